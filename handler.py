@@ -1,0 +1,104 @@
+"""RunPod's entry point: settings, engine and workers once per process; a job in, its result out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import structlog
+
+from twopass import bars, house, logs, pipeline
+from twopass.errors import Code, TwopassError
+from twopass.house import House
+from twopass.job import Door, Job
+from twopass.progress import Listener, Sender, Tracker
+from twopass.settings import Settings
+
+log = structlog.get_logger()
+
+Answer = dict[str, Any]
+
+SDK_DEFAULTS = {
+    "RUNPOD_LOG_LEVEL": "INFO",  # its default, DEBUG, logs whole results: document text and presigned URLs
+    "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
+    "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",  # its network check needs the open internet
+}
+
+
+def main() -> None:
+    settings = Settings()
+    logs.set_up(settings)
+    door = _door()
+    for name, value in SDK_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    with house.opened(settings) as open_house:
+        import runpod  # takes seconds, and every worker but this process may already be warm
+
+        runpod.serverless.start(
+            {
+                "handler": _handler(open_house, door),
+                # constant: the SDK stops taking jobs whenever the value changes
+                "concurrency_modifier": lambda current: settings.concurrency,
+            }
+        )
+
+
+def _door() -> Door:
+    if os.environ.get("RUNPOD_WEBHOOK_GET_JOB"):
+        return Door.SERVERLESS
+    return Door.API if "--rp_serve_api" in sys.argv else Door.LOCAL
+
+
+def _handler(open_house: House, door: Door) -> Callable[[Answer], Awaitable[Answer]]:
+    async def handler(job: Answer) -> Answer:
+        """Always a dict RunPod understands; the program's one catch-all is here."""
+        structlog.contextvars.bind_contextvars(job=job.get("id"))
+        try:
+            return await answer(job, open_house, door)
+        except TwopassError as error:
+            log.warning("job refused", code=error.code)
+            return {"error": str(error)[:1000]}
+        except Exception:
+            log.exception("job failed")
+            return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
+
+    return handler
+
+
+async def answer(delivered: Answer, open_house: House, door: Door) -> Answer:
+    """Read the job on the house's loop and tell its progress; raises TwopassError."""
+    settings = open_house.settings
+    job = Job.parse(delivered, settings, door)
+    progress = Tracker()
+    async with AsyncExitStack() as stack:
+        if door is Door.SERVERLESS:
+            progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
+        if door is Door.LOCAL:
+            progress.listen(stack.enter_context(bars.one(", ".join(job.sources)[:60])))
+        result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
+    if door is Door.LOCAL:
+        bars.what_lies_where(result)
+    return result.as_answer()
+
+
+@asynccontextmanager
+async def _posts(delivered: Answer, settings: Settings) -> AsyncIterator[Listener]:
+    """A listener that posts to RunPod in order, one post at a time, and never after the job's result."""
+    from runpod.http_client import AsyncClientSession
+    from runpod.serverless.modules import rp_http
+
+    async with AsyncClientSession() as session:
+
+        async def post(now: Answer) -> None:
+            await rp_http.send_result(session, {"status": "IN_PROGRESS", "output": now}, delivered)
+
+        async with Sender(post, settings.progress_interval_s, settings.progress_drain_s) as sender:
+            yield sender.offer
+
+
+if __name__ == "__main__":
+    main()

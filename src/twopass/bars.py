@@ -1,0 +1,63 @@
+"""Progress in, a bar on the terminal out; a result in, a tree of what lies where out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.tree import Tree
+
+from twopass.job import DocumentResult, Result
+from twopass.progress import Listener, Progress
+
+
+@contextmanager
+def several() -> Iterator[Bars]:
+    """Bars that live while the context lasts; on stderr, so that stdout stays for results."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pages {task.fields[phase]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        yield bars
+
+
+@contextmanager
+def one(name: str) -> Iterator[Listener]:
+    """One bar for one job."""
+    with several() as bars:
+        yield listener(bars, name)
+
+
+def listener(bars: Bars, name: str) -> Listener:
+    task = bars.add_task(name, total=None, phase="")
+
+    def show(now: Progress) -> None:
+        bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
+
+    return show
+
+
+def what_lies_where(result: Result) -> None:
+    """Print the artefacts of every document and every problem."""
+    for document in result.documents:
+        Console(stderr=True).print(_tree(document))
+    for problem in result.problems:
+        Console(stderr=True).print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
+
+
+def _tree(document: DocumentResult) -> Tree:
+    counts = ", ".join(f"{count} {state}" for state, count in document.pages.items())
+    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({counts or 'nothing read'})")
+    for artefact in document.artefacts.values():
+        tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
+    return tree

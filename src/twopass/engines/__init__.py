@@ -1,0 +1,24 @@
+"""What answers prompts. This one function knows the engines by name."""
+
+from __future__ import annotations
+
+from twopass.engines.seam import Engine
+from twopass.errors import Code, EngineError
+from twopass.settings import Settings
+
+NAMES = ("cpu", "replay")
+
+
+def constructed(settings: Settings) -> Engine:
+    """The engine of these settings, not yet open; raises EngineError when it cannot be had."""
+    if settings.engine == "cpu":
+        from twopass.engines.cpu import CpuEngine
+
+        return CpuEngine(settings.engine_sequences or settings.workers)
+    if settings.engine == "replay":
+        from twopass.engines.replay import ReplayEngine
+
+        if settings.replay_dir is None:
+            raise EngineError(Code.ENGINE_DEAD, "engine replay needs REPLAY_DIR, a folder of recorded checkpoints")
+        return ReplayEngine.from_folder(settings.replay_dir)
+    raise EngineError(Code.ENGINE_DEAD, f"no engine is called {settings.engine}; ENGINE is one of {', '.join(NAMES)}")

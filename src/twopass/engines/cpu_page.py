@@ -1,0 +1,342 @@
+"""In a page worker: one page of a file in, the JSON that families/layout.py parses out.
+
+A page with a usable text layer is read from it, any other through OCR; both then go through
+PyMuPDF's layout model, which sees where lines stand and what is drawn. Knows PyMuPDF and, through
+`scan`, pixels. Knows nothing of elements, documents or jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from twopass import scan
+from twopass.engines import cpu_layout, cpu_scan, cpu_table
+from twopass.engines.cpu_layout import Grid, Rect, Region, Word
+from twopass.engines.seam import PagePointer
+from twopass.errors import Code, SourceError
+from twopass.slabs import Pixels
+
+GRAMMAR = 1
+OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
+IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do
+DENSE_LINES = 700  # text lines: the model took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400
+DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 800-line newspaper took 31 s
+FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
+FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
+MUCH_MORE = 1.5
+NEXT_TO_NOTHING = 0.1  # of a hidden layer's words: OCR saw no text, or a smudge
+GARBAGE = 0.3  # of the characters without a meaning: the layer's fonts lie
+THIN = cpu_table.THIN
+LONGER = 150.0  # points by which a table's rules are longer than its text at most
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A page's own text: what is seen of it, and what lies unseen under a scan."""
+
+    words: tuple[Word, ...]
+    hidden: bool
+
+    @property
+    def is_garbage(self) -> bool:
+        letters = "".join(word.text for word in self.words)
+        return bool(letters) and sum(map(_is_senseless, letters)) > GARBAGE * len(letters)
+
+    @property
+    def lines(self) -> int:
+        return len({word.line for word in self.words})
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What goes into the answer."""
+
+    width: float
+    height: float
+    via: str
+    regions: Sequence[Region]
+    score: float | None = None
+    dense: bool = False
+    unreadable: bool = False
+    skew: float = 0.0
+
+
+def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
+    """The page as compact JSON; the same bytes for the same page."""
+    if not _is_pdf(pointer.file):
+        return _written(_scanned(pixels, language, pixels.width * IMAGE_POINTS, pixels.height * IMAGE_POINTS))
+    with _mupdf_errors(), _opened(pointer) as page:
+        return _written(_read(page, pixels, language))
+
+
+def _read(page: Any, pixels: Pixels, language: str | None) -> _Seen:
+    blocks, layer, full_image = _text_layer(page)
+    visible = bool(layer.words) and not layer.hidden and not layer.is_garbage
+    if visible and not (full_image and len(layer.words) < FEW_WORDS):
+        return _laid_out(page, blocks, layer.words, "text_layer")
+    kept = bool(layer.words) and not layer.is_garbage
+    if kept and layer.lines > DENSE_LAYER:
+        return _laid_out(page, blocks, layer.words, "hidden_layer")
+    seen = _scanned(pixels, language, page.rect.width, page.rect.height)
+    read = sum(len(region.words) for region in seen.regions)
+    enough = (NEXT_TO_NOTHING if layer.hidden else MUCH_MORE) * len(layer.words)
+    if kept and read < enough:
+        return _laid_out(page, blocks, layer.words, "hidden_layer" if layer.hidden else "text_layer")
+    return seen
+
+
+# -- the file
+
+
+def _is_pdf(file: str) -> bool:
+    with open(file, "rb") as stream:
+        return b"%PDF-" in stream.read(1024)
+
+
+@contextmanager
+def _mupdf_errors() -> Iterator[None]:
+    import pymupdf
+
+    pymupdf.TOOLS.mupdf_display_errors(False)
+    try:
+        yield
+    except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
+        raise SourceError(Code.DAMAGED, f"MuPDF: {' '.join(str(error).split())[:200]}") from error
+
+
+@contextmanager
+def _opened(pointer: PagePointer) -> Iterator[Any]:
+    """The page, upright and without /Rotate."""
+    stat = os.stat(pointer.file)
+    document = _document(pointer.file, pointer.password, stat.st_mtime_ns, stat.st_size)
+    page = document[pointer.number - 1]
+    if not (page.rotation or pointer.turn):
+        yield page
+        return
+    # Taking a rotation out rewrites the page, and the cached file must stay as it is.
+    with _open(pointer.file, pointer.password) as copy:
+        page = copy[pointer.number - 1]
+        page.set_rotation((page.rotation + pointer.turn) % 360)
+        page.remove_rotation()
+        yield page
+
+
+@lru_cache(maxsize=OPEN_FILES)
+def _document(file: str, password: str | None, modified: int, size: int) -> Any:
+    return _open(file, password)
+
+
+def _open(file: str, password: str | None) -> Any:
+    import pymupdf
+
+    document = pymupdf.open(file, filetype="pdf")
+    if document.needs_pass and not document.authenticate(password or ""):
+        raise SourceError(Code.ENCRYPTED, "the PDF is encrypted; send its password")
+    return document
+
+
+# -- its text
+
+
+def _text_layer(page: Any) -> tuple[list[Any], _Layer, bool]:
+    """MuPDF's blocks, the words on the page, and whether a scan fills the page."""
+    import pymupdf
+
+    flags = (
+        pymupdf.TEXT_COLLECT_STYLES
+        | pymupdf.TEXT_COLLECT_VECTORS
+        | pymupdf.TEXT_PRESERVE_IMAGES
+        | pymupdf.TEXT_MEDIABOX_CLIP
+    )
+    textpage = page.get_textpage(flags=flags)
+    blocks = textpage.extractDICT()["blocks"]
+    words = tuple(_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
+    full_image, hidden = _covered(page) if words else (True, False)
+    return blocks, _Layer(words, hidden), full_image
+
+
+def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
+    numbers: dict[tuple[int, int], int] = {}
+    for x0, y0, x1, y1, text, block, line, _ in found:
+        number = numbers.setdefault((block, line), len(numbers))
+        source = blocks[block]["lines"][line]
+        spans = [span for span in source["spans"] if span["text"].strip()] or source["spans"]
+        yield Word(
+            Rect(x0, y0, x1, y1),
+            text.encode("utf-8", "replace").decode(),
+            number,
+            size=max(spans, key=lambda span: len(span["text"]))["size"],
+            bold=all(span["flags"] & 16 for span in spans),
+            mono=all(span["flags"] & 8 for span in spans),
+            upright=abs(source["dir"][0]) > 0.9,
+        )
+
+
+def _covered(page: Any) -> tuple[bool, bool]:
+    """Whether an image fills the page, and whether most text is invisible or lies under it."""
+    area, shown, hidden, full = abs(page.rect), 0, 0, False
+    for kind, box in page.get_bboxlog():
+        if kind == "fill-image" and _part(box, page.rect) >= FULL_IMAGE * area:
+            full, shown, hidden = True, 0, hidden + shown
+        elif kind in ("fill-text", "stroke-text"):
+            shown += 1
+        elif kind == "ignore-text":
+            hidden += 1
+    return full, full and hidden > shown
+
+
+def _part(box: Any, page: Any) -> float:
+    return Rect(*box).shared(Rect(*page))
+
+
+def _is_senseless(letter: str) -> bool:
+    return letter == "\ufffd" or "\ue000" <= letter <= "\uf8ff" or letter >= "\U000f0000" or letter < " "
+
+
+# -- its layout
+
+
+def _laid_out(page: Any, blocks: Sequence[Any], words: Sequence[Word], via: str) -> _Seen:
+    whole = Rect(*page.rect)
+    dense = len({word.line for word in words}) > DENSE_LINES
+    regions = [] if dense else _regions(page, blocks)
+    filled = cpu_layout.fill(regions, words, whole)
+    return _Seen(whole.x1, whole.y1, via, cpu_layout.in_order(filled, whole), dense=dense)
+
+
+def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
+    """What the layout model sees, and pictures that it missed."""
+    from pymupdf4llm.helpers import utils  # its import switches the layout model on
+
+    page.get_layout(return_raw=True)
+    raw = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
+    rules = tuple(_rules(blocks))
+    regions = [_region(group, rules) for group in raw]
+    page.layout_information = [(*region.box, region.label) for region in regions]
+    known = len(regions)
+    utils.add_image_orphans(page, list(blocks))
+    return regions + [Region("picture", Rect(*box[:4])) for box in page.layout_information[known:]]
+
+
+def _is_large(box: Sequence[float]) -> bool:
+    return box[2] - box[0] > 2 and box[3] - box[1] > 2
+
+
+def _region(group: Any, rules: Sequence[Rect]) -> Region:
+    box, label, lines = Rect(*map(float, group["group_bbox"])), group["class_name"], group.get("table_grid")
+    if label != "table":
+        return Region(label, box)
+    if not lines:
+        return Region("text", box)
+    rows, cols = (tuple(float(at) for at in axis) for axis in (lines.h_lines, lines.v_lines))
+    near = tuple(_around(box, rules))
+    return Region(label, box, grid=Grid(tuple(at + box.y0 for at in rows), tuple(at + box.x0 for at in cols), near))
+
+
+def _around(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
+    """The rules that run through the table's text, and those that these lead to; no frames of the page."""
+    reach = cpu_table.CLOSED
+    width, height = box.x1 - box.x0 + LONGER, box.height + LONGER
+    fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
+    outer = Rect(box.x0 - reach, box.y0 - reach, box.x1 + reach, box.y1 + reach)
+    through = [rule for rule in fitting if rule.meets(outer)]
+    hull = cpu_layout.around([box, *through])
+    return [rule for rule in fitting if hull.holds(rule.centre, cpu_table.SAME_LINE)]
+
+
+def _rules(blocks: Sequence[Any]) -> Iterator[Rect]:
+    """Thin drawings, and the four sides of drawn boxes."""
+    for block in blocks:
+        if block["type"] != 3:
+            continue
+        box = Rect(*block["bbox"])
+        if min(box.x1 - box.x0, box.y1 - box.y0) <= THIN:
+            yield box
+        elif block.get("stroked") and block.get("isrect"):
+            yield box._replace(y1=box.y0)
+            yield box._replace(y0=box.y1)
+            yield box._replace(x1=box.x0)
+            yield box._replace(x0=box.x1)
+
+
+# -- its pixels
+
+
+def _scanned(pixels: Pixels, language: str | None, width: float, height: float) -> _Seen:
+    import pymupdf
+
+    array = pixels.array()
+    reading = scan.read(array, language)
+    skew = cpu_scan.skew(reading.lines)
+    scale = width / pixels.width
+    words = tuple(cpu_scan.words_of(reading.lines, scale, skew, width, height))
+    if not words:
+        return _Seen(width, height, "ocr", (), reading.score, unreadable=reading.unreadable)
+    with pymupdf.open() as document:
+        page = document.new_page(width=width, height=height)
+        cpu_scan.draw(page, array, words, skew)
+        blocks, _, _ = _text_layer(page)
+        seen = _laid_out(page, blocks, words, "ocr")
+    return _Seen(width, height, "ocr", seen.regions, reading.score, seen.dense, reading.unreadable, skew)
+
+
+# -- the answer
+
+
+def _written(seen: _Seen) -> str:
+    answer: dict[str, Any] = {
+        "v": GRAMMAR,
+        "width": round(seen.width, 2),
+        "height": round(seen.height, 2),
+        "via": seen.via,
+        "score": 1.0 if seen.score is None else round(seen.score, 4),
+        "dense": seen.dense,
+        "unreadable_script": seen.unreadable,
+        "boxes": [_box(region, seen) for region in seen.regions],
+    }
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+
+def _box(region: Region, seen: _Seen) -> dict[str, Any]:
+    box: dict[str, Any] = {"label": region.label, "box": _placed(region.box, seen)}
+    if region.grid is not None:
+        rows, cols, cells = cpu_table.cells(region.box, region.grid, region.words)
+        box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
+        return box
+    if region.words:
+        lines = cpu_layout.rows if region.label in ("picture", "formula") else cpu_layout.columns
+        box["lines"] = [_line(line, seen) for line in lines(region.words)]
+    return box
+
+
+def _line(words: Sequence[Word], seen: _Seen) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "box": _placed(cpu_layout.around([word.box for word in words]), seen),
+        "text": " ".join(word.text for word in words),
+        "size": round(statistics.median(word.size for word in words), 1),
+    }
+    if all(word.bold for word in words):
+        line["bold"] = True
+    if all(word.mono for word in words):
+        line["mono"] = True
+    if seen.via == "ocr":
+        line["score"] = round(statistics.mean(word.score for word in words), 4)
+    return line
+
+
+def _placed(box: Rect, seen: _Seen) -> list[float]:
+    """Back to where it stands on a page that leans."""
+    if not seen.skew:
+        return [round(value, 2) for value in box]
+    corners = [
+        cpu_scan.turned(x, y, seen.skew, seen.width, seen.height) for x in (box.x0, box.x1) for y in (box.y0, box.y1)
+    ]
+    xs, ys = zip(*corners, strict=True)
+    return [round(value, 2) for value in (min(xs), min(ys), max(xs), max(ys))]

@@ -1,0 +1,58 @@
+"""Recorded completions in, the same completions out: an engine without a model, for tests and re-reading."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self
+
+from twopass.engines.seam import Completion, Prompt
+from twopass.errors import Code, EngineError
+from twopass.workers import Workers
+
+SEQUENCES = 16
+
+
+class ReplayEngine:
+    """Answers by prompt id. `delay` gives seconds to wait per prompt, for tests of order."""
+
+    kind = "replay"
+    precision = "recorded"
+
+    def __init__(
+        self,
+        answers: Mapping[str, Completion],
+        family: str = "layout",
+        sequences: int = SEQUENCES,
+        delay: Callable[[Prompt], float] = lambda prompt: 0.0,
+    ) -> None:
+        self.family = family
+        self.sequences = sequences
+        self._answers = answers
+        self._delay = delay
+
+    @classmethod
+    def from_folder(cls, folder: Path, family: str = "layout") -> Self:
+        """From every checkpoint (`pages/NNNN.json`) below a folder."""
+        answers = {}
+        for path in sorted(folder.rglob("pages/*.json")):
+            for told in json.loads(path.read_text())["completions"]:
+                answers[told["prompt_id"]] = Completion(
+                    told["text"], told["finish_reason"], told["tokens_in"], told["tokens_out"]
+                )
+        return cls(answers, family)
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        await asyncio.sleep(self._delay(prompt))
+        try:
+            return self._answers[prompt.id]
+        except KeyError:
+            raise EngineError(Code.ENGINE_DEAD, f"nothing is recorded for prompt {prompt.id}") from None
+
+    async def open(self, workers: Workers) -> None:
+        """Nothing to warm."""
+
+    async def close(self) -> None:
+        """Nothing is open."""

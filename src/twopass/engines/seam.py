@@ -1,0 +1,104 @@
+"""A prompt in, a completion out: the one seam between documents and what reads them.
+
+Knows prompts, pixels and tokens. Knows nothing of documents, elements, S3 or jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from twopass.document import RawCompletion
+from twopass.slabs import Pixels
+from twopass.workers import Workers
+
+
+@dataclass(frozen=True)
+class PagePointer:
+    """One page of a file on disk, for engines that read the file and not only its picture.
+
+    `number` counts from 1; `turn` is the clockwise rotation (0, 90, 180, 270) to apply on top of
+    the file's own; `password` opens an encrypted file.
+    """
+
+    file: str
+    number: int
+    turn: int = 0
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen; engines ignore what they have no use for."""
+
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    ngram: int = 30
+    window: int = 90
+    allowed_tokens: tuple[int, ...] = (128821, 128822)  # <td> and </td> may repeat
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One question about one image. `priority` 0 goes before 1."""
+
+    id: str
+    text: str
+    image: Pixels
+    page: PagePointer | None = None
+    mode: str = "auto"
+    language: str | None = None
+    sampling: Sampling = Sampling()
+    priority: int = 1
+    watch: Callable[[str], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An engine's answer; finish_reason is stop, length, loop or abort."""
+
+    text: str
+    finish_reason: str = "stop"
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+class Engine(Protocol):
+    """What reads. Constructed on the main thread; everything else runs on the house's loop.
+
+    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it.
+    """
+
+    kind: str
+    precision: str
+    family: str
+    sequences: int
+
+    async def open(self, workers: Workers) -> None:
+        """Become ready and warm; raises EngineError."""
+        ...
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        """Answer; raises EngineError. Cancelling the awaiting task aborts the request."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def told(prompt: Prompt, completion: Completion) -> RawCompletion:
+    """The completion as a checkpoint keeps it."""
+    return RawCompletion(
+        prompt_id=prompt.id,
+        prompt=prompt.text,
+        text=completion.text,
+        finish_reason=completion.finish_reason,
+        tokens_in=completion.tokens_in,
+        tokens_out=completion.tokens_out,
+    )
+
+
+def describe(engine: Engine) -> dict[str, Any]:
+    """The engine's part of a document's identity."""
+    return {"engine": engine.kind, "precision": engine.precision}

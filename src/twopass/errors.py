@@ -1,0 +1,75 @@
+"""Every way a job or a page can go wrong: one closed list of codes, one small tree of exceptions.
+
+TwopassError            carries a Code and a message for the person who acts
+├── InvalidJob          the input is wrong; names the field
+├── SourceError         the document cannot be fetched, opened or used
+├── StoreError          artefacts cannot be written or read
+├── EngineError         the engine is gone or cannot take more
+└── WorkerDied          a page worker crashed or ran out of time over one piece of work
+"""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Stable names of problems. Add one when somebody reacts to it differently."""
+
+    INVALID_JOB = "INVALID_JOB"
+    SOURCE_NOT_FOUND = "SOURCE_NOT_FOUND"
+    SOURCE_DENIED = "SOURCE_DENIED"
+    SOURCE_TOO_LARGE = "SOURCE_TOO_LARGE"
+    SOURCE_UNSUPPORTED = "SOURCE_UNSUPPORTED"
+    DAMAGED = "DAMAGED"
+    ENCRYPTED = "ENCRYPTED"
+    PAGE_RANGE = "PAGE_RANGE"
+    OUTPUT_MISSING = "OUTPUT_MISSING"
+    OUTPUT_DENIED = "OUTPUT_DENIED"
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    ENGINE_DEAD = "ENGINE_DEAD"
+    ENGINE_MEMORY = "ENGINE_MEMORY"
+    CANARY = "CANARY"
+    DEADLINE = "DEADLINE"
+    SHUTDOWN = "SHUTDOWN"
+    INTERNAL = "INTERNAL"
+
+    LOOP = "LOOP"
+    TRUNCATED = "TRUNCATED"
+    EMPTY = "EMPTY"
+    UNGROUNDED = "UNGROUNDED"
+    RENDER_CRASH = "RENDER_CRASH"
+    RENDER_TIMEOUT = "RENDER_TIMEOUT"
+    PIXEL_LIMIT = "PIXEL_LIMIT"
+    UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
+
+
+class TwopassError(Exception):
+    """A failure with a code; `str()` reads `CODE: what happened and what to do`."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+    def __reduce__(self) -> tuple[type, tuple[Code, str]]:
+        # Page workers send their errors through a pipe.
+        return type(self), (self.code, self.message)
+
+
+class InvalidJob(TwopassError):
+    """The job's input is wrong; the message names the field."""
+
+
+class SourceError(TwopassError):
+    """The document cannot be fetched, opened or used."""
+
+
+class StoreError(TwopassError):
+    """Artefacts cannot be written or read."""
+
+
+class EngineError(TwopassError):
+    """The engine is gone or cannot take more."""
+
+
+class WorkerDied(TwopassError):
+    """A page worker crashed (RENDER_CRASH) or ran out of time (RENDER_TIMEOUT)."""

@@ -1,0 +1,12 @@
+"""What to ask a line of models and how to read its answers, by the family's name."""
+
+from __future__ import annotations
+
+from twopass.families.layout import LayoutFamily
+from twopass.families.seam import Family
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (LayoutFamily(),)}
+
+
+def named(name: str) -> Family:
+    return FAMILIES[name]

@@ -1,0 +1,107 @@
+"""A file on disk in, an open PDF or image out, with the foreign library's errors translated.
+
+Knows PyMuPDF's and Pillow's documents. Knows nothing of where the file came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twopass.document import Meta, SourceInfo
+from twopass.errors import Code, SourceError
+
+PDF = "application/pdf"
+IMAGE_DPI = 144.0  # of an image that does not state one
+SANE_DPI = range(30, 2401)  # outside, the file's statement is a default or a joke
+
+
+@dataclass(frozen=True)
+class PageSize:
+    """Points of the page as displayed; None when the page cannot be opened."""
+
+    width_pt: float
+    height_pt: float
+    dpi: float | None = None  # of an image page, which has pixels already
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A local file that may be read: its pages are counted and within limits."""
+
+    path: Path
+    stem: str
+    info: SourceInfo
+    pages: tuple[PageSize | None, ...]
+    meta: Meta
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def is_pdf(self) -> bool:
+        return self.info.mime == PDF
+
+
+@contextmanager
+def opened_pdf(path: str, password: str | None) -> Iterator[Any]:
+    """An open PyMuPDF document; its errors become SourceErrors."""
+    import pymupdf
+
+    pymupdf.TOOLS.mupdf_display_errors(False)
+    try:
+        pdf = pymupdf.open(path, filetype="pdf")
+    except pdf_errors() as error:
+        raise SourceError(Code.DAMAGED, f"the PDF cannot be opened: {_line(error)}") from error
+    with pdf:
+        if pdf.needs_pass and not pdf.authenticate(password or ""):
+            message = "the password is wrong" if password else "the PDF is encrypted; send its password"
+            raise SourceError(Code.ENCRYPTED, message)
+        try:
+            yield pdf
+        except pdf_errors() as error:
+            raise SourceError(Code.DAMAGED, f"MuPDF: {_line(error)}") from error
+
+
+def pdf_errors() -> tuple[type[Exception], ...]:
+    """What PyMuPDF raises over a damaged file: its own errors derive from RuntimeError, MuPDF's do not."""
+    import pymupdf
+
+    return (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+@contextmanager
+def opened_image(path: str, limit: int) -> Iterator[Any]:
+    """An open Pillow image, checked for pixels before any is decoded; its errors become SourceErrors."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # ours is checked below, and by name
+    try:
+        with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
+            check_pixels(image.size, limit)
+            yield image
+    except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
+        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_line(error)}") from error
+
+
+def check_pixels(size: tuple[int, int], limit: int) -> None:
+    if size[0] * size[1] > limit:
+        raise SourceError(Code.SOURCE_TOO_LARGE, f"{size[0]} × {size[1]} pixels; raise MAX_IMAGE_PIXELS or scale it")
+
+
+def displayed_size(image: Any) -> tuple[int, int]:
+    """Width and height after the EXIF orientation."""
+    width, height = image.size
+    return (height, width) if image.getexif().get(0x0112, 1) >= 5 else (width, height)
+
+
+def stated_dpi(image: Any) -> float:
+    """The image's own resolution, IMAGE_DPI where it states none."""
+    stated = image.info.get("dpi")
+    dpi = round(float(stated[0])) if stated else 0
+    return float(dpi) if dpi in SANE_DPI else IMAGE_DPI

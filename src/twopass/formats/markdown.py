@@ -1,0 +1,323 @@
+"""A Document in, document.md and the place of every element in it out.
+
+Every word of every body element is in it, each page has its mark, furniture is left out, and what runs on is joined.
+Knows Markdown. Knows nothing of how anything was read. The same document gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import quote
+
+from twopass import words
+from twopass.document import HEADINGS, Document, Element, Kind, Page, Span, Table
+from twopass.formats import inline
+
+PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
+RUNNING = PARAGRAPHS | HEADINGS  # what is joined where it runs on
+DEEPEST = 6  # hashes
+ALT = 200  # characters of visible text that an image's alternative text holds; more of it goes below the image
+COLUMNS = 200  # of a table, empty ones included
+_NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
+_BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
+_BLOCKS = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")  # more than a paragraph
+_LABEL = re.compile(r"\w+", flags=re.ASCII)
+
+
+class Piece(NamedTuple):
+    """What one element gives to a block."""
+
+    element_id: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pieces side by side. Neighbours of one list stand without a blank line between them."""
+
+    pieces: tuple[Piece, ...]
+    list_kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the elements of one document need to know of each other."""
+
+    by_id: Mapping[str, Element]
+    next_of: Mapping[str, str]  # paragraphs that run on, both ends agreeing
+    has_title: bool
+    notes: Mapping[str, str] = field(default_factory=dict)  # footnote's id -> label
+    marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # element's id -> marks and labels
+
+
+def write(document: Document) -> tuple[str, dict[str, Span]]:
+    """The text of document.md, and where in it each element stands that has a place."""
+    writing = _writing(document)
+    pages: dict[int, list[Element]] = {page.number: [] for page in document.pages}
+    for element in document.elements:
+        pages.setdefault(element.page, []).append(element)
+    told = {page.number: page for page in document.pages}
+    joined = set(writing.next_of.values())
+    blocks: list[Block] = []
+    for number in sorted(pages):
+        blocks.append(Block((Piece(None, _page_mark(number, told.get(number))),)))
+        blocks += [_block(e, writing) for e in pages[number] if e.is_body and e.id not in joined]
+    return _laid_out([block for block in blocks if any(piece.text for piece in block.pieces)])
+
+
+def placed(document: Document) -> Document:
+    """The document with every element's `md_span`."""
+    spans = write(document)[1]
+    elements = tuple(e.model_copy(update={"md_span": spans.get(e.id)}) for e in document.elements)
+    return document.model_copy(update={"elements": elements})
+
+
+def _laid_out(blocks: Sequence[Block]) -> tuple[str, dict[str, Span]]:
+    parts: list[str] = []
+    spans: dict[str, Span] = {}
+    at = 0
+    before: Block | None = None
+    for block in blocks:
+        tight = before and block.list_kind and before.list_kind == block.list_kind
+        gap = "" if before is None else "\n" if tight else "\n\n"
+        for element_id, text in (Piece(None, gap), *block.pieces):
+            if element_id is not None and text:
+                spans[element_id] = Span(at, at + len(text))
+            parts.append(text)
+            at += len(text)
+        before = block
+    return "".join([*parts, "\n"]), spans
+
+
+def _page_mark(number: int, page: Page | None) -> str:
+    mark = f"<!-- page: {number} -->"
+    if page is None or not page.is_lost:
+        return mark
+    return f"{mark}\n<!-- page {number}: {' '.join(filter(None, (page.state, page.reason)))} -->"
+
+
+def _writing(document: Document) -> Writing:
+    body = [element for element in document.elements if element.is_body]
+    by_id = {element.id: element for element in body}
+    place = {element.id: n for n, element in enumerate(body)}
+    next_of = {}
+    for element in body:
+        after = by_id.get(element.continued_by or "")
+        # Only forwards, and only where both agree and have words: so no ring, and nothing is dropped.
+        agreed = after and after.continues == element.id and (element.kind in HEADINGS) == (after.kind in HEADINGS)
+        agreed = agreed and after and {element.kind, after.kind} <= RUNNING
+        if agreed and after and place[after.id] > place[element.id] and _has_words(element) and _has_words(after):
+            next_of[element.id] = after.id
+    notes, marks = _footnotes(body, by_id)
+    has_title = any(element.kind is Kind.TITLE for element in body)
+    return Writing(by_id, next_of, has_title, notes, marks)
+
+
+def _has_words(element: Element) -> bool:
+    return bool(words.flow(_source(element)[0]))
+
+
+def _footnotes(
+    body: Sequence[Element], by_id: Mapping[str, Element]
+) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
+    """Footnotes whose mark is found in a paragraph: what both are called. All others stay plain text."""
+    found = []
+    for element in body:
+        parent = by_id.get(element.parent_id or "")
+        note = words.footnote(element.text) if element.kind is Kind.FOOTNOTE else None
+        if note and parent and parent.kind in PARAGRAPHS and words.reference(_source(parent)[0], note[0]):
+            found.append((element, parent, note[0]))
+    times = Counter(mark for _, _, mark in found)
+    notes: dict[str, str] = {}
+    taken: set[str] = set()
+    marks: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for element, parent, mark in found:
+        name = mark if _LABEL.fullmatch(mark) else "note"
+        label = name if times[mark] == 1 and name == mark else f"{element.page}-{name}"
+        if label not in taken:
+            taken.add(label)
+            notes[element.id] = label
+            marks[parent.id].append((mark, label))
+    return notes, marks
+
+
+def _source(element: Element) -> tuple[str, bool]:
+    """An element's running text, and whether it is Markdown: the reader's own only where it has all the words."""
+    own = element.markdown.strip()
+    is_plain = _item(words.flow(own))[2] == _item(words.flow(element.text))[2]  # no markup, and so nothing is escaped
+    if element.is_heading or is_plain or not own or _BLOCKS.search(own) or _missing(element.text, own):
+        return element.text, False
+    return own, True
+
+
+def _missing(text: str, rendered: str) -> bool:
+    return bool(set(words.words(text)) - set(words.words(rendered)))
+
+
+def _block(element: Element, writing: Writing) -> Block:
+    if element.kind in RUNNING:
+        return _running(element, writing)
+    text = _RENDER.get(element.kind, _plain)(element, writing)
+    if element.kind in _MUST_TELL and _missing(element.text, text):
+        text = "\n\n".join(part for part in (text, _paragraph(words.flow(element.text))) if part)
+    return Block((Piece(element.id, text),))
+
+
+def _running(element: Element, writing: Writing) -> Block:
+    """A paragraph, list item or heading with all that it runs on into."""
+    chain = [element]
+    while (after := writing.next_of.get(chain[-1].id)) is not None:
+        chain.append(writing.by_id[after])
+    sources = [_source(part) for part in chain]
+    texts = [words.flow(text) for text, _ in sources]
+    gaps = [""]
+    for n in range(1, len(texts)):
+        texts[n - 1], gap, texts[n] = words.join(texts[n - 1], texts[n])
+        gaps.append(gap)
+    marker, list_kind = "", None
+    if element.kind is Kind.LIST_ITEM and texts[0]:
+        marker, list_kind, texts[0] = _item(texts[0])
+    elif element.is_heading and texts[0]:
+        marker = _hashes(element, writing)
+    pieces: list[Piece] = []
+    for part, text, (_, is_markdown), gap in zip(chain, texts, sources, gaps, strict=True):
+        line = _with_notes(text, is_markdown, writing.marks.get(part.id, ()))
+        if part is element:
+            line = marker + (line if element.is_heading or (is_markdown and not marker) else inline.leading(line))
+        pieces += [Piece(None, gap), Piece(part.id, line)]
+    if element.is_heading:
+        pieces[-1] = pieces[-1]._replace(text=inline.heading_end(pieces[-1].text))
+    return Block(tuple(pieces), list_kind)
+
+
+def _item(text: str) -> tuple[str, str, str]:
+    """Its marker, the kind of list it is in, and the rest."""
+    if found := _NUMBERED.match(text):
+        return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
+    found = _BULLET.match(text)
+    return "- ", "bullets", text[found.end() :] if found else text
+
+
+def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]]) -> str:
+    """The text shown, with `[^1]` where it refers to a footnote."""
+    show: Callable[[str], str] = inline.kept if is_markdown else inline.shown
+    for mark, label in marks:
+        if where := words.reference(text, mark):
+            rest = [pair for pair in marks if pair != (mark, label)]
+            before = _with_notes(text[: where[0]], is_markdown, rest)
+            return f"{before}[^{label}]{_with_notes(text[where[1] :], is_markdown, rest)}"
+    return show(text)
+
+
+def _paragraph(text: str) -> str:
+    return inline.leading(inline.shown(text))
+
+
+def _plain(element: Element, writing: Writing) -> str:
+    text, is_markdown = _source(element)
+    return inline.kept(words.flow(text)) if is_markdown else _paragraph(words.flow(text))
+
+
+def _footnote(element: Element, writing: Writing) -> str:
+    label, note = writing.notes.get(element.id), words.footnote(element.text)
+    if label is None or note is None:
+        return _plain(element, writing)
+    return f"[^{label}]: {_paragraph(words.flow(note[1]))}"
+
+
+def _hashes(element: Element, writing: Writing) -> str:
+    level = 1 if element.kind is Kind.TITLE else (element.level or 1) + writing.has_title
+    return "#" * max(1, min(level, DEEPEST)) + " "
+
+
+def _code(element: Element, writing: Writing) -> str:
+    text = re.sub(r"\n\s*\n(\s*\n)+", "\n\n", element.text.replace("\r", "\n")).strip("\n")
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}" if text.strip() else ""
+
+
+def _formula(element: Element, writing: Writing) -> str:
+    latex = element.formula.latex if element.formula and element.formula.latex else element.text
+    latex = inline.maths(latex)
+    return f"$$\n{latex}\n$$" if latex.strip() else ""
+
+
+def _table(element: Element, writing: Writing) -> str:
+    return table(element.table) if element.table else ""
+
+
+def _figure(element: Element, writing: Writing) -> str:
+    """The image, what is written in it, and what was read out of it."""
+    figure = element.figure
+    said = [element.text]
+    if figure and figure.visible_text and _missing(figure.visible_text, element.text):
+        said.append(figure.visible_text)
+    visible = words.flow("\n".join(said))
+    parts = []
+    if element.image:
+        short = visible if visible and len(visible) <= ALT else _name(element, writing)
+        parts.append(f"![{inline.alternative(short)}]({quote(element.image, safe='/-._~')})")
+    if visible and not (element.image and len(visible) <= ALT):
+        parts.append(_paragraph(visible))
+    if figure:
+        parts.append(_paragraph(words.flow(figure.description or "")))
+        parts.append(table(figure.data) if figure.data else "")
+        parts.append(_mermaid(figure.mermaid or ""))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _name(element: Element, writing: Writing) -> str:
+    captions = [writing.by_id[name].text for name in element.caption_ids if name in writing.by_id]
+    return words.flow("\n".join(captions) or element.summary or element.kind)[:ALT]
+
+
+def _mermaid(code: str) -> str:
+    lines = [line for line in code.splitlines() if line.strip() and "```" not in line]
+    return "\n".join(["```mermaid", *lines, "```"]) if lines else ""
+
+
+def table(known: Table) -> str:
+    """GFM, or HTML where cells span."""
+    if not known.cells:
+        return _paragraph(inline.flat(known.markdown or known.html))
+    spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in known.cells)
+    return _html(known) if spans else _gfm(known)
+
+
+def _gfm(known: Table) -> str:
+    rows = sorted({cell.row for cell in known.cells})
+    columns = sorted({cell.col for cell in known.cells} | set(range(min(known.cols, COLUMNS))))
+    texts: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for cell in known.cells:
+        texts[cell.row, cell.col].append(inline.cell(cell.text))
+    lines = ["| " + " | ".join(" ".join(texts[row, column]) for column in columns) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(columns), *lines[1:]])
+
+
+def _html(known: Table) -> str:
+    lines = ["<table>"]
+    for row in sorted({cell.row for cell in known.cells}):
+        cells = sorted((cell for cell in known.cells if cell.row == row), key=lambda cell: cell.col)
+        tags = []
+        for cell in cells:
+            name = "th" if cell.header else "td"
+            across = f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
+            down = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
+            tags.append(f"<{name}{down}{across}>{inline.html_cell(cell.text)}</{name}>")
+        lines.append(f"<tr>{''.join(tags)}</tr>")
+    return "\n".join([*lines, "</table>"])
+
+
+_RENDER: Mapping[Kind, Callable[[Element, Writing], str]] = {
+    Kind.FOOTNOTE: _footnote,
+    Kind.CODE: _code,
+    Kind.FORMULA: _formula,
+    Kind.TABLE: _table,
+    Kind.PICTURE: _figure,
+    Kind.CHART: _figure,
+}
+_MUST_TELL = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART})  # kinds whose text is shown by something else

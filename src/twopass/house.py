@@ -1,0 +1,87 @@
+"""Settings in, an open house out: engine, family, page workers and window, once per worker.
+
+One event loop on a thread of its own runs everything here, because RunPod's SDK runs its jobs on a
+loop that does not exist yet when the engine starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from twopass import engines, families
+from twopass.engines.seam import Engine
+from twopass.families.seam import Family
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.stopwatch import Stopwatch
+from twopass.window import Window
+from twopass.workers import Workers
+
+T = TypeVar("T")
+AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait while others are read
+LEAST_WINDOW = 2
+SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
+
+
+@dataclass(frozen=True)
+class House:
+    """What all jobs of a worker share. Its coroutines run on `loop`."""
+
+    settings: Settings
+    engine: Engine
+    family: Family
+    workers: Workers
+    slabs: Slabs
+    window: Window
+    loop: asyncio.AbstractEventLoop
+    stopwatch: Callable[[], Stopwatch] = Stopwatch
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run on the house's loop; cancelling the future cancels the work."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[House]:
+    """A warm house; called on the main thread, before the SDK starts."""
+    engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
+    slabs = Slabs(settings.window or SLABS, settings.window_bytes)
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s)
+    places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
+    with _running_loop() as loop:
+        house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
+        house.submit(_warm(house)).result()
+        try:
+            yield house
+        finally:
+            house.submit(_close(house)).result()
+
+
+async def _warm(house: House) -> None:
+    await house.workers.open()
+    await house.engine.open(house.workers)
+
+
+async def _close(house: House) -> None:
+    await house.engine.close()
+    await house.workers.close()
+    house.slabs.close()
+
+
+@contextmanager
+def _running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="twopass", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

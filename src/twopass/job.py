@@ -1,0 +1,378 @@
+"""The contract with callers: an input dict becomes a Job or a named error, a Result becomes an answer.
+
+Knows fields, defaults and limits. Knows nothing of S3, PDF, engines or RunPod.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from twopass.document import Problem, Status
+from twopass.errors import Code, InvalidJob
+from twopass.settings import Settings
+
+READING_VERSION = 1  # raised by hand when prompts or preprocessing change: old checkpoints are then read again
+INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much larger
+RESULT_BYTES = 64_000
+RESULT_DOCUMENTS = 20
+RESULT_PROBLEMS = 50
+
+
+class Door(StrEnum):
+    """Which way a job came in; it decides whether local paths may be named."""
+
+    SERVERLESS = "serverless"  # no local path but the volume's
+    API = "api"  # local paths below ALLOWED_DIR
+    LOCAL = "local"  # any path: the caller sits at this machine
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    TINY = "tiny"
+    SMALL = "small"
+    BASE = "base"
+    LARGE = "large"
+    GUNDAM = "gundam"
+
+
+class Pass2(StrEnum):
+    AUTO = "auto"
+    ALL = "all"
+    NONE = "none"
+
+
+class Task(StrEnum):
+    DOCUMENT = "document"
+    IMAGE = "image"
+    FREE = "free"
+    FIGURE = "figure"
+    DESCRIBE = "describe"
+    LOCATE = "locate"
+    CUSTOM = "custom"
+
+
+class Format(StrEnum):
+    DOCJSON = "docjson"
+    MARKDOWN = "markdown"
+
+
+class Inline(StrEnum):
+    MARKDOWN = "markdown"
+    DOCJSON = "docjson"
+
+
+_PART = re.compile(r"\s*(\d{1,6})\s*(?:(-)\s*(\d{1,6})?\s*)?$")
+
+
+@dataclass(frozen=True)
+class PageRange:
+    """`"1-5,8,11-"`: pages counted from 1; an open end runs to the last page."""
+
+    text: str
+    parts: tuple[tuple[int, int | None], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PageRange:
+        """Raises ValueError with a message for the caller."""
+        parts = []
+        for part in text.split(","):
+            found = _PART.match(part)
+            if not found:
+                raise ValueError(f"'{part.strip()}' is no page or range; write for example 1-5,8,11-")
+            first, dash, last = found.groups()
+            start, end = int(first), int(last) if last else (None if dash else int(first))
+            if start < 1 or (end is not None and end < start):
+                raise ValueError(f"'{part.strip()}' counts pages from 1 and upwards")
+            parts.append((start, end))
+        return cls(",".join(_shown(*part) for part in parts), tuple(parts))
+
+    def select(self, page_count: int) -> tuple[int, ...]:
+        """The pages of a document that has so many, in their order; those outside are left out."""
+        chosen: set[int] = set()
+        for start, end in self.parts:
+            chosen.update(range(start, min(end or page_count, page_count) + 1))
+        return tuple(sorted(chosen))
+
+    def beyond(self, page_count: int) -> bool:
+        """Whether a named page does not exist in a document that has so many."""
+        return any(start > page_count or (end or 0) > page_count for start, end in self.parts)
+
+
+def _shown(start: int, end: int | None) -> str:
+    return f"{start}-" if end is None else f"{start}" if start == end else f"{start}-{end}"
+
+
+class Input(BaseModel):
+    """A frozen part of the input; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class S3(Input):
+    """Credentials for this job only; also read in the spelling of RunPod's `s3Config`."""
+
+    access_key_id: SecretStr = Field(validation_alias=AliasChoices("access_key_id", "accessId"))
+    secret_access_key: SecretStr = Field(validation_alias=AliasChoices("secret_access_key", "accessSecret"))
+    session_token: SecretStr | None = None
+    endpoint_url: str | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
+    region: str | None = None
+    bucket: str | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
+
+
+class SamplingOptions(Input):
+    """What a caller may change of how tokens are chosen."""
+
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1, le=8192)
+    ngram: int | None = Field(None, ge=0, le=1000)
+    window: int | None = Field(None, ge=1, le=10000)
+
+
+class Job(Input):
+    """One job as read from its input. `id` and `door` come from whoever delivers it."""
+
+    id: str = Field("local", exclude=True)
+    door: Door = Field(Door.LOCAL, exclude=True)
+    sources: tuple[str, ...] = Field(min_length=1, max_length=1000)
+    output: str | None = Field(None, description="s3://bucket/prefix/, the volume, or a folder when local")
+    inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
+    s3: S3 | None = None
+    pages: str | None = Field(None, description='"1-5,8,11-"; part of the identity')
+    slice: str | None = Field(None, description='"1-50": write only these checkpoints; not part of the identity')
+    mode: Mode = Mode.AUTO
+    dpi: int = Field(144, ge=36, le=600)
+    max_crops: int = Field(6, ge=2, le=9)
+    pass2: Pass2 = Pass2.AUTO
+    task: Task = Task.DOCUMENT
+    prompt: str | None = Field(None, max_length=4000)
+    formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
+    password: SecretStr | None = None
+    language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
+    sampling: SamplingOptions = SamplingOptions()
+    deadline_s: float | None = Field(None, gt=0, le=604_800)
+    resume: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_source_or_several(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "source" not in data:
+            return data
+        if "sources" in data:
+            raise ValueError("source: give source or sources, not both")
+        rest = {name: value for name, value in data.items() if name != "source"}
+        if not isinstance(data["source"], str):
+            raise ValueError("source: must be a string")
+        return {**rest, "sources": [data["source"]]}
+
+    @field_validator("pages", "slice")
+    @classmethod
+    def _is_a_range(cls, text: str | None) -> str | None:
+        return PageRange.parse(text).text if text is not None else None
+
+    @model_validator(mode="after")
+    def _prompt_fits_the_task(self) -> Job:
+        needs = self.task in (Task.LOCATE, Task.CUSTOM)
+        if needs != (self.prompt is not None):
+            raise ValueError(f"prompt: {'needed' if needs else 'not used'} with task {self.task}")
+        if self.task is Task.CUSTOM and (self.prompt or "").count("<image>") != 1:
+            raise ValueError("prompt: must contain <image> exactly once")
+        return self
+
+    @classmethod
+    def parse(cls, job: Mapping[str, Any], settings: Settings, door: Door) -> Job:
+        """The delivered dict {"id", "input", "s3Config"?} as a Job; raises InvalidJob naming the field."""
+        data = job.get("input")
+        if not isinstance(data, Mapping):
+            raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
+        if taken := {"id", "door"} & set(data):
+            raise InvalidJob(Code.INVALID_JOB, f"{min(taken)}: unknown field")
+        extra: dict[str, Any] = {"id": str(job.get("id") or "local"), "door": door}
+        if isinstance(job.get("s3Config"), Mapping) and "s3" not in data:
+            extra["s3"] = dict(job["s3Config"])
+        try:
+            parsed = cls.model_validate({**data, **extra})
+        except ValidationError as error:
+            raise InvalidJob(Code.INVALID_JOB, _named(error)) from None
+        for number, source in enumerate(parsed.sources):
+            _check_place(f"sources[{number}]", source, settings, door, ("s3://", "https://", "data:"))
+        return parsed._with_output(settings)
+
+    def _with_output(self, settings: Settings) -> Job:
+        output = self.output or settings.default_output
+        if output is None and self.s3 and self.s3.bucket:
+            output = f"s3://{self.s3.bucket}/{settings.bucket_prefix.strip('/')}/"
+        if output is None and self.door is Door.LOCAL and self.inline is None:
+            output = str(settings.output_dir)
+        if output is not None:
+            _check_place("output", output, settings, self.door, ("s3://",))
+        if output is None and self.slice:
+            raise InvalidJob(Code.OUTPUT_MISSING, "slice: needs an output to leave its checkpoints in")
+        inline = self.inline if self.inline is not None else (() if output else (Inline.MARKDOWN,))
+        return self.model_copy(update={"output": output, "inline": inline})
+
+    @property
+    def page_range(self) -> PageRange | None:
+        return PageRange.parse(self.pages) if self.pages else None
+
+    @property
+    def slice_range(self) -> PageRange | None:
+        return PageRange.parse(self.slice) if self.slice else None
+
+    @property
+    def formats_needed(self) -> tuple[Format, ...]:
+        """The formats asked for and those that the answer carries inline."""
+        wanted = {*self.formats, *(Format(name) for name in self.inline or ())}
+        return tuple(name for name in Format if name in wanted)
+
+    @property
+    def reading_options(self) -> dict[str, Any]:
+        """The job's part of a document's identity: whatever changes what is read."""
+        return {
+            "version": READING_VERSION,
+            "mode": self.mode,
+            "dpi": self.dpi,
+            "max_crops": self.max_crops,
+            "pass2": self.pass2,
+            "task": self.task,
+            "prompt": self.prompt,
+            "sampling": self.sampling.model_dump(exclude_none=True),
+            "language": self.language,
+            "pages": self.pages,
+        }
+
+
+def document_id(stem: str, sha256: str, options: Mapping[str, Any]) -> str:
+    """`{file stem, 40 characters}-{12 hex}` from the source's bytes and the reading options."""
+    safe = re.sub(r"[^\w.-]+", "-", stem, flags=re.UNICODE).strip("-.")[:40] or "document"
+    canonical = json.dumps(options, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return f"{safe}-{hashlib.sha256((sha256 + canonical).encode()).hexdigest()[:12]}"
+
+
+def shown(uri: str) -> str:
+    """A URI as it may appear in results, artefacts and logs: without query, user info or inline bytes."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme.lower() == "data" and colon:
+        media, comma, _ = rest.partition(",")
+        return f"data:{media[:60]},…" if comma else "data:…"
+    if scheme.lower() not in ("http", "https"):
+        return uri  # an S3 key may hold ? and #
+    authority, slash, path = rest.removeprefix("//").partition("/")
+    path = path.partition("?")[0].partition("#")[0]
+    return f"{scheme}://{authority.rpartition('@')[2].partition('?')[0]}{slash}{path}"
+
+
+def _check_place(field: str, uri: str, settings: Settings, door: Door, schemes: tuple[str, ...]) -> None:
+    """Whether a job that came through this door may name this place; raises InvalidJob."""
+    if uri.startswith(schemes):
+        return
+    if not uri or "\0" in uri:
+        raise InvalidJob(Code.INVALID_JOB, f"{field}: is no place")
+    if "://" in uri or uri.startswith("data:"):
+        raise InvalidJob(Code.INVALID_JOB, f"{field}: {uri.partition(':')[0]} is not one of {', '.join(schemes)}")
+    path = Path(uri).resolve()
+    if path.is_relative_to(settings.volume.resolve()):
+        if not settings.allow_volume and door is not Door.LOCAL:
+            raise InvalidJob(Code.INVALID_JOB, f"{field}: the volume is closed; set ALLOW_VOLUME=true on the endpoint")
+        return
+    if door is Door.LOCAL:
+        return
+    if door is Door.API and settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
+        return
+    raise InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
+
+
+def _named(error: ValidationError) -> str:
+    """The first error as `field: what is wrong`, and how many more there are; never the value."""
+    first, *more = error.errors(include_url=False, include_input=False, include_context=False)
+    field = ".".join(str(part) for part in first["loc"])
+    message = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+    text = f"{field}: {message}" if field else message
+    return f"{text} (and {len(more)} more)" if more else text
+
+
+class Artefact(Input):
+    """One object that was written."""
+
+    uri: str
+    bytes: int
+    sha256: str
+    content_type: str
+
+
+class DocumentResult(Input):
+    """How one document of the job ended; fields are null when the document was never opened."""
+
+    id: str | None = None
+    source: str
+    status: Status
+    pages: dict[str, int] = Field(default_factory=dict, description="page counts per state")
+    artefacts: dict[str, Artefact] = Field(default_factory=dict)
+    inline: dict[str, Any] = Field(default_factory=dict)
+    timings: dict[str, Any] = Field(default_factory=dict)
+    usage: dict[str, Any] = Field(default_factory=dict)
+
+
+class Result(Input):
+    """What a job comes to. `as_answer` is what the caller gets; `result.json` holds it whole."""
+
+    status: Status
+    documents: tuple[DocumentResult, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    timings: dict[str, Any] = Field(default_factory=dict)
+    usage: dict[str, Any] = Field(default_factory=dict)
+    result_uri: str | None = Field(None, description="the whole result where this one was cut")
+    omitted: dict[str, int] = Field(default_factory=dict, description="documents and problems left out here")
+    store: Literal["conditional", "head_then_put"] | None = None
+
+    def as_answer(self) -> dict[str, Any]:
+        """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job carries `error`."""
+        shrunk = self._cut(RESULT_DOCUMENTS, RESULT_PROBLEMS)
+        keep = len(shrunk.documents), len(shrunk.problems)
+        while shrunk._weight() > RESULT_BYTES and max(keep) > 1:
+            keep = max(1, keep[0] // 2), max(1, keep[1] // 2)
+            shrunk = self._cut(*keep)
+        answer = shrunk.model_dump(mode="json", exclude_none=True)
+        if self.status is not Status.FAILURE:
+            return answer
+        first = self.problems[0] if self.problems else None
+        message = f"{first.code}: {first.message}" if first else f"{Code.INTERNAL}: nothing was read"
+        return {"error": message[:1000], "detail": answer}
+
+    def _cut(self, documents: int, problems: int) -> Result:
+        omitted = {
+            "documents": max(len(self.documents) - documents, 0),
+            "problems": max(len(self.problems) - problems, 0),
+        }
+        return self.model_copy(
+            update={
+                "documents": self.documents[:documents],
+                "problems": tuple(_short(problem) for problem in self.problems[:problems]),
+                "omitted": {name: count for name, count in omitted.items() if count},
+            }
+        )
+
+    def _weight(self) -> int:
+        """Bytes of the answer without the inline artefacts, which have a limit of their own."""
+        return len(self.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}}).encode())
+
+
+def _short(problem: Problem) -> Problem:
+    return problem.model_copy(update={"message": problem.message[:500]})

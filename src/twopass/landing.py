@@ -1,0 +1,80 @@
+"""The bytes of a source land in a file: counted, hashed, refused when there are too many.
+
+Knows files and limits. Knows nothing of where the bytes come from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from twopass import job
+from twopass.errors import Code, SourceError
+from twopass.settings import Settings
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """What is known of a source that now lies in the target file; None where nobody said."""
+
+    etag: str | None
+    bytes: int
+    sha256: str
+    content_type: str | None
+
+
+class Target:
+    """The file that a source is written to: counted, hashed, gone again when something is wrong."""
+
+    def __init__(self, path: Path, limit_bytes: int, label: str) -> None:
+        self._path = path
+        self._limit = limit_bytes
+        self._label = label
+        self._size = 0
+        self._hash = hashlib.sha256()
+
+    def __enter__(self) -> Target:
+        self._file = self._path.open("wb")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._file.close()
+        if kind:
+            self._path.unlink(missing_ok=True)
+
+    def expect(self, size: int) -> None:
+        """Raises SourceError when so many bytes are too many."""
+        if size > self._limit:
+            raise SourceError(
+                Code.SOURCE_TOO_LARGE, f"{self._label}: over {self._limit:,} bytes; raise MAX_SOURCE_BYTES or split it"
+            )
+
+    def write(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        self.expect(self._size)
+        self._hash.update(chunk)
+        self._file.write(chunk)
+
+    def finished(self, etag: str | None = None, content_type: str | None = None) -> Downloaded:
+        self._file.flush()
+        etag = etag.removeprefix("W/").strip('"') if etag else None
+        mime = content_type.partition(";")[0].strip().lower() if content_type else None
+        return Downloaded(etag or None, self._size, self._hash.hexdigest(), mime or None)
+
+
+def label(uri: str) -> str:
+    """What a source is called in messages: without query and password."""
+    try:
+        return job.shown(uri)
+    except ValueError:  # no URI at all
+        return uri.partition(":")[0][:20]
+
+
+def late(uri: str, settings: Settings) -> SourceError:
+    return SourceError(
+        Code.STORE_UNAVAILABLE,
+        f"{label(uri)}: not here after {settings.fetch_timeout_s:.0f} s; try again or raise FETCH_TIMEOUT_S",
+    )

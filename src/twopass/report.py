@@ -1,0 +1,219 @@
+"""Pages, artefacts and seconds in, results out: the document's, the job's, and the files that hold them.
+
+Knows what a caller is told. Knows nothing of how anything was read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+
+from twopass.document import Checkpoint, Document, Problem, Severity, Status, status_of
+from twopass.errors import Code, StoreError, TwopassError
+from twopass.files import CheckedFile
+from twopass.formats import WRITERS
+from twopass.job import INLINE_BYTES, Artefact, DocumentResult, Format, Inline, Job, Result
+from twopass.progress import Sender, Tracker
+from twopass.settings import Settings
+from twopass.steps.upload import JSON, Folder, as_json
+from twopass.stopwatch import Stopwatch
+from twopass.store import Store, uri_of
+
+log = structlog.get_logger()
+
+PAGE_BYTES = {Inline.MARKDOWN: 3_000, Inline.DOCJSON: 15_000}  # of a usual page, to refuse the hopeless early
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One document's result and its problems, which the job's result lists together."""
+
+    result: DocumentResult
+    problems: tuple[Problem, ...] = ()
+
+
+def failed(source: str, error: TwopassError) -> Outcome:
+    """A document that ended with a coded error."""
+    problem = Problem(code=error.code, document=source, message=error.message)
+    return Outcome(DocumentResult(source=source, status=Status.FAILURE), (problem,))
+
+
+def read(
+    document: Document,
+    pages: Sequence[Checkpoint],
+    artefacts: Mapping[str, Artefact],
+    watch: Stopwatch,
+    settings: Settings,
+) -> Outcome:
+    """A document that was read to its end, or to the job's deadline."""
+    result = DocumentResult(
+        id=document.id,
+        source=document.source.uri,
+        status=document.status,
+        pages=_states(pages),
+        artefacts=dict(artefacts),
+        timings=timings(watch),
+        usage=_usage(pages, watch, settings),
+    )
+    return Outcome(result, tuple(_of(document.id, problem) for problem in document.problems))
+
+
+def sliced(
+    file: CheckedFile,
+    folder: Folder,
+    pages: Sequence[Checkpoint],
+    problems: Sequence[Problem],
+    watch: Stopwatch,
+    settings: Settings,
+) -> Outcome:
+    """A slice: its checkpoints lie in the store, nothing is assembled."""
+    found = (*problems, *(problem for page in pages for problem in page.problems))
+    result = DocumentResult(
+        id=folder.document_id,
+        source=file.info.uri,
+        status=status_of(tuple(page.page for page in pages), found),
+        pages=_states(pages),
+        timings=timings(watch),
+        usage=_usage(pages, watch, settings),
+    )
+    return Outcome(result, tuple(_of(folder.document_id, problem) for problem in found))
+
+
+def _of(document_id: str, problem: Problem) -> Problem:
+    return problem.model_copy(update={"document": document_id})
+
+
+def _states(pages: Sequence[Checkpoint]) -> dict[str, int]:
+    return dict(sorted(Counter(str(page.page.state) for page in pages).items()))
+
+
+def timings(watch: Stopwatch) -> dict[str, Any]:
+    finished = datetime.now(UTC)
+    started = finished - timedelta(seconds=watch.seconds)
+    return {
+        "started": started.isoformat(timespec="milliseconds"),
+        "finished": finished.isoformat(timespec="milliseconds"),
+        "duration_s": round(watch.seconds, 3),
+        "stages": watch.stages(),
+    }
+
+
+def _usage(pages: Sequence[Checkpoint], watch: Stopwatch, settings: Settings) -> dict[str, Any]:
+    costs = [page.cost for page in pages]
+    engine_s = sum(cost.get("engine_s", 0.0) for cost in costs)
+    usage = {
+        "tokens_in": sum(cost.get("tokens_in", 0) for cost in costs),
+        "tokens_out": sum(cost.get("tokens_out", 0) for cost in costs),
+        "engine_s": round(engine_s, 3),
+        "pages_per_s": round(len(pages) / watch.seconds, 3) if watch.seconds else None,
+        "page_p95_s": watch.page_p95,
+        "pages_read_now": watch.pages_timed,
+    }
+    price = settings.price_per_second
+    return usage if price is None else {**usage, "cost": round(engine_s * price, 6)}
+
+
+def check_inline(job: Job, pages: int) -> None:
+    """Refuse before reading what cannot fit into an answer and has nowhere else to go."""
+    expected = pages * sum(PAGE_BYTES[name] for name in job.inline or ())
+    if job.output is None and expected > INLINE_BYTES:
+        raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
+
+
+async def with_inline(outcome: Outcome, folder: Folder, job: Job) -> Outcome:
+    """The outcome with the artefacts that the answer itself carries."""
+    inline: dict[str, Any] = {}
+    for name in job.inline or ():
+        stored = await folder.store.get(folder.key(WRITERS[Format(name)].name))
+        if stored:
+            inline[name] = json.loads(stored.data) if name is Inline.DOCJSON else stored.data.decode()
+    return replace(outcome, result=outcome.result.model_copy(update={"inline": inline}))
+
+
+async def result(job: Job, outcomes: Sequence[Outcome], output: Store, watch: Stopwatch, settings: Settings) -> Result:
+    """The job's result, stored whole beside its documents before it is returned."""
+    kept, refused = _within_inline_limit(job, outcomes)
+    documents = tuple(outcome.result for outcome in kept)
+    whole = Result(
+        status=_status(documents),
+        documents=documents if output.keeps else tuple(_without_artefacts(d) for d in documents),
+        problems=(*(problem for outcome in kept for problem in outcome.problems), *refused),
+        timings=timings(watch),
+        usage=_total([d.usage for d in documents]),
+        store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),
+    )
+    if not output.keeps:
+        return whole
+    key = f"jobs/{job.id}/result.json"
+    whole = whole.model_copy(update={"result_uri": uri_of(output, key)})
+    told = whole.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}})
+    try:
+        await output.put(key, told.encode(), JSON)
+    except StoreError as error:  # the answer still tells it
+        lost = Problem(code=error.code, severity=Severity.WARNING, message=f"result.json: {error.message}")
+        return whole.model_copy(update={"result_uri": None, "problems": (*whole.problems, lost)})
+    return whole
+
+
+def _without_artefacts(document: DocumentResult) -> DocumentResult:
+    return document.model_copy(update={"artefacts": {}})
+
+
+def _within_inline_limit(job: Job, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Problem]]:
+    """The outcomes without what goes beyond the limit, and a problem for each that lost something."""
+    kept, refused, used = [], [], 0
+    for outcome in outcomes:
+        size = len(as_json(outcome.result.inline))
+        if used + size > INLINE_BYTES:
+            message = f"{size} bytes do not fit into an answer of {INLINE_BYTES}"
+            there = "; they lie in the output" if job.output else "; set output and send the job again"
+            severity = Severity.WARNING if job.output else Severity.ERROR
+            refused.append(
+                Problem(
+                    code=Code.OUTPUT_MISSING, severity=severity, document=outcome.result.id, message=message + there
+                )
+            )
+            status = outcome.result.status if job.output else Status.FAILURE
+            outcome = replace(outcome, result=outcome.result.model_copy(update={"inline": {}, "status": status}))
+            size = 0
+        used += size
+        kept.append(outcome)
+    return kept, refused
+
+
+def _status(documents: Sequence[DocumentResult]) -> Status:
+    statuses = {document.status for document in documents}
+    return statuses.pop() if len(statuses) == 1 else Status.PARTIAL_SUCCESS
+
+
+def _total(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now", "cost")
+    sums = {name: sum(usage[name] for usage in usages if name in usage) for name in names}
+    return {name: round(value, 6) for name, value in sums.items() if any(name in usage for usage in usages)}
+
+
+@asynccontextmanager
+async def progress_file(output: Store, job_id: str, settings: Settings, progress: Tracker) -> AsyncIterator[None]:
+    """Keep `jobs/{job id}/progress.json` up to date while the job is read; it survives lost posts."""
+    if not output.keeps:
+        yield
+        return
+
+    async def put(now: dict[str, Any]) -> None:
+        body = {**now, "updated_at": round(time.time(), 3)}
+        try:
+            await output.put(f"jobs/{job_id}/progress.json", as_json(body), JSON)
+        except StoreError as error:  # no reason to lose a page: what the job itself writes will say it
+            log.warning("progress not stored", code=error.code)
+
+    async with Sender(put, settings.progress_interval_s, settings.progress_drain_s) as sender:
+        progress.listen(sender.offer)
+        yield

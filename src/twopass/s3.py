@@ -1,0 +1,361 @@
+"""An S3 URI in, a store of its objects or a downloaded source out.
+
+Knows credentials, endpoints, conditional writes and retries. Knows nothing of documents. boto3 is
+imported when something is first fetched or put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from twopass import addresses, faults, job, landing
+from twopass.errors import Code, SourceError, StoreError
+from twopass.landing import CHUNK, Downloaded
+from twopass.settings import Settings
+from twopass.store import THREADS, Put, Stored, checked, threaded
+
+PART_THREADS = 3  # parts of one large object at once
+PROBE = ".twopass-probe"
+CONFLICT_PAUSES_S = (0.05, 0.2, 0.8, 2.0)  # after 409: another conditional PUT of the key was under way
+
+_AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an S3 store is waited for: tries per call, seconds to connect and between two bytes."""
+
+    attempts: int = 4
+    connect_s: float = 10.0
+    read_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Which S3, and as whom; None where the AWS chain decides."""
+
+    endpoint_url: str | None
+    region: str | None
+    keys: dict[str, str | None] = field(repr=False)
+    is_jobs: bool
+
+    @classmethod
+    def of(cls, settings: Settings, s3: job.S3 | None) -> _Access:
+        """All from the job or all from the worker: the worker's keys never go to a job's endpoint."""
+        if s3:
+            token = s3.session_token.get_secret_value() if s3.session_token else None
+            keys = _keys(s3.access_key_id.get_secret_value(), s3.secret_access_key.get_secret_value(), token)
+            return cls(*_place(s3.endpoint_url, s3.region), keys, is_jobs=True)
+        secret = settings.bucket_secret_access_key
+        keys = _keys(settings.bucket_access_key_id, secret.get_secret_value() if secret else None, None)
+        return cls(*_place(settings.bucket_endpoint_url, settings.bucket_region), keys, is_jobs=False)
+
+    def check(self, allow_private: bool) -> None:
+        """Whether the endpoint may be talked to; raises SourceError.
+
+        A name that later resolves elsewhere gains nothing: without ALLOW_PRIVATE_SOURCES it is https, and a
+        private host has no certificate for the job's name.
+        """
+        if not self.endpoint_url:
+            return
+        try:
+            parts = urlsplit(self.endpoint_url)
+            host, port = parts.hostname, parts.port or 443
+        except ValueError:
+            parts, host, port = urlsplit(""), None, 443
+        if not host or "@" in parts.netloc or parts.scheme not in ("https", "http"):
+            raise SourceError(Code.SOURCE_DENIED, "the S3 endpoint is no address; write for example https://s3.host")
+        if not self.is_jobs:
+            return
+        if parts.scheme != "https" and not allow_private:
+            raise SourceError(Code.SOURCE_DENIED, f"{host}: the S3 endpoint of a job must be https")
+        addresses.resolve(host, port, allow_private)
+
+
+def _keys(key: str | None, secret: str | None, token: str | None) -> dict[str, str | None]:
+    if not key and not secret:
+        return {}
+    return {"aws_access_key_id": key, "aws_secret_access_key": secret, "aws_session_token": token}
+
+
+def _place(endpoint: str | None, region: str | None) -> tuple[str | None, str | None]:
+    """AWS's own addresses, with or without the bucket in them, are a region and no endpoint."""
+    if endpoint and (aws := _AWS.match(endpoint)):
+        return None, region or aws[1] or None
+    return endpoint or None, region or ("us-east-1" if endpoint else None)
+
+
+@cache
+def _loader() -> Any:
+    """botocore's API descriptions, parsed once: a client then takes 10 ms and not 60."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
+    """A boto3 client, which may be used by many threads; raises SourceError for a refused endpoint."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    faults.quiet()
+    access = _Access.of(settings, s3)
+    access.check(settings.allow_private_sources)
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader())
+    config = Config(
+        signature_version="s3v4",
+        retries={"mode": "standard", "total_max_attempts": patience.attempts},
+        connect_timeout=patience.connect_s,
+        read_timeout=patience.read_s,
+        max_pool_connections=THREADS * PART_THREADS,
+        tcp_keepalive=True,
+        s3={"addressing_style": "path" if access.endpoint_url else "auto"},
+        # Other vendors' S3 knows no checksum trailers.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # A job's keys must not go to an endpoint that the worker's environment names, either.
+        ignore_configured_endpoint_urls=access.is_jobs,
+    )
+    return boto3.Session(botocore_session=session, region_name=access.region, **access.keys).client(
+        "s3", endpoint_url=access.endpoint_url, config=config
+    )
+
+
+def _split(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
+    """Bucket and key of s3://bucket/key, to the letter: an S3 URI knows no escapes and no query."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        code = Code.OUTPUT_DENIED if raises is StoreError else Code.SOURCE_NOT_FOUND
+        raise raises(code, "the URI names no bucket; write s3://bucket/key")
+    return bucket, key
+
+
+class S3Store:
+    """A prefix in a bucket."""
+
+    keeps = True
+
+    def __init__(self, uri: str, settings: Settings, s3: job.S3 | None, patience: Patience = Patience()) -> None:
+        self._bucket, prefix = _split(uri, StoreError)
+        self._prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+        self.uri = f"s3://{self._bucket}/{self._prefix}"
+        self.conditional: bool | None = None
+        self._multipart = settings.multipart_bytes
+        self._attempts = patience.attempts
+        self._threads = ThreadPoolExecutor(THREADS, "twopass-s3")
+        self._probing = threading.Lock()
+        self._connect = partial(_client, settings, s3, patience)
+        self._connecting = threading.Lock()
+        self._connected: Any = None
+
+    @threaded
+    def get(self, key: str) -> Stored | None:
+        return self._get(key)
+
+    @threaded
+    def put(self, key: str, data: bytes, content_type: str) -> None:
+        if len(data) <= self._multipart:
+            self._put(key, data, content_type)
+        else:
+            self._put_in_parts(key, data, content_type)
+
+    @threaded
+    def create(self, key: str, data: bytes, content_type: str) -> Put:
+        if self._knows_conditions():
+            written = self._put_if(key, data, content_type, IfNoneMatch="*")
+        elif written := self._etag(key) is None:
+            self._put(key, data, content_type)
+        return Put.WRITTEN if written else Put.EXISTS
+
+    @threaded
+    def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
+        if self._knows_conditions():
+            try:
+                return self._put_if(key, data, content_type, IfMatch=etag)
+            except self._client.exceptions.ClientError as error:
+                if not faults.is_unsupported(error):
+                    raise
+        if same := self._etag(key) == etag:
+            self._put(key, data, content_type)
+        return same
+
+    @threaded
+    def keys(self, prefix: str) -> frozenset[str]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix + prefix
+        )
+        found = (entry["Key"] for page in pages for entry in page.get("Contents", ()))
+        return frozenset(key.removeprefix(self._prefix) for key in found)
+
+    async def close(self) -> None:
+        """Puts that are under way end first; those that wait are dropped."""
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        if self._connected:
+            self._connected.close()
+
+    @property
+    def _client(self) -> Any:
+        with self._connecting:
+            self._connected = self._connected or self._connect()
+        return self._connected
+
+    def _at(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + checked(key)}
+
+    def _get(self, key: str) -> Stored | None:
+        get = partial(self._client.get_object, **self._at(key))
+        try:
+            answer = get()
+        except self._client.exceptions.NoSuchKey:
+            return None
+        return Stored(b"".join(_body(get, answer, self._attempts)), answer["ETag"])
+
+    def _etag(self, key: str) -> str | None:
+        """The version that is there now; None: nothing is."""
+        try:
+            return str(self._client.head_object(**self._at(key))["ETag"])
+        except self._client.exceptions.ClientError as error:
+            if faults.status_of(error) != 404:
+                raise
+            return None
+
+    def _put(self, key: str, data: bytes, content_type: str, **condition: str) -> None:
+        self._client.put_object(**self._at(key), Body=data, ContentType=content_type, **condition)
+
+    def _put_in_parts(self, key: str, data: bytes, content_type: str) -> None:
+        from boto3.s3.transfer import TransferConfig
+
+        parts = TransferConfig(
+            multipart_threshold=self._multipart,
+            multipart_chunksize=self._multipart,
+            max_concurrency=PART_THREADS,
+            preferred_transfer_client="classic",
+        )
+        self._client.upload_fileobj(
+            BytesIO(data), **self._at(key), ExtraArgs={"ContentType": content_type}, Config=parts
+        )
+
+    def _put_if(self, key: str, data: bytes, content_type: str, **condition: str) -> bool:
+        """One conditional PUT; False when it was refused and not only its repetition."""
+        retried = 0
+        for pause in (*CONFLICT_PAUSES_S, None):
+            try:
+                self._put(key, data, content_type, **condition)
+                return True
+            except self._client.exceptions.ClientError as error:
+                retried += error.response["ResponseMetadata"].get("RetryAttempts", 0)
+                if faults.status_of(error) == 412:
+                    # The first try may have landed and only its answer been lost; a nonce in the data tells.
+                    return retried > 0 and self._holds(key, data)
+                if "IfMatch" in condition and faults.code_of(error) == "NoSuchKey":
+                    return False
+                if faults.status_of(error) != 409 or pause is None:
+                    raise
+            retried += 1
+            time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        stored = self._get(key)
+        return stored is not None and stored.data == data
+
+    def _knows_conditions(self) -> bool:
+        with self._probing:
+            if self.conditional is None:
+                self.conditional = self._probe()
+        return self.conditional
+
+    def _probe(self) -> bool:
+        """Create an object twice: the second time must be refused, or the store ignores the header."""
+
+        def put() -> bool:
+            return self._put_if(PROBE, secrets.token_bytes(8), "application/octet-stream", IfNoneMatch="*")
+
+        try:
+            if not put():
+                return True  # another worker's probe lies there, and it is that worker's to delete
+            known = not put()
+        except self._client.exceptions.ClientError as error:
+            if faults.is_unsupported(error):
+                return False
+            raise
+        # Keys that may not delete leave one tiny object, which later probes are glad of.
+        with suppress(*faults.foreign()):
+            self._client.delete_object(**self._at(PROBE))
+        return known
+
+
+async def download(
+    uri: str,
+    target: Path,
+    settings: Settings,
+    s3: job.S3 | None,
+    limit_bytes: int,
+    patience: Patience = Patience(),
+) -> Downloaded:
+    """s3://bucket/key into the target file; its size is checked before its bytes are read."""
+    stop = threading.Event()  # a cancelled await leaves its thread running
+    try:
+        async with asyncio.timeout(settings.fetch_timeout_s):
+            return await asyncio.to_thread(_download, uri, target, settings, s3, limit_bytes, patience, stop)
+    except TimeoutError as error:
+        raise landing.late(uri, settings) from error
+    finally:
+        stop.set()
+
+
+def _download(
+    uri: str,
+    target: Path,
+    settings: Settings,
+    s3: job.S3 | None,
+    limit_bytes: int,
+    patience: Patience,
+    stop: threading.Event,
+) -> Downloaded:
+    bucket, key = _split(uri, SourceError)
+    with (
+        faults.translated(landing.label(uri), SourceError),
+        closing(_client(settings, s3, patience)) as client,
+        landing.Target(target, limit_bytes, landing.label(uri)) as file,
+    ):
+        get = partial(client.get_object, Bucket=bucket, Key=key)
+        answer = get()
+        with closing(answer["Body"]):
+            file.expect(answer["ContentLength"])
+            for chunk in _body(get, answer, patience.attempts):
+                if stop.is_set():
+                    raise SourceError(Code.STORE_UNAVAILABLE, f"{landing.label(uri)}: nobody waits for it any more")
+                file.write(chunk)
+        return file.finished(answer["ETag"], answer.get("ContentType"))
+
+
+def _body(get: Callable[..., Any], answer: Any, attempts: int) -> Iterator[bytes]:
+    """The object's bytes; where the connection breaks, the same version is read on from there."""
+    done = 0
+    for left in reversed(range(attempts)):
+        try:
+            with closing(answer["Body"]) as body:
+                while chunk := body.read(CHUNK):
+                    yield chunk
+                    done += len(chunk)
+            return
+        except faults.foreign():
+            if not left:
+                raise
+        answer = get(Range=f"bytes={done}-", IfMatch=answer["ETag"])

@@ -1,0 +1,64 @@
+"""The environment in, one frozen Settings out; read once, by the door that is used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEGABYTE = 1 << 20
+
+
+class Settings(BaseSettings):
+    """Every setting of the worker; an environment variable carries the field's name in capitals."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False)
+
+    engine: str = Field("cpu", description="what reads: cpu (replay and others by name)")
+    engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
+    replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
+    concurrency: int = Field(4, ge=1, le=64, description="jobs one worker takes at once; they share the engine")
+    page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
+    worker_timeout_s: float = Field(120.0, gt=0, description="a page worker's call that runs longer is killed")
+    window: int = Field(0, ge=0, description="pages in flight; 0: 1.25 times the engine's sequences")
+    window_bytes: int = Field(2048 * MEGABYTE, gt=0, description="bytes of page pixels in flight")
+
+    max_source_bytes: int = Field(1024 * MEGABYTE, gt=0, description="a larger source is refused")
+    max_pages: int = Field(5000, gt=0, description="a document with more pages is refused")
+    max_page_pixels: int = Field(40_000_000, gt=0, description="a larger page is scaled down to this")
+    max_image_pixels: int = Field(250_000_000, gt=0, description="an image file with more pixels is refused unopened")
+    fetch_timeout_s: float = Field(300.0, gt=0, description="time for one source to arrive")
+    allow_private_sources: bool = Field(False, description="allow https sources and job endpoints on private addresses")
+    allow_volume: bool = Field(False, description="allow /runpod-volume paths as source and output")
+    volume: Path = Field(Path("/runpod-volume"), description="where the network volume is mounted")
+    allowed_dir: Path | None = Field(None, description="under --rp_serve_api, local paths only below this folder")
+
+    bucket_endpoint_url: str | None = Field(None, description="S3 endpoint; null: AWS")
+    bucket_access_key_id: str | None = Field(None, description="S3 key; null: the AWS chain")
+    bucket_secret_access_key: SecretStr | None = Field(None, description="S3 secret; null: the AWS chain")
+    bucket_name: str | None = Field(None, description="default bucket for artefacts")
+    bucket_region: str | None = Field(None, description="S3 region")
+    bucket_prefix: str = Field("twopass", description="default prefix in the default bucket")
+    output_dir: Path = Field(Path("output"), description="folder for artefacts of local runs")
+    multipart_bytes: int = Field(8 * MEGABYTE, ge=5 * MEGABYTE, description="objects above this go up in parts")
+
+    deadline_s: float = Field(540.0, gt=0, description="soft deadline of a job without its own")
+    progress_interval_s: float = Field(2.0, gt=0, description="least time between two progress posts")
+    progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
+    price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
+
+    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+    runpod_endpoint_id: str | None = Field(None, description="set by RunPod: logs go out as JSON")
+    runpod_pod_id: str | None = Field(None, description="set by RunPod: this worker's id")
+
+    @property
+    def workers(self) -> int:
+        """Page workers to start."""
+        return self.page_workers or len(os.sched_getaffinity(0))
+
+    @property
+    def default_output(self) -> str | None:
+        """Where artefacts go when the job does not say, None when nowhere."""
+        return f"s3://{self.bucket_name}/{self.bucket_prefix.strip('/')}/" if self.bucket_name else None

@@ -1,0 +1,116 @@
+"""Page pixels in memory that this process owns and its page workers share.
+
+A slab is an anonymous memfd: the kernel frees it with its last user, whoever is killed. Workers
+inherit the descriptors and are told only numbers. Knows nothing of PDF, images or engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+_descriptors: dict[int, int] = {}  # this process's slab number -> descriptor
+
+
+@dataclass(frozen=True)
+class Slab:
+    """One block of shared memory, known by its number in every process that inherited it."""
+
+    number: int
+
+    def map(self, size: int) -> mmap.mmap:
+        return mmap.mmap(_descriptors[self.number], size)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """RGB, 8 bits a channel, rows from the top: in a slab, or held as bytes."""
+
+    width: int
+    height: int
+    slab: Slab | None = None
+    held: bytes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.width * self.height * 3
+
+    def array(self) -> npt.NDArray[np.uint8]:
+        """Height × width × 3, uint8; a view where the pixels lie in a slab."""
+        data = self.slab.map(self.nbytes) if self.slab else self.held
+        assert data is not None
+        return np.frombuffer(data, np.uint8, self.nbytes).reshape(self.height, self.width, 3)
+
+
+def inherit(pairs: Iterable[tuple[int, int]]) -> None:
+    """In a page worker: take over (number, descriptor) pairs from the parent."""
+    _descriptors.update(pairs)
+
+
+class Slabs:
+    """Lends slabs within a byte budget; a page larger than the budget is lent when it is alone."""
+
+    _numbers = count()  # one process may own several sets
+
+    def __init__(self, number: int, budget: int) -> None:
+        self._free = [Slab(next(Slabs._numbers)) for _ in range(number)]
+        self._all = tuple(self._free)
+        self._budget = budget
+        self._lent = 0
+        self._waiting: deque[tuple[int, asyncio.Future[Slab]]] = deque()
+        for slab in self._all:
+            _descriptors[slab.number] = os.memfd_create(f"twopass-slab-{slab.number}")
+
+    @property
+    def descriptors(self) -> dict[int, int]:
+        return {slab.number: _descriptors[slab.number] for slab in self._all}
+
+    @asynccontextmanager
+    async def lend(self, size: int) -> AsyncIterator[Slab]:
+        """A slab of `size` bytes; waits its turn, first come first served."""
+        turn: asyncio.Future[Slab] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        self._grant()
+        try:
+            slab = await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._take_back(turn.result(), size)
+            raise
+        try:
+            os.ftruncate(_descriptors[slab.number], size)
+            yield slab
+        finally:
+            self._take_back(slab, size)
+
+    def _grant(self) -> None:
+        while self._waiting and self._free:
+            size, turn = self._waiting[0]
+            if turn.cancelled():
+                self._waiting.popleft()
+                continue
+            if self._lent and self._lent + size > self._budget:
+                return
+            self._waiting.popleft()
+            self._lent += size
+            turn.set_result(self._free.pop())
+
+    def _take_back(self, slab: Slab, size: int) -> None:
+        # To nothing: a slab that once held a poster must not keep its memory.
+        os.ftruncate(_descriptors[slab.number], 0)
+        self._free.append(slab)
+        self._lent -= size
+        self._grant()
+
+    def close(self) -> None:
+        for slab in self._all:
+            os.close(_descriptors.pop(slab.number))

@@ -1,0 +1,1 @@
+"""The steps of pipeline.py, in its order. Steps never import each other."""

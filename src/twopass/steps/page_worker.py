@@ -1,0 +1,53 @@
+"""`python -m twopass.steps.page_worker`: calls in on stdin, values out on stdout, until stdin ends.
+
+Knows pickled calls and shared slabs. Knows nothing of what it is asked to compute.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from typing import BinaryIO
+
+from twopass import slabs
+from twopass.errors import TwopassError
+from twopass.workers import SIZE
+
+
+def main() -> None:
+    # Ctrl-C and a group's SIGTERM are the parent's to answer; it ends this process by closing stdin.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    slabs.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries that print must not speak into the pipe
+    _send(answers, "hello")
+    while (message := _receive(sys.stdin.buffer)) is not None:
+        _send(answers, _run(message))
+
+
+def _run(message: bytes) -> tuple[object, TwopassError | None, float]:
+    started = time.process_time()
+    function, args, kwargs = pickle.loads(message)
+    try:
+        return function(*args, **kwargs), None, time.process_time() - started
+    except TwopassError as error:  # any other is a crash: the traceback goes to stderr, the parent starts another
+        return None, error, time.process_time() - started
+
+
+def _receive(pipe: BinaryIO) -> bytes | None:
+    header = pipe.read(SIZE)
+    return pipe.read(int.from_bytes(header, "big")) if len(header) == SIZE else None
+
+
+def _send(pipe: BinaryIO, value: object) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    pipe.write(len(data).to_bytes(SIZE, "big") + data)
+    pipe.flush()
+
+
+if __name__ == "__main__":
+    main()

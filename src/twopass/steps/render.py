@@ -1,0 +1,207 @@
+"""One page of a checked file in, its pixels in a slab and its text layer out.
+
+Crop box and /Rotate are honoured, a page that lies sideways is turned, a page without ink is
+found blank, a page beyond the pixel limit is scaled down. Knows nothing of engines or elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twopass import scan
+from twopass.document import Box, Link, Page, PageImage, Problem, Severity, State, Word
+from twopass.engines.seam import PagePointer
+from twopass.errors import Code, SourceError
+from twopass.files import CheckedFile, PageSize, opened_image, opened_pdf
+from twopass.picture import Picture
+from twopass.slabs import Pixels, Slab, Slabs
+from twopass.workers import Workers
+
+INK_BLOCK = 4  # ink is told on 4 × 4 averages: single specks of a scanner vanish, a lone page number stays
+INK_CONTRAST = 40  # grey levels from the page's own background
+BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
+TURN_SHARE = 0.6  # of the characters, to call a page sideways
+TURN_CHARACTERS = 20  # fewer say nothing about the page
+
+Array = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the page worker says of a page it drew into a slab."""
+
+    width: int
+    height: int
+    rotation_in: int
+    turn: int
+    ink: float
+    words: tuple[Word, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+@asynccontextmanager
+async def page(
+    file: CheckedFile, number: int, dpi: int, max_pixels: int, workers: Workers, slabs: Slabs
+) -> AsyncIterator[Picture]:
+    """Page `number` (from 1) drawn; raises SourceError or WorkerDied when it cannot be."""
+    size = file.pages[number - 1]
+    if size is None:
+        raise SourceError(Code.DAMAGED, f"page {number}: the file's page object cannot be opened")
+    zoom = _zoom(size, dpi, max_pixels)
+    room = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
+    async with slabs.lend(room) as slab:
+        pointer = PagePointer(str(file.path), number, 0, file.password)
+        if file.is_pdf:
+            drawn = await workers.call(draw_pdf, pointer, zoom, slab, room)
+        else:
+            drawn = await workers.call(draw_image, pointer, zoom * 72 / (size.dpi or dpi), slab, room)
+        yield _picture(pointer, size, drawn, zoom, scaled=zoom < (size.dpi or dpi) / 72, slab=slab)
+
+
+def _zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
+    """Pixels a point: what was asked for, or less so that the page stays within the limit."""
+    wanted = (size.dpi or dpi) / 72
+    most = math.sqrt(max_pixels / (size.width_pt * size.height_pt))
+    if wanted <= most:
+        return wanted
+    # To whole pixels on the way down: rounding up would step over the limit again.
+    whole = min(max(math.floor(side * most), 1) / side for side in (size.width_pt, size.height_pt))
+    return whole * (1 - 1e-9)
+
+
+def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, scaled: bool, slab: Slab) -> Picture:
+    sideways = drawn.turn in (90, 270)
+    page = Page(
+        number=pointer.number,
+        width_pt=round(size.height_pt if sideways else size.width_pt, 3),
+        height_pt=round(size.width_pt if sideways else size.height_pt, 3),
+        rotation_in=drawn.rotation_in,
+        rotation_applied=drawn.turn,
+        image=PageImage(width_px=drawn.width, height_px=drawn.height, dpi=round(zoom * 72, 3)),
+        state=State.BLANK if drawn.ink < BLANK_INK and not drawn.words else State.READ,
+        links=drawn.links,
+    )
+    problems = (_scaled(pointer.number, zoom),) if scaled else ()
+    pixels = Pixels(drawn.width, drawn.height, slab)
+    return Picture(page, pixels, replace(pointer, turn=drawn.turn), drawn.words, problems)
+
+
+def _scaled(number: int, zoom: float) -> Problem:
+    message = f"page {number}: scaled to {zoom * 72:.0f} dpi to stay within MAX_PAGE_PIXELS"
+    return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
+
+
+def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
+    """In a page worker: draw a PDF page, upright, into the slab."""
+    import pymupdf
+
+    with opened_pdf(pointer.file, pointer.password) as pdf:
+        page = pdf[pointer.number - 1]
+        rotation_in = page.rotation
+        turn = _turn_of_text(page)
+        if turn:
+            page.set_rotation((rotation_in + turn) % 360)
+        pixmap = page.get_pixmap(matrix=pymupdf.Matrix(zoom, zoom), colorspace=pymupdf.csRGB, alpha=False)
+        rows: Array = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
+        array: Array = rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3)
+        words, ink = _words(page), ink_of(array)
+        if turn is None and not words and ink >= BLANK_INK and (turn := scan.turn(array)):
+            page.set_rotation((rotation_in + turn) % 360)
+            array = np.rot90(array, -turn // 90)
+        height, width = _put(array, slab, room)
+        return Drawn(width, height, rotation_in, turn or 0, ink, words, _links(page))
+
+
+def draw_image(pointer: PagePointer, scale: float, slab: Slab, room: int) -> Drawn:
+    """In a page worker: decode one frame of an image file, upright, into the slab."""
+    from PIL import ImageOps
+
+    with opened_image(pointer.file, 1 << 62) as image:  # its pixels were checked when it was fetched
+        image.seek(pointer.number - 1)
+        upright = flat(ImageOps.exif_transpose(image))
+    if scale < 1:
+        upright = upright.resize((max(int(upright.width * scale), 1), max(int(upright.height * scale), 1)))
+    array = np.asarray(upright)
+    ink = ink_of(array)
+    turn = scan.turn(array) if ink >= BLANK_INK else 0
+    height, width = _put(np.rot90(array, -turn // 90), slab, room)
+    return Drawn(width, height, 0, turn, ink)
+
+
+def flat(image: Any) -> Any:
+    """RGB on white paper: transparency shows the page, 16-bit grey keeps its range."""
+    from PIL import Image
+
+    if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):
+        values = np.asarray(image, np.float32)
+        image = Image.fromarray((values / max(float(values.max(initial=0)), 255.0) * 255).astype(np.uint8))
+    if image.has_transparency_data:
+        paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(paper, image.convert("RGBA"))
+    return image.convert("RGB")
+
+
+def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
+    """Copy the pixels into the slab; their height and width."""
+    height, width, _ = array.shape
+    with slab.map(room) as memory:
+        np.frombuffer(memory, np.uint8, array.size).reshape(array.shape)[:] = array
+    return height, width
+
+
+def _turn_of_text(page: Any) -> int | None:
+    """The clockwise turn that makes the text layer upright; None when it says nothing."""
+    counts: dict[int, int] = {}
+    matrix = page.rotation_matrix
+    for block in page.get_text("dict", flags=0)["blocks"]:
+        for line in block.get("lines", ()):
+            dx, dy = line["dir"]
+            x, y = dx * matrix.a + dy * matrix.c, dx * matrix.b + dy * matrix.d
+            turn = (0 if x > 0 else 180) if abs(x) >= abs(y) else (90 if y < 0 else 270)
+            counts[turn] = counts.get(turn, 0) + sum(len(span["text"].strip()) for span in line["spans"])
+    total = sum(counts.values())
+    if total < TURN_CHARACTERS:
+        return None
+    turn, characters = max(counts.items(), key=lambda item: item[1])
+    return turn if characters >= TURN_SHARE * total else 0
+
+
+def _words(page: Any) -> tuple[Word, ...]:
+    """The text layer's words, boxes as fractions of the displayed page."""
+    words = page.get_text("words", sort=False)
+    return tuple(Word(_displayed(page, word[:4]), _utf8(word[4])) for word in words)
+
+
+def _links(page: Any) -> tuple[Link, ...]:
+    links = (link for link in page.get_links() if link.get("uri"))
+    return tuple(Link(box=_displayed(page, link["from"]), uri=_utf8(link["uri"])) for link in links)
+
+
+def _displayed(page: Any, rect: Any) -> Box:
+    """PyMuPDF's coordinates of an unrotated page as fractions of the displayed one."""
+    import pymupdf
+
+    x0, y0, x1, y1 = pymupdf.Rect(rect) * page.rotation_matrix
+    return Box.of(x0, y0, x1, y1, page.rect.width, page.rect.height)
+
+
+def _utf8(text: str) -> str:
+    # lone surrogates come from broken fonts and cannot be written as JSON
+    return text.encode("utf-8", "replace").decode()
+
+
+def ink_of(array: Array) -> float:
+    """Share of 4 × 4 blocks that differ from the page's background."""
+    height, width = array.shape[0] // INK_BLOCK * INK_BLOCK, array.shape[1] // INK_BLOCK * INK_BLOCK
+    if not height or not width:
+        return 1.0
+    green = array[:height, :width, 1]
+    blocks = green.reshape(height // INK_BLOCK, INK_BLOCK, width // INK_BLOCK, INK_BLOCK).mean(axis=(1, 3))
+    return float((np.abs(blocks - np.median(blocks)) > INK_CONTRAST).mean())

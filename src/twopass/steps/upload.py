@@ -1,0 +1,157 @@
+"""Checkpoints, crops and artefacts in, objects below the document's folder out; the manifest last.
+
+Knows names, order and the one-winner rule. Knows nothing of how anything was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from twopass.document import Box, Checkpoint, Document, Element, Kind
+from twopass.formats import WRITERS
+from twopass.job import Artefact, DocumentResult, Format
+from twopass.slabs import Pixels
+from twopass.store import Put, Store, uri_of
+from twopass.workers import Workers
+
+MANIFEST = "manifest.json"
+JSON = "application/json"
+CROP_PADDING = 6  # pixels: a box of whole grid cells may cut a chart's outermost stroke
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One document's place in the output."""
+
+    store: Store
+    document_id: str
+
+    def key(self, name: str) -> str:
+        return f"{self.document_id}/{name}"
+
+    def uri(self, name: str) -> str:
+        return uri_of(self.store, self.key(name))
+
+
+def page_name(number: int) -> str:
+    return f"pages/{number:04d}.json"
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def finished(folder: Folder, formats: Sequence[Format]) -> DocumentResult | None:
+    """The result of a document whose manifest stands and has all these formats; None otherwise."""
+    stored = await folder.store.get(folder.key(MANIFEST))
+    if stored is None:
+        return None
+    try:
+        result = DocumentResult.model_validate(json.loads(stored.data)["result"])
+    except (ValueError, KeyError, TypeError):
+        return None  # not ours: it will be replaced
+    return result if {WRITERS[name].name for name in formats} <= set(result.artefacts) else None
+
+
+def prepared(read: Checkpoint, job_id: str) -> Checkpoint:
+    """The page as it is stored: crops named, tokens counted, the job noted."""
+    tokens_in = sum(told.tokens_in for told in read.completions)
+    tokens_out = sum(told.tokens_out for told in read.completions)
+    cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out}
+    return read.model_copy(update={"elements": tuple(_with_crop(e) for e in read.elements), "cost": cost})
+
+
+def _with_crop(element: Element) -> Element:
+    if not (element.is_figure or element.kind is Kind.TABLE) or element.box is None:
+        return element
+    return element.model_copy(update={"image": f"images/{element.id}.png"})
+
+
+async def checkpoint(folder: Folder, read: Checkpoint) -> Checkpoint:
+    """Store the page once: ours if we are first, else the one that is already there."""
+    ours = read.model_copy(update={"cost": {**read.cost, "nonce": secrets.token_hex(8)}})
+    key = folder.key(page_name(read.page.number))
+    outcome = await folder.store.create(key, ours.model_dump_json().encode(), JSON)
+    if outcome is Put.WRITTEN:
+        return ours
+    theirs = await stored_page(folder, read.page.number)
+    if theirs is None:  # there, but unreadable: ours is better than none
+        await folder.store.put(key, ours.model_dump_json().encode(), JSON)
+        return ours
+    return theirs
+
+
+async def stored_page(folder: Folder, number: int) -> Checkpoint | None:
+    """The page's checkpoint; None when there is none or it cannot be read."""
+    stored = await folder.store.get(folder.key(page_name(number)))
+    if stored is None:
+        return None
+    try:
+        return Checkpoint.model_validate_json(stored.data)
+    except ValidationError:
+        return None
+
+
+async def existing(folder: Folder) -> frozenset[str]:
+    """Names of everything below the document's folder."""
+    prefix = folder.key("")
+    return frozenset(key.removeprefix(prefix) for key in await folder.store.keys(prefix))
+
+
+async def images(folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]) -> None:
+    """Cut the page's figures out of its picture; pure, so two workers write equal bytes."""
+    for element in page.elements:
+        if element.image and element.image not in there and element.box:
+            png = await workers.call(png_of, pixels, element.box)
+            await folder.store.put(folder.key(element.image), png, "image/png")
+
+
+def missing_images(page: Checkpoint, there: frozenset[str]) -> bool:
+    return any(element.image and element.image not in there for element in page.elements)
+
+
+def png_of(pixels: Pixels, box: Box) -> bytes:
+    """In a page worker: one crop as PNG."""
+    from PIL import Image
+
+    x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, CROP_PADDING)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()
+
+
+async def artefacts(folder: Folder, document: Document, formats: Sequence[Format]) -> dict[str, Artefact]:
+    """Write the formats asked for; what was written, by name."""
+    written = {}
+    for name in formats:
+        writer = WRITERS[name]
+        data = await asyncio.to_thread(writer.write, document)  # seconds for a thousand pages
+        await folder.store.put(folder.key(writer.name), data, writer.content_type)
+        written[writer.name] = described(folder, writer.name, data, writer.content_type)
+    return written
+
+
+def described(folder: Folder, name: str, data: bytes, content_type: str) -> Artefact:
+    digest = hashlib.sha256(data).hexdigest()
+    return Artefact(uri=folder.uri(name), bytes=len(data), sha256=digest, content_type=content_type)
+
+
+async def manifest(folder: Folder, result: DocumentResult, options: Mapping[str, Any]) -> None:
+    """The commit mark: readers poll for it, so it is written last and nothing after it."""
+    told = result.model_dump(mode="json", exclude={"inline"})
+    data = as_json({"schema": "twopass-manifest-1", "options": dict(options), "result": told})
+    key = folder.key(MANIFEST)
+    if await folder.store.create(key, data, JSON) is Put.EXISTS:
+        stored = await folder.store.get(key)
+        if stored is not None:
+            # False: another worker finished the same document in between, and its bytes equal ours
+            await folder.store.replace(key, data, JSON, stored.etag)

@@ -1,0 +1,81 @@
+"""Pages wait here for a place in flight; jobs share the places equally.
+
+Knows owners and places. Knows nothing of pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+class Window:
+    """So many places; a free one goes to the waiting owner that holds the fewest."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self._held: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+
+    @asynccontextmanager
+    async def place(self, owner: str) -> AsyncIterator[None]:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((owner, turn))
+        self._grant()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(owner)
+            raise
+        try:
+            yield
+        finally:
+            self._leave(owner)
+
+    def _leave(self, owner: str) -> None:
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+        self._grant()
+
+    def _grant(self) -> None:
+        self._waiting = [(owner, turn) for owner, turn in self._waiting if not turn.done()]
+        while self._waiting and self._held.total() < self.places:
+            first = min(range(len(self._waiting)), key=lambda index: self._held[self._waiting[index][0]])
+            owner, turn = self._waiting.pop(first)
+            self._held[owner] += 1
+            turn.set_result(None)
+
+
+async def windowed(
+    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], window: Window, owner: str
+) -> list[Outcome]:
+    """`work` on every item, at most the window at once; outcomes in the items' order.
+
+    The first failure cancels the rest and is raised as it is.
+    """
+    tasks: list[asyncio.Task[Outcome]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            places = asyncio.Semaphore(window.places)  # no more tasks than could ever hold a place
+
+            async def one(item: Item) -> Outcome:
+                try:
+                    async with window.place(owner):
+                        return await work(item)
+                finally:
+                    places.release()
+
+            for item in items:
+                await places.acquire()
+                tasks.append(group.create_task(one(item)))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

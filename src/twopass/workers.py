@@ -1,0 +1,113 @@
+"""A function and its arguments in, its value out, computed in a child process that may die.
+
+Everything that takes a processor's time runs here: rendering, crops, parsing, enrichment, the cpu
+engine. A child that crashes or runs too long is killed and replaced alone; its caller gets
+WorkerDied. Knows nothing of what the functions do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from twopass.errors import Code, WorkerDied
+from twopass.slabs import Slabs
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SIZE = 8  # bytes of the length before each message, both ways
+START_S = 60.0  # a child that has not said hello by then never will
+
+cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)
+"""Told the processor seconds of every call made in its context; the pipeline sets it per stage."""
+
+
+@dataclass(eq=False)
+class _Child:
+    process: asyncio.subprocess.Process
+
+    async def send(self, message: Any) -> Any:
+        assert self.process.stdin and self.process.stdout
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        self.process.stdin.write(len(data).to_bytes(SIZE, "big") + data)
+        await self.process.stdin.drain()
+        return await self.receive()
+
+    async def receive(self) -> Any:
+        assert self.process.stdout
+        size = int.from_bytes(await self.process.stdout.readexactly(SIZE), "big")
+        return pickle.loads(await self.process.stdout.readexactly(size))
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+
+
+class Workers:
+    """A fixed number of page workers, started by `open` and ended by `close` on one event loop."""
+
+    def __init__(self, count: int, slabs: Slabs, timeout_s: float = 120.0) -> None:
+        self.count = count
+        self._slabs = slabs
+        self._timeout_s = timeout_s
+        self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place whose child died
+        self._children: set[_Child] = set()
+
+    async def open(self) -> None:
+        for child in await asyncio.gather(*(self._start() for _ in range(self.count))):
+            self._idle.put_nowait(child)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(child.kill() for child in self._children))
+        self._children.clear()
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`function(*args)` in a child. Its TwopassErrors come through; raises WorkerDied."""
+        child = await self._idle.get()
+        alive = False
+        try:
+            child = child or await self._start()
+            answer = await asyncio.wait_for(child.send((function, args, kwargs)), self._timeout_s)
+            alive = True
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise WorkerDied(Code.RENDER_CRASH, f"a page worker died in {function.__name__}") from error
+        except TimeoutError as error:
+            message = f"{function.__name__} took over {self._timeout_s:.0f} s; raise WORKER_TIMEOUT_S"
+            raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
+        finally:
+            # Not alive, or cancelled while the child is still at it and may write into a slab lent on.
+            if not alive:
+                await self._bury(child)
+            self._idle.put_nowait(child if alive else None)
+        value, failure, seconds = answer
+        cpu_meter.get()(seconds)
+        if failure is not None:
+            raise failure
+        return value  # type: ignore[no-any-return]
+
+    async def _start(self) -> _Child:
+        descriptors = self._slabs.descriptors
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
+            limit=1 << 20, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=False,
+        )  # fmt: skip
+        child = _Child(process)
+        self._children.add(child)
+        await asyncio.wait_for(child.receive(), START_S)
+        return child
+
+    async def _bury(self, child: _Child | None) -> None:
+        """Kill a child; its place is filled by the next call."""
+        if child:
+            self._children.discard(child)
+            await asyncio.shield(child.kill())

@@ -1,0 +1,66 @@
+"""Fixtures are nouns: what tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import s3
+from twopass.slabs import Slabs
+from twopass.workers import Workers
+
+ROOT = Path(__file__).parents[1]
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
+
+
+@pytest.fixture(autouse=True)
+def bare_environment() -> None:
+    """No setting of the machine reaches a test."""
+    for name in set(os.environ) - {*KEPT, "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
+        del os.environ[name]
+
+
+@pytest.fixture
+def sample() -> Path:
+    return ROOT / "samples" / "sample.pdf"
+
+
+@pytest.fixture(scope="session")
+async def slabs() -> AsyncIterator[Slabs]:
+    slabs = Slabs(16, 1 << 28)
+    yield slabs
+    slabs.close()
+
+
+@pytest.fixture(scope="session")
+async def workers(slabs: Slabs) -> AsyncIterator[Workers]:
+    """Two page workers for all tests: each takes a second to start."""
+    workers = Workers(2, slabs, timeout_s=120)
+    await workers.open()
+    yield workers
+    await workers.close()
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An S3 of moto's, over real HTTP."""
+    with s3.moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(endpoint: str) -> Iterator[Any]:
+    with s3.client(endpoint) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bucket(endpoint: str, client: Any) -> Iterator[Any]:
+    """A client of the empty bucket `bucket`."""
+    client.create_bucket(Bucket="bucket")
+    yield client
+    s3.empty(endpoint)

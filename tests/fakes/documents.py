@@ -1,0 +1,208 @@
+"""Small builders of elements, pages and documents, and hypothesis strategies of any of them."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from hypothesis import strategies as st
+
+from twopass.document import (
+    Box,
+    Cell,
+    Checkpoint,
+    Document,
+    Element,
+    Figure,
+    Formula,
+    Kind,
+    Layer,
+    Link,
+    Meta,
+    OutlineEntry,
+    Page,
+    PageImage,
+    Problem,
+    Run,
+    Section,
+    SourceInfo,
+    State,
+    Status,
+    Table,
+    element_id,
+)
+from twopass.errors import Code
+from twopass.steps import assemble
+
+SOURCE = SourceInfo(uri="s3://bucket/paper.pdf", sha256="0" * 64, bytes=1, mime="application/pdf", page_count=1)
+RUN = Run(options={})
+MIDDLE = Box(0.1, 0.4, 0.9, 0.5)
+TOP = Box(0.1, 0.03, 0.9, 0.05)
+BOTTOM = Box(0.1, 0.95, 0.9, 0.97)
+
+
+def element(kind: str, text: str = "", box: Box | None = MIDDLE, **fields: Any) -> Element:
+    """Its page and id come from the checkpoint it is put into, unless an id is given."""
+    fields = {"id": "", "page": 1, **fields}
+    boxes = (box,) if box else ()
+    return Element(kind=Kind(kind), category=Kind(kind).category, text=text, boxes=boxes, **fields)
+
+
+def checkpoint(number: int, *elements: Element, state: State = State.READ, **fields: Any) -> Checkpoint:
+    page = Page(number=number, width_pt=595, height_pt=842, state=state, **fields)
+    numbered = (
+        e.model_copy(update={"page": number, "id": e.id or element_id(number, n)}) for n, e in enumerate(elements)
+    )
+    return Checkpoint(page=page, elements=tuple(numbered))
+
+
+def assembled(*checkpoints: Checkpoint, outline: tuple[OutlineEntry, ...] = (), title: str | None = None) -> Document:
+    return assemble.document(SOURCE, Meta(title=title, outline=outline), RUN, "paper-0123456789ab", checkpoints)
+
+
+def grid(*rows: list[str], header: bool = False) -> Table:
+    """A table without spans."""
+    cells = [
+        Cell(row=r, col=c, text=text, header=header and r == 0)
+        for r, row in enumerate(rows)
+        for c, text in enumerate(row)
+    ]
+    return Table(html="", rows=len(rows), cols=max(len(row) for row in rows), cells=tuple(cells))
+
+
+# What documents are made of: words in three scripts, and every character that Markdown or JSON could misread.
+WORDS = [
+    "the",
+    "Water",
+    "mea-",
+    "surement",
+    "3.5",
+    "1.",
+    "2)",
+    "한국어",
+    "요약은",
+    "中文",
+    "摘要。",
+    "don't",
+    "a_b",
+    "naïve",
+]
+MARKS = [
+    *string.punctuation,
+    "•",
+    "–",
+    "\\(x_1\\)",
+    "<b>",
+    "<!--",
+    "-->",
+    "&lt;",
+    "http://a.b/c_d",
+    "---",
+    "##",
+    "\n",
+    "$$",
+]
+texts = st.lists(st.sampled_from([*WORDS, *MARKS]), max_size=12).map(" ".join)
+any_texts = st.one_of(texts, st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
+fractions = st.integers(0, 1000).map(lambda n: n / 1000)
+boxes = st.builds(Box.of, fractions, fractions, fractions, fractions)
+numbers = st.integers(1, 6)
+maybe_texts = st.none() | any_texts
+cells = st.builds(
+    Cell,
+    row=st.integers(0, 3),
+    col=st.integers(0, 3),
+    row_span=st.sampled_from([1, 1, 1, 2]),
+    col_span=st.sampled_from([1, 1, 1, 2]),
+    text=texts,
+    header=st.booleans(),
+)
+tables = st.builds(
+    Table, html=texts, rows=st.integers(0, 4), cols=st.integers(0, 4), cells=st.lists(cells, max_size=6).map(tuple)
+)
+figures = st.builds(
+    Figure, description=maybe_texts, visible_text=maybe_texts, data=st.none() | tables, mermaid=maybe_texts
+)
+ids = st.builds(element_id, numbers, st.integers(0, 4))
+
+
+@st.composite
+def elements(draw: st.DrawFn, number: int, index: int) -> Element:
+    """Any element at this place; its text may be anything, and so may what it points at."""
+    kind = draw(st.sampled_from(list(Kind)))
+    return Element(
+        id=element_id(number, index),
+        page=number,
+        kind=kind,
+        category=kind.category,
+        text=draw(texts),
+        markdown=draw(st.just("") | texts),
+        boxes=tuple(draw(st.lists(boxes, max_size=2))),
+        level=draw(st.none() | numbers),
+        parent_id=draw(st.none() | ids) if kind is not Kind.FOOTNOTE else None,
+        caption_ids=tuple(draw(st.lists(ids, max_size=2))),
+        continues=draw(st.none() | ids),
+        continued_by=draw(st.none() | ids),
+        content_layer=draw(st.sampled_from([Layer.BODY, Layer.BODY, Layer.FURNITURE])),
+        table=draw(tables) if kind is Kind.TABLE else None,
+        figure=draw(st.none() | figures) if kind in (Kind.PICTURE, Kind.CHART) else None,
+        formula=draw(st.none() | st.builds(Formula, latex=maybe_texts)) if kind is Kind.FORMULA else None,
+        keywords=tuple(draw(st.lists(texts, max_size=2))),
+        image=draw(st.none() | st.just("images/a.png")),
+    )
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn, number: int) -> Checkpoint:
+    page = Page(
+        number=number,
+        width_pt=draw(st.floats(1, 9000)),
+        height_pt=draw(st.floats(1, 9000)),
+        state=draw(st.sampled_from(list(State))),
+        reason=draw(st.none() | st.sampled_from(list(Code))),
+        image=draw(st.none() | st.builds(PageImage, width_px=numbers, height_px=numbers, dpi=st.floats(36, 600))),
+        language=draw(st.none() | st.sampled_from(["en", "ko", "zh"])),
+        links=tuple(draw(st.lists(st.builds(Link, box=boxes, uri=any_texts), max_size=1))),
+    )
+    count = draw(st.integers(0, 4))
+    held = tuple(draw(elements(number, index)) for index in range(count))
+    problems = st.lists(st.builds(Problem, code=st.sampled_from(list(Code)), message=any_texts), max_size=1)
+    return Checkpoint(page=page, elements=held, problems=tuple(draw(problems)))
+
+
+entries = st.builds(OutlineEntry, level=numbers, title=texts, page=st.none() | numbers)
+metas = st.builds(Meta, title=maybe_texts, outline=st.lists(entries, max_size=4).map(tuple))
+readings = st.lists(numbers, unique=True, max_size=4).flatmap(lambda n: st.tuples(*(checkpoints(page) for page in n)))
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | any_texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(any_texts, inner, max_size=2),
+    max_leaves=4,
+)
+sections = st.recursive(
+    st.builds(Section, id=any_texts, title=any_texts, level=numbers),
+    lambda inner: st.builds(
+        Section, id=any_texts, title=any_texts, level=numbers, children=st.lists(inner, max_size=2).map(tuple)
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """Any document, not only one that assemble could have made."""
+    read = sorted(draw(readings), key=lambda one: one.page.number)
+    return Document(
+        id=draw(any_texts),
+        source=SOURCE.model_copy(update={"uri": draw(any_texts)}),
+        meta=draw(metas),
+        run=Run(options=draw(st.dictionaries(any_texts, json_values, max_size=2))),
+        status=draw(st.sampled_from(list(Status))),
+        pages=tuple(one.page for one in read),
+        elements=tuple(element for one in read for element in one.elements),
+        sections=tuple(draw(st.lists(sections, max_size=2))),
+        problems=tuple(problem for one in read for problem in one.problems),
+    )

@@ -1,0 +1,122 @@
+"""The house tests itself: who may import whom, and which file may import a foreign library."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "twopass"
+
+# A module may import those on its own level's list; the first matching prefix counts.
+LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("errors", ()),
+    ("document", ("errors",)),
+    ("settings", ()),
+    ("addresses", ("errors",)),
+    ("slabs", ()),
+    ("workers", ("errors", "slabs")),
+    ("words", ("document",)),
+    ("keywords", ("words",)),
+    ("sections", ("document", "words")),
+    ("joins", ("document", "words")),
+    ("job", ("document", "errors", "settings")),
+    ("files", ("document", "errors")),
+    ("faults", ("errors",)),
+    ("landing", ("errors", "job", "settings")),
+    ("store", ("errors", "faults", "job", "s3", "settings")),  # s3 inside the function that opens one
+    ("s3", ("addresses", "errors", "faults", "job", "landing", "settings", "store")),
+    ("sources", ("addresses", "errors", "faults", "job", "landing", "s3", "settings")),
+    ("scan", ("document", "errors")),
+    ("engines.seam", ("document", "slabs", "workers")),
+    ("families.seam", ("document", "errors")),
+    ("families", ("families", "document", "errors", "sections", "words")),
+    ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "workers")),
+    ("picture", ("document", "engines.seam", "slabs")),
+    ("text_layer", ("document",)),
+    ("formats", ("document", "job", "words", "formats")),
+    (
+        "steps",
+        (
+            "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
+            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "joins", "sections", "workers",
+        ),
+    ),
+)  # fmt: skip
+
+# foreign library -> the files that may import it; one library, as few files as it can be
+HOMES = {
+    "runpod": {"handler.py"},
+    "vllm": {"engines/vllm.py", "vllm_plugin"},
+    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
+    "pymupdf4llm": {"engines/cpu_page.py"},
+    "PIL": {"files.py", "steps/render.py", "steps/upload.py", "scan.py", "engines/cpu_scan.py"},
+    "boto3": {"s3.py", "faults.py"},
+    "botocore": {"s3.py", "faults.py"},
+    "urllib3": {"faults.py"},
+    "httpx": {"sources.py"},
+    "rapidocr": {"scan.py"},
+    "yake": {"keywords.py"},
+    "rjieba": {"keywords.py"},
+    "rich": {"bars.py"},
+}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """Every module imported anywhere in the file, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def test_the_house_was_found() -> None:
+    """The checks below look at real files."""
+    found = {name_of(path) for path in modules()}
+
+    assert {"pipeline", "document", "steps.render", "engines.cpu", "families.layout"} <= found
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_run_one_way(path: Path) -> None:
+    """A room imports only rooms below it; steps, families and engines never reach each other."""
+    name = name_of(path)
+    allowed = next((allowed for prefix, allowed in LAYERS if f"{name}.".startswith(f"{prefix}.")), None)
+    inside = {module.removeprefix("twopass.") for module in imported(path) if module.startswith("twopass.")}
+
+    strangers = {m for m in inside if allowed is not None and not any(f"{m}.".startswith(f"{a}.") for a in allowed)}
+
+    assert not strangers
+
+
+@pytest.mark.parametrize("path", [*modules(), ROOT / "handler.py"], ids=str)
+def test_a_foreign_library_is_imported_only_at_home(path: Path) -> None:
+    """One library lives in as few files as it can."""
+    place = str(path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT))
+    used = {module.partition(".")[0] for module in imported(path)}
+
+    homeless = {lib for lib in used & set(HOMES) if not any(place.startswith(home) for home in HOMES[lib])}
+
+    assert not homeless
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_every_file_says_what_it_is_for(path: Path) -> None:
+    """The first line of every module is one sentence."""
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+
+    assert docstring and len(docstring.splitlines()[0]) <= 119

@@ -1,0 +1,313 @@
+"""What the cpu engine reads from pages made here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymupdf
+import pytest
+
+from twopass import scan
+from twopass.engines import cpu_layout, cpu_page
+from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu_page import read_page
+from twopass.engines.seam import PagePointer, Prompt
+from twopass.errors import Code, EngineError, SourceError
+from twopass.families.layout import LayoutFamily
+from twopass.slabs import Pixels, Slabs
+from twopass.workers import Workers
+
+PROSE = (
+    "The level in the borehole is measured before the pump starts and after it has run for one hour.",
+    "Prices are those of January and half of the loss is now thought to lie in the upper village.",
+    "Both operators write down what they see on their rounds, and the council reads it in spring.",
+)
+HANGUL = "린다흐 정수장은 두 곳의 샘과 한 곳의 관정에서 취수한 물을 주민에게 공급하고 있다."
+
+
+def saved(document: Any, path: Path) -> Path:
+    document.save(path)
+    document.close()
+    return path
+
+
+def text_page(document: Any, lines: tuple[str, ...] = PROSE, font: str = "tiro", size: float = 11) -> Any:
+    page = document.new_page(width=595, height=400)
+    for row, line in enumerate(lines * 3):
+        page.insert_text((60, 60 + 2 * size * row), line, fontsize=size, fontname=font)
+    return page
+
+
+@pytest.fixture
+def text_pdf(tmp_path: Path) -> Path:
+    document = pymupdf.open()
+    text_page(document)
+    return saved(document, tmp_path / "text.pdf")
+
+
+def drawn(page: Any, dpi: int = 144) -> Pixels:
+    pixmap = page.get_pixmap(dpi=dpi)
+    return Pixels(pixmap.width, pixmap.height, held=bytes(pixmap.samples))
+
+
+def read(path: Path, number: int = 1, turn: int = 0, pixels: Pixels | None = None) -> Any:
+    with pymupdf.open(path) as document:
+        pixels = pixels or drawn(document[number - 1])
+    return json.loads(read_page(PagePointer(str(path), number, turn), pixels, None))
+
+
+def words_of(answer: Any) -> Counter[str]:
+    lines = [line["text"] for box in answer["boxes"] for line in box.get("lines", ())]
+    cells = [cell["text"] for box in answer["boxes"] if "table" in box for cell in box["table"]["cells"]]
+    return Counter(word for text in lines + cells for word in text.split())
+
+
+def layer_words(path: Path) -> Counter[str]:
+    with pymupdf.open(path) as document:
+        return Counter(word[4] for word in document[0].get_text("words"))
+
+
+def scanned(page: Any, path: Path, layer: tuple[str, ...] = ()) -> Path:
+    """The page as a picture, with an unseen layer over it where one is given."""
+    pixmap = page.get_pixmap(dpi=144)
+    document = pymupdf.open()
+    copy = document.new_page(width=page.rect.width, height=page.rect.height)
+    copy.insert_image(copy.rect, pixmap=pixmap)
+    for row, line in enumerate(layer):
+        copy.insert_text((60, 60 + 20 * row), line, render_mode=3)
+    return saved(document, path)
+
+
+def test_every_word_of_a_text_layer_is_in_a_box(text_pdf: Path) -> None:
+    """A born-digital page is read from its text layer, whole and only once."""
+    answer = read(text_pdf)
+
+    assert answer["via"] == "text_layer"
+    assert words_of(answer) == layer_words(text_pdf)
+
+
+def test_the_same_page_gives_the_same_bytes(text_pdf: Path) -> None:
+    """Also when it is read twice in one worker, whose file stays open."""
+    pointer = PagePointer(str(text_pdf), 1)
+    with pymupdf.open(text_pdf) as document:
+        pixels = drawn(document[0])
+
+    assert read_page(pointer, pixels, None) == read_page(pointer, pixels, None)
+
+
+@pytest.mark.parametrize(("rotation", "turn"), [(90, 270), (0, 180), (270, 90), (90, 0)])
+def test_boxes_lie_on_the_turned_page(tmp_path: Path, rotation: int, turn: int) -> None:
+    """/Rotate and the renderer's turn are both applied, every time the page is read."""
+    document = pymupdf.open()
+    text_page(document).set_rotation(rotation)
+    path = saved(document, tmp_path / "rotated.pdf")
+    sideways = (rotation + turn) % 180 == 90
+
+    first, second = read(path, turn=turn), read(path, turn=turn)
+
+    assert first == second
+    assert (first["width"], first["height"]) == ((400, 595) if sideways else (595, 400))
+    assert words_of(first) == layer_words(path)
+
+
+def test_a_ruled_table_keeps_its_spans(tmp_path: Path) -> None:
+    """Where a rule is missing two cells are one."""
+    document = pymupdf.open()
+    page = text_page(document, PROSE[:1])
+    cells = [(0, 0, 2, 1, "Source"), (0, 1, 1, 2, "2024"), (1, 1, 1, 1, "Spring"), (1, 2, 1, 1, "Autumn")]
+    cells += [(r, c, 1, 1, f"{r}{c}0") for r in (2, 3, 4) for c in (0, 1, 2)]
+    for row, col, row_span, col_span, text in cells:
+        box = pymupdf.Rect(100 + 120 * col, 160 + 22 * row, 100 + 120 * (col + col_span), 160 + 22 * (row + row_span))
+        page.draw_rect(box, width=0.8)
+        page.insert_text((box.x0 + 8, box.y0 + 15), text, fontsize=10)
+    answer = read(saved(document, tmp_path / "table.pdf"))
+
+    (table,) = [box["table"] for box in answer["boxes"] if "table" in box]
+    found = [(c["row"], c["col"], c["row_span"], c["col_span"], c["text"]) for c in table["cells"]]
+    assert found == cells
+    assert [c["text"] for c in table["cells"] if c["header"]] == ["Source", "2024", "Spring", "Autumn"]
+
+
+def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
+    """Two columns of running text are not read across."""
+    document = pymupdf.open()
+    page = document.new_page()
+    for col in (0, 1):
+        for row in range(30):
+            page.insert_text(
+                (50 + 270 * col, 60 + 14 * row), f"c{col}r{row} runs on with words to its end", fontsize=10
+            )
+    answer = read(saved(document, tmp_path / "columns.pdf"))
+
+    order = [word for box in answer["boxes"] for line in box["lines"] for word in line["text"].split() if "r" in word]
+    marks = [word for word in order if word.startswith("c") and word[1:2].isdigit()]
+    assert marks == [f"c{col}r{row}" for col in (0, 1) for row in range(30)]
+
+
+def test_a_dense_page_is_read_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's time grows faster than the lines; above a limit white space gives the order."""
+    monkeypatch.setattr(cpu_page, "DENSE_LINES", 5)
+    document = pymupdf.open()
+    text_page(document)
+    path = saved(document, tmp_path / "dense.pdf")
+    answer = read(path)
+
+    assert answer["dense"] and {box["label"] for box in answer["boxes"]} == {"orphan"}
+    assert words_of(answer) == layer_words(path)
+
+
+def test_a_scan_is_read_by_ocr(tmp_path: Path) -> None:
+    """A page without a text layer, leaning by two degrees, comes out in order with boxes where it stands."""
+    with pymupdf.open() as document:
+        page = text_page(document, PROSE, size=12)
+        path = scanned(page, tmp_path / "scan.pdf")
+    pixels = leaning(path, 2.0)
+    answer = read(path, pixels=pixels)
+
+    text = " ".join(line["text"] for box in answer["boxes"] for line in box["lines"])
+    assert answer["via"] == "ocr" and answer["score"] > 0.9
+    wanted = " ".join(PROSE).split()
+    assert sum((Counter(text.split()) & Counter(wanted)).values()) >= 0.9 * len(wanted)
+    assert text.index("borehole") < text.index("January") < text.index("operators")
+
+
+def leaning(path: Path, degrees: float) -> Pixels:
+    from PIL import Image
+
+    with pymupdf.open(path) as document:
+        straight = drawn(document[0])
+    turned = Image.fromarray(straight.array()).rotate(-degrees, Image.Resampling.BICUBIC, fillcolor="white")
+    return Pixels(turned.width, turned.height, held=turned.tobytes())
+
+
+def test_a_hidden_layer_under_a_scan_is_read_anew(tmp_path: Path) -> None:
+    """Text that nobody sees may be anybody's; what the picture shows counts."""
+    with pymupdf.open() as document:
+        path = scanned(text_page(document, PROSE, size=12), tmp_path / "hidden.pdf", layer=("wrong words here",) * 3)
+    answer = read(path)
+
+    assert answer["via"] == "ocr"
+    assert "wrong" not in words_of(answer)
+
+
+def test_a_hidden_layer_is_better_than_nothing(tmp_path: Path) -> None:
+    """Where OCR sees no text the layer is taken, and the answer says so."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=400)
+        page.draw_rect(pymupdf.Rect(100, 100, 300, 300), fill=(0.3, 0.5, 0.4))
+        path = scanned(page, tmp_path / "layer.pdf", layer=PROSE)
+    answer = read(path)
+
+    assert answer["via"] == "hidden_layer"
+    assert words_of(answer) == layer_words(path)
+
+
+def test_a_scan_in_hangul_is_not_read_as_something_else(tmp_path: Path) -> None:
+    """The recogniser knows no Hangul: the answer says that and invents nothing."""
+    with pymupdf.open() as document:
+        path = scanned(text_page(document, (HANGUL,), "korea", 12), tmp_path / "korean.pdf")
+    answer = LayoutFamily().parse(json.dumps(read(path)), 1)
+
+    assert answer.reason is Code.UNREADABLE_SCRIPT
+    assert not answer.elements
+
+
+def test_an_image_file_is_read_from_its_pixels(tmp_path: Path, text_pdf: Path) -> None:
+    """A PNG has no text layer; its boxes are fractions of the picture."""
+    with pymupdf.open(text_pdf) as document:
+        pixmap = document[0].get_pixmap(dpi=144)
+    pixmap.save(tmp_path / "page.png")
+    pixels = Pixels(pixmap.width, pixmap.height, held=bytes(pixmap.samples))
+    answer = json.loads(read_page(PagePointer(str(tmp_path / "page.png"), 1), pixels, None))
+
+    assert answer["via"] == "ocr" and "borehole" in words_of(answer)
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_a_scan_is_turned_upright(text_pdf: Path, degrees: int) -> None:
+    """The answer is the clockwise turn that makes the page read; an upright page is left alone."""
+    with pymupdf.open(text_pdf) as document:
+        array = drawn(document[0]).array()
+
+    assert scan.turn(np.ascontiguousarray(np.rot90(array, degrees // 90))) == degrees
+
+
+def test_a_page_without_lines_is_not_turned() -> None:
+    """Where nothing can be read nothing is decided."""
+    assert scan.turn(np.full((300, 200, 3), 255, np.uint8)) == 0
+
+
+def test_a_very_long_scan_is_read_in_pieces() -> None:
+    """The detector enlarges short sides; a till roll would need gigabytes."""
+    array = np.full((4000, 200, 3), 255, np.uint8)
+    tiles = list(scan._tiles(array))
+
+    assert sum(tile.shape[0] for _, tile in tiles) == 4000
+    assert max(tile.shape[0] for _, tile in tiles) <= scan.TILE_ASPECT * 200
+
+
+def test_a_damaged_file_is_a_coded_error(tmp_path: Path) -> None:
+    """MuPDF's exceptions do not get out."""
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing of use")
+
+    with pytest.raises(SourceError) as caught:
+        read_page(PagePointer(str(tmp_path / "bad.pdf"), 1), Pixels(8, 8, held=bytes(192)), None)
+    assert caught.value.code is Code.DAMAGED
+
+
+def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
+    """The pointer carries it; without it the error says so."""
+    document = pymupdf.open()
+    text_page(document)
+    path = tmp_path / "locked.pdf"
+    document.save(path, encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="open", owner_pw="own")
+    pixels = Pixels(8, 8, held=bytes(192))
+
+    assert "borehole" in read_page(PagePointer(str(path), 1, password="open"), pixels, None)
+    with pytest.raises(SourceError) as caught:
+        read_page(PagePointer(str(path), 1), pixels, None)
+    assert caught.value.code is Code.ENCRYPTED
+
+
+def test_a_picture_of_the_whole_page_is_a_page() -> None:
+    """Running text in a picture that fills the page becomes text."""
+    page = cpu_layout.Rect(0, 0, 600, 800)
+    words = [
+        cpu_layout.Word(cpu_layout.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60), "w", n // 10)
+        for n in range(40)
+    ]
+    regions = cpu_layout.fill([cpu_layout.Region("picture", page)], words, page)
+
+    assert {region.label for region in regions} == {"orphan"}
+    assert sum(len(region.words) for region in regions) == 40
+
+
+def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
+    """A prompt goes in, the page's JSON comes out of a child process."""
+
+    async def ask() -> str:
+        slabs = Slabs(1, 1 << 20)
+        workers = Workers(1, slabs)
+        await workers.open()
+        engine = CpuEngine(1)
+        await engine.open(workers)
+        try:
+            image = Pixels(8, 8, held=bytes(192))
+            prompt = Prompt("a", LayoutFamily().page_prompt("auto", "document"), image, PagePointer(str(text_pdf), 1))
+            return (await engine.generate(prompt)).text
+        finally:
+            await workers.close()
+            slabs.close()
+
+    assert words_of(json.loads(asyncio.run(ask()))) == layer_words(text_pdf)
+
+
+async def test_the_engine_wants_a_page() -> None:
+    """It reads files and cannot answer a prompt with pixels only."""
+    with pytest.raises(EngineError):
+        await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, held=bytes(192))))

@@ -1,0 +1,258 @@
+"""Files in, pictures out: types by content, limits before work, geometry as displayed."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymupdf
+import pytest
+from PIL import Image, ImageDraw
+
+from twopass.document import State
+from twopass.errors import Code, SourceError
+from twopass.files import CheckedFile
+from twopass.job import Door, Job
+from twopass.picture import Picture
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.steps import fetch, render
+from twopass.workers import Workers
+
+A4 = (595, 842)
+WORDS = "The quick brown fox jumps over the lazy dog near the old water works of the town."
+
+
+def pdf_of(draw: Callable[[Any], None], size: tuple[float, float] = A4) -> bytes:
+    with pymupdf.open() as pdf:
+        draw(pdf.new_page(width=size[0], height=size[1]))
+        return bytes(pdf.tobytes())
+
+
+def image_of(kind: str, size: tuple[int, int] = (400, 200), **options: Any) -> bytes:
+    image = Image.new("RGB", size, "white")
+    ImageDraw.Draw(image).rectangle((40, 40, 120, 80), fill="black")
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def text(page: Any) -> None:
+    page.insert_textbox((72, 72, 500, 300), WORDS * 3)
+
+
+class Reader:
+    """Fetches and draws bytes with one worker."""
+
+    def __init__(self, folder: Path, workers: Workers, slabs: Slabs, settings: Settings) -> None:
+        self.folder, self.workers, self.slabs, self.settings = folder, workers, slabs, settings
+
+    @asynccontextmanager
+    async def file(self, data: bytes, name: str = "file.bin", **fields: Any) -> AsyncIterator[CheckedFile]:
+        path = self.folder / name
+        path.write_bytes(data)
+        job = Job.parse({"input": {"source": str(path), **fields}}, self.settings, Door.LOCAL)
+        async with fetch.document(str(path), job, self.settings, self.workers) as file:
+            yield file
+
+    @asynccontextmanager
+    async def picture(self, data: bytes, number: int = 1, dpi: int = 72, **fields: Any) -> AsyncIterator[Picture]:
+        limit = self.settings.max_page_pixels
+        async with (
+            self.file(data, **fields) as file,
+            render.page(file, number, dpi, limit, self.workers, self.slabs) as picture,
+        ):
+            yield picture
+
+
+@pytest.fixture
+def door(tmp_path: Path, workers: Workers, slabs: Slabs) -> Reader:
+    return Reader(
+        tmp_path, workers, slabs, Settings(max_page_pixels=2_000_000, max_pages=20, max_image_pixels=1_000_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "mime"),
+    [
+        (pdf_of(text), "application/pdf"),
+        (b"leading rubbish\n" + pdf_of(text), "application/pdf"),
+        (image_of("PNG"), "image/png"),
+        (image_of("JPEG"), "image/jpeg"),
+        (image_of("WEBP"), "image/webp"),
+        (image_of("TIFF"), "image/tiff"),
+    ],
+    ids=["pdf", "pdf-late-header", "png", "jpeg", "webp", "tiff"],
+)
+async def test_the_type_is_told_by_content(door: Reader, data: bytes, mime: str) -> None:
+    """A name proves nothing: every type is read from a file called .bin, and gives a picture."""
+    async with door.picture(data) as picture, door.file(data, "b.bin") as file:
+        assert file.info.mime == mime
+        assert picture.page.state is State.READ
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", Code.DAMAGED),
+        (b"PK\x03\x04 a zip", Code.SOURCE_UNSUPPORTED),
+        (b"%PDF-1.7 and nothing else", Code.DAMAGED),
+        (pdf_of(text)[:300], Code.DAMAGED),
+        (image_of("PNG")[:60], Code.DAMAGED),
+        (image_of("PNG", (2000, 1000)), Code.SOURCE_TOO_LARGE),
+    ],
+    ids=["empty", "zip", "no-objects", "truncated", "cut-png", "pixels"],
+)
+async def test_what_cannot_be_read_is_refused_with_a_code(door: Reader, data: bytes, code: Code) -> None:
+    """Refused before any page is drawn, and the next file is read."""
+    with pytest.raises(SourceError) as caught:
+        async with door.file(data):
+            pass
+
+    assert caught.value.code is code
+    async with door.file(pdf_of(text)) as file:
+        assert file.info.page_count == 1
+
+
+async def test_too_many_pages_are_refused(door: Reader) -> None:
+    """The page limit is checked when the file is opened."""
+    with pymupdf.open() as pdf:
+        for _ in range(21):
+            pdf.new_page()
+        data = pdf.tobytes()
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE: 21 pages"):
+        async with door.file(data):
+            pass
+
+
+@pytest.mark.parametrize(("password", "outcome"), [(None, "send its password"), ("no", "is wrong"), ("open", None)])
+async def test_an_encrypted_pdf_opens_with_its_password(
+    door: Reader, password: str | None, outcome: str | None
+) -> None:
+    """Without it, and with a wrong one, the error says which."""
+    with pymupdf.open() as pdf:
+        text(pdf.new_page())
+        data = pdf.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="open", owner_pw="own")
+    fields = {"password": password} if password else {}
+
+    if outcome:
+        with pytest.raises(SourceError, match=f"ENCRYPTED.*{outcome}"):
+            async with door.file(data, **fields):
+                pass
+    else:
+        async with door.picture(data, **fields) as picture:
+            assert picture.words
+
+
+async def test_the_page_is_the_crop_box_after_rotation(door: Reader) -> None:
+    """Geometry is the displayed page's, words included."""
+
+    def draw(page: Any) -> None:
+        page.insert_text((150, 130), "corner")
+        page.draw_rect((200, 200, 300, 300), fill=(0, 0, 0))
+        page.set_cropbox((100, 100, 500, 700))
+        page.set_rotation(90)
+
+    async with door.picture(pdf_of(draw)) as picture:
+        assert (picture.page.width_pt, picture.page.height_pt) == (600, 400)
+        assert picture.page.rotation_in == 90
+        assert (picture.pixels.width, picture.pixels.height) == (600, 400)
+        box = picture.words[0].box
+        assert 0.9 < box.x0 < 1 and 0.1 < box.y0 < 0.15
+        assert picture.pixels.array()[150, 450].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("turn", [90, 180, 270])
+async def test_a_page_that_lies_sideways_is_turned(door: Reader, turn: int) -> None:
+    """Text that runs up, down or backwards without /Rotate is upright before pass 1."""
+
+    def draw(page: Any) -> None:
+        for line in range(12):
+            at = {90: (100 + 20 * line, 700), 270: (500 - 20 * line, 100), 180: (500, 700 - 20 * line)}[turn]
+            page.insert_text(at, WORDS, fontsize=8, rotate={90: 90, 270: 270, 180: 180}[turn])
+
+    async with door.picture(pdf_of(draw)) as picture:
+        assert picture.page.rotation_applied == turn
+        first, second = picture.words[0].box, picture.words[1].box
+        assert second.x0 > first.x0
+        assert abs(second.y0 - first.y0) < 0.002
+        sideways = turn != 180
+        assert (picture.page.width_pt, picture.page.height_pt) == ((842, 595) if sideways else (595, 842))
+
+
+async def test_blank_pages_are_told_by_their_ink(door: Reader) -> None:
+    """An empty page is blank; one with nothing but a scanned page number is not."""
+
+    def number(page: Any) -> None:
+        with pymupdf.open() as other:
+            source = other.new_page(width=A4[0], height=A4[1])
+            source.insert_text((297, 800), "7", fontsize=9)
+            page.insert_image(page.rect, pixmap=source.get_pixmap(dpi=150))
+
+    async with door.picture(pdf_of(lambda page: None), dpi=100) as empty:
+        assert empty.page.state is State.BLANK
+    async with door.picture(pdf_of(number), dpi=100) as numbered:
+        assert numbered.page.state is State.READ
+
+
+async def test_a_page_beyond_the_pixel_limit_is_scaled_and_said_so(door: Reader) -> None:
+    """A 20,000 × 20,000 point page is read at a lower resolution, not refused."""
+    async with door.picture(pdf_of(text, (20_000, 20_000)), dpi=144) as picture:
+        assert 1_900_000 < picture.pixels.width * picture.pixels.height <= 2_000_000
+        assert [problem.code for problem in picture.problems] == [Code.PIXEL_LIMIT]
+
+
+async def test_an_image_states_its_own_size(door: Reader) -> None:
+    """Pixels come as they are; points follow from the stated resolution, 144 dpi without one."""
+    async with door.picture(image_of("PNG", dpi=(200, 200))) as stated, door.picture(image_of("PNG")) as silent:
+        assert (stated.pixels.width, stated.pixels.height) == (400, 200)
+        assert stated.page.width_pt == pytest.approx(144, abs=0.1)
+        assert silent.page.width_pt == pytest.approx(200)
+
+
+async def test_a_photographs_orientation_is_applied(door: Reader) -> None:
+    """EXIF orientation 6 means: turn it a quarter before showing."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+
+    async with door.picture(image_of("JPEG", exif=exif, quality=95)) as picture:
+        assert (picture.pixels.width, picture.pixels.height) == (200, 400)
+        assert picture.pixels.array()[80, 140].max() < 60
+
+
+async def test_every_page_of_a_tiff_is_a_page(door: Reader) -> None:
+    """A multi-page TIFF is a document; its second page has its own size."""
+    frames = [Image.new("L", (100, 50), 255), Image.new("1", (60, 80), 0)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "TIFF", save_all=True, append_images=frames[1:])
+
+    async with door.picture(buffer.getvalue(), number=2) as picture:
+        assert (picture.pixels.width, picture.pixels.height) == (60, 80)
+
+
+async def test_transparency_shows_white_paper(door: Reader) -> None:
+    """A transparent PNG is read as it looks on a page, not on black."""
+    image = Image.new("RGBA", (100, 100), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), (10, 10, 40, 40))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+
+    async with door.picture(buffer.getvalue()) as picture:
+        assert picture.pixels.array()[80, 80].tolist() == [255, 255, 255]
+        assert picture.pixels.array()[20, 20].tolist() == [0, 0, 0]
+
+
+async def test_inline_data_is_a_source(tmp_path: Path, door: Reader) -> None:
+    """A small page can travel inside the job."""
+    uri = "data:image/png;base64," + base64.b64encode(image_of("PNG")).decode()
+    job = Job.parse({"input": {"source": uri}}, door.settings, Door.SERVERLESS)
+
+    async with fetch.document(uri, job, door.settings, door.workers) as file:
+        assert file.stem == "inline"
+        assert np.isclose(file.pages[0].width_pt, 200) if file.pages[0] else False

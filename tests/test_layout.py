@@ -1,0 +1,203 @@
+"""What the layout family makes of the cpu engine's JSON."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.document import Category, Kind, Layer
+from twopass.errors import Code
+from twopass.families import grid
+from twopass.families.layout import LayoutFamily
+from twopass.families.seam import Answer
+
+FAMILY = LayoutFamily()
+
+
+def told(*boxes: dict[str, Any], **page: Any) -> str:
+    return json.dumps({"v": 1, "width": 600, "height": 800, "via": "text_layer", "boxes": boxes, **page})
+
+
+def box(label: str, *lines: str, at: tuple[float, float, float, float] = (50, 300, 550, 340), **line: Any) -> Any:
+    return {"label": label, "box": at, "lines": [{"box": at, "text": text, "size": 10.0, **line} for text in lines]}
+
+
+def parse(*boxes: dict[str, Any], page: int = 2, **whole: Any) -> Answer:
+    return FAMILY.parse(told(*boxes, **whole), page)
+
+
+def only(*boxes: dict[str, Any], **whole: Any) -> Any:
+    (element,) = parse(*boxes, **whole).elements
+    return element
+
+
+@given(st.text())
+def test_any_text_is_an_answer(text: str) -> None:
+    """No answer of an engine can break the parser; what is not the grammar is kept and flagged."""
+    answer = FAMILY.parse(text, 1)
+
+    assert all(element.flags == ("unparsed",) and element.text for element in answer.elements)
+    assert bool(answer.elements) == bool(text.strip())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["v", "width", "height", "boxes", "label", "box", "lines", "table"]), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_any_json_is_an_answer(value: Any) -> None:
+    """JSON of another shape is kept as text like anything else."""
+    answer = FAMILY.parse(json.dumps(value), 3)
+
+    assert answer == FAMILY.parse(json.dumps(value), 3)
+
+
+WORD = st.text(st.characters(whitelist_categories=("Lu", "Ll", "Lo", "Nd")), min_size=1, max_size=9)
+LABELS = ("title", "section-header", "text", "list-item", "caption", "footnote", "page-header", "picture", "orphan")
+
+
+@given(st.lists(st.tuples(st.sampled_from(LABELS), st.lists(WORD, min_size=1, max_size=6)), max_size=6))
+def test_no_word_of_the_grammar_is_lost(boxes: list[tuple[str, list[str]]]) -> None:
+    """Every word in a box is in an element's text, in order."""
+    answer = parse(*(box(label, " ".join(words)) for label, words in boxes))
+
+    assert [element.text.split() for element in answer.elements] == [words for _, words in boxes]
+
+
+@given(st.floats(-100, 700), st.floats(-100, 900), st.floats(-100, 700), st.floats(-100, 900))
+def test_boxes_are_fractions_of_the_page(x0: float, y0: float, x1: float, y1: float) -> None:
+    """Points of the displayed page become 0..1, in order and on the page."""
+    element = only(box("text", "word", at=(x0, y0, x1, y1)))
+
+    a, b, c, d = element.boxes[0]
+    assert 0 <= a <= c <= 1 and 0 <= b <= d <= 1
+
+
+def test_lines_are_joined_into_a_paragraph() -> None:
+    """A word cut at a line's end is whole again, other hyphens stay, Chinese lines join without a blank."""
+    assert only(box("text", "an exam-", "ple of a", "text")).text == "an example of a text"
+    assert only(box("text", "from A-", "Z")).text == "from A-Z"
+    assert only(box("text", "供水九六", "立方米")).text == "供水九六立方米"
+
+
+def test_headings_carry_number_level_and_hashes() -> None:
+    """A heading's numbering is parsed, its level hinted at by its size."""
+    heading = only(box("section-header", "A.2 Method", size=13.0), box("text"))
+
+    assert (heading.kind, heading.numbering, heading.level) == (Kind.SECTION_HEADER, "A.2", 2)
+    assert heading.markdown == "## A.2 Method"
+    assert heading.category is Category.TEXT_SECTION
+    assert only(box("section-header", "第3章 方法")).numbering == "3"
+
+
+def test_a_heading_that_is_prose_is_text() -> None:
+    """The model sometimes calls a bold paragraph a heading."""
+    prose = "This is a whole sentence with many more words than any heading has, " * 3 + "and it ends as sentences do."
+
+    assert only(box("section-header", prose)).kind is Kind.TEXT
+
+
+def test_the_first_large_heading_of_page_1_is_the_title() -> None:
+    """Only on page 1, only where it is clearly larger, only without a number."""
+    large, small = box("section-header", "A Report", size=24.0), box("section-header", "Summary", size=16.0)
+
+    assert [e.kind for e in parse(large, small, page=1).elements] == [Kind.TITLE, Kind.SECTION_HEADER]
+    assert [e.kind for e in parse(large, small, page=2).elements] == [Kind.SECTION_HEADER] * 2
+    assert [e.kind for e in parse(small, small, page=1).elements] == [Kind.SECTION_HEADER] * 2
+
+
+def test_furniture_stands_in_the_margins_only() -> None:
+    """What the model calls a footer in the middle of a page is body."""
+    footer = only(box("page-footer", "Page 3", at=(280, 770, 320, 780)))
+    middle = only(box("page-footer", "Page 3", at=(280, 400, 320, 410)))
+
+    assert (footer.content_layer, middle.content_layer) == (Layer.FURNITURE, Layer.BODY)
+    assert middle.kind is Kind.TEXT
+
+
+def test_a_lone_page_number_in_the_margin_is_furniture() -> None:
+    """Also where the model calls it text."""
+    assert only(box("text", "- 17 -", at=(290, 770, 310, 780))).kind is Kind.PAGE_FOOTER
+    assert only(box("text", "17", at=(290, 500, 310, 510))).kind is Kind.TEXT
+
+
+def test_a_caption_is_tied_to_the_nearest_table_in_its_column() -> None:
+    """Parent and child know each other; a table in the other column is not meant."""
+    cells = {"rows": 1, "cols": 1, "cells": [{"row": 0, "col": 0, "text": "x"}]}
+    left = {"label": "table", "box": (50, 120, 280, 300), "table": cells}
+    right = {"label": "table", "box": (320, 110, 550, 300), "table": cells}
+    caption, first, second = parse(box("caption", "Table 1: x", at=(50, 100, 280, 112)), left, right).elements
+
+    assert (caption.parent_id, first.caption_ids, second.caption_ids) == (first.id, (caption.id,), ())
+
+
+def test_bullets_become_dashes_and_numbers_stay() -> None:
+    """A list item's markdown has one marker, its text every sign of the page."""
+    assert only(box("list-item", "• a point")).markdown == "- a point"
+    assert only(box("list-item", "2. a step")).markdown == "2. a step"
+
+
+def test_a_table_without_spans_is_gfm_and_one_with_spans_html() -> None:
+    """GFM cannot say spans, so it says nothing there."""
+    cells = [{"row": 0, "col": 0, "text": "a|b", "header": True}, {"row": 0, "col": 1, "text": "two\nlines"}]
+    plain = only({"label": "table", "box": (50, 120, 280, 300), "table": {"rows": 1, "cols": 2, "cells": cells}})
+    wide = [{"row": 0, "col": 0, "col_span": 2, "text": "1 < 2", "header": True}]
+    spanning = only({"label": "table", "box": (50, 120, 280, 300), "table": {"rows": 1, "cols": 2, "cells": wide}})
+
+    assert plain.table.markdown == "| a\\|b | two lines |\n| --- | --- |"
+    assert spanning.table.markdown is None
+    assert '<th colspan="2">1 &lt; 2</th>' in spanning.table.html
+    assert spanning.table.complexity == "complex"
+
+
+def test_short_rows_of_a_table_are_filled_up() -> None:
+    """GFM wants every row as wide as the first."""
+    assert grid.gfm(2, 2, []) == "|  |  |\n| --- | --- |\n|  |  |"
+
+
+def test_monospaced_text_is_code_with_its_indentation() -> None:
+    """Columns are measured, because the text layer does not keep leading blanks."""
+    line = {"size": 10.0, "mono": True}
+    lines = [{"box": (50, 100, 98, 110), "text": "def f():", **line}, {"box": (74, 112, 122, 122), "text": "return 1"}]
+    code = only({"label": "text", "box": (50, 100, 122, 122), "lines": [lines[0], {**line, **lines[1]}]})
+
+    assert (code.kind, code.text) == (Kind.CODE, "def f():\n    return 1")
+
+
+def test_a_figure_keeps_the_words_in_it() -> None:
+    """Labels of a diagram are its visible text; a photo without words is an element all the same."""
+    diagram = only(box("picture", "Springs", "Reservoir"))
+
+    assert diagram.figure.visible_text == "Springs\nReservoir"
+    assert only({"label": "picture", "box": (50, 120, 280, 300)}).kind is Kind.PICTURE
+
+
+def test_ocr_scores_are_the_elements_confidence() -> None:
+    """Text layers are certain, OCR is as sure as it says."""
+    element = only(box("text", "a", score=0.5), via="ocr", score=0.9)
+
+    assert (element.confidence.score, element.confidence.method) == (0.5, "ocr")
+    assert only(box("text", "a")).confidence.score == 1.0
+
+
+def test_dense_orphaned_and_unreadable_pages_say_so() -> None:
+    """What was done differently is told by flags and a reason."""
+    answer = parse(box("orphan", "a"), dense=True, unreadable_script=True)
+
+    assert answer.elements[0].flags == ("dense_page", "orphan")
+    assert answer.reason is Code.UNREADABLE_SCRIPT
+
+
+def test_the_family_travels_to_page_workers() -> None:
+    """It is sent through a pipe with every answer to parse."""
+    assert pickle.loads(pickle.dumps(FAMILY)) == FAMILY

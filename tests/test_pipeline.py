@@ -1,0 +1,287 @@
+"""The whole flow in this process: same bytes whatever the order, shares and slices, and bad pages beside good ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+
+from twopass import families, pipeline
+from twopass.engines.cpu import CpuEngine
+from twopass.engines.replay import ReplayEngine
+from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.errors import Code, EngineError
+from twopass.house import House
+from twopass.job import Door, Job, Result
+from twopass.progress import Tracker
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.window import Window
+from twopass.workers import Workers
+
+LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
+CLOCKED = {"manifest.json", "progress.json", "result.json"}
+
+
+def pdf_of(pages: int) -> bytes:
+    with pymupdf.open() as pdf:
+        for number in range(1, pages + 1):
+            page = pdf.new_page()
+            page.insert_text((72, 90), f"{number} Chapter {number}", fontsize=18, fontname="hebo")
+            page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
+            page.draw_rect((100, 400, 300, 600), fill=(0.2 * (number % 5), 0.5, 0.5))
+        return bytes(pdf.tobytes())
+
+
+@dataclass
+class Reader:
+    """Runs jobs in a house of shared workers."""
+
+    workers: Workers
+    slabs: Slabs
+    engine: Engine
+
+    async def run(
+        self, window: int = 4, engine: Engine | None = None, progress: Tracker | None = None, **fields: Any
+    ) -> Result:
+        chosen = engine or self.engine
+        await chosen.open(self.workers)
+        loop = asyncio.get_running_loop()
+        family = families.named(chosen.family)
+        house = House(Settings(), chosen, family, self.workers, self.slabs, Window(window), loop)
+        job = Job.parse({"id": "job", "input": fields}, house.settings, Door.LOCAL)
+        return await pipeline.run(job, house, progress or Tracker())
+
+
+@pytest.fixture
+def reader(workers: Workers, slabs: Slabs) -> Reader:
+    return Reader(workers, slabs, CpuEngine(2))
+
+
+def stable(folder: Path) -> dict[str, bytes]:
+    """Every artefact's bytes; of the checkpoints everything but the cost block."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in CLOCKED:
+            data = path.read_bytes()
+            if path.parent.name == "pages":
+                data = json.dumps({**json.loads(data), "cost": None}).encode()
+            found[str(path.relative_to(folder))] = data
+    return found
+
+
+def answer_of(prompt: Prompt) -> str:
+    """What a scripted engine says of a page: a heading, a paragraph and a picture."""
+    number = int(prompt.id[-4:])
+    box = [72, 80, 300, 100]
+    heading = {"label": "section-header", "box": box, "lines": [{"box": box, "text": f"{number} Chapter", "size": 18}]}
+    body = {
+        "label": "text",
+        "box": [72, 120, 500, 300],
+        "lines": [{"box": [72, 120, 500, 140], "text": LINE, "size": 11}],
+    }
+    picture = {"label": "picture", "box": [100, 400, 300, 600], "lines": []}
+    page = {"v": 1, "width": 595, "height": 842, "via": "text_layer", "score": 1.0, "boxes": [heading, body, picture]}
+    return json.dumps(page)
+
+
+class ScriptedEngine:
+    """Answers by a function, after a delay by another; remembers what it was asked."""
+
+    kind, precision, family, sequences = "replay", "recorded", "layout", 64
+
+    def __init__(
+        self, answer: Callable[[Prompt], str] = answer_of, delay: Callable[[Prompt], float] = lambda prompt: 0.0
+    ) -> None:
+        self.asked: list[str] = []
+        self._answer, self._delay = answer, delay
+
+    async def open(self, workers: Workers) -> None:
+        """Nothing to open."""
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        self.asked.append(prompt.id)
+        await asyncio.sleep(self._delay(prompt))
+        return Completion(self._answer(prompt))
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_window_one_and_sixty_four_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
+    """How many pages are in flight, and in which order they finish, changes no byte."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(9))
+    rolls = random.Random(7)
+
+    await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one")
+    jittery = ScriptedEngine(delay=lambda prompt: rolls.random() / 20)
+    await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
+
+    assert len(stable(tmp_path / "one")) == 9 + 9 + 2
+    assert stable(tmp_path / "one") == stable(tmp_path / "many")
+
+
+async def test_the_cpu_engine_writes_the_same_bytes_in_any_window(reader: Reader, tmp_path: Path) -> None:
+    """The same promise with the engine of any laptop."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+
+    await reader.run(1, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one")
+    await reader.run(64, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
+
+    assert stable(tmp_path / "one") == stable(tmp_path / "many")
+
+
+async def test_one_worker_and_three_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
+    """Three workers on one document share its pages and leave what one would have left."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(12))
+    source = f"{tmp_path}/a.pdf"
+    engines = [ScriptedEngine(delay=lambda prompt: random.random() / 50) for _ in range(3)]
+
+    await reader.run(4, ScriptedEngine(), source=source, output=f"{tmp_path}/one")
+    results = await asyncio.gather(*(reader.run(4, e, source=source, output=f"{tmp_path}/three") for e in engines))
+
+    assert {result.status for result in results} == {"success"}
+    assert stable(tmp_path / "one") == stable(tmp_path / "three")
+
+
+async def test_a_sliced_document_has_the_same_bytes_as_a_whole_one(reader: Reader, tmp_path: Path) -> None:
+    """Two slices and an assembling job leave what one job would have left; the slices leave no manifest."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(5))
+    source, sliced = f"{tmp_path}/a.pdf", tmp_path / "sliced"
+
+    await reader.run(source=source, output=f"{tmp_path}/whole")
+    await reader.run(source=source, output=str(sliced), slice="1-3")
+    await reader.run(source=source, output=str(sliced), slice="4-")
+    manifests = list(sliced.rglob("manifest.json"))
+    assembling = ScriptedEngine()
+    assembling.kind, assembling.precision = reader.engine.kind, reader.engine.precision
+    await reader.run(engine=assembling, source=source, output=str(sliced))
+
+    assert not manifests
+    assert not assembling.asked
+    assert stable(tmp_path / "whole") == stable(sliced)
+
+
+async def test_a_repeated_job_asks_nothing(reader: Reader, tmp_path: Path) -> None:
+    """A finished document is answered from its manifest, whatever engine stands by."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), **fields)
+
+    again = ScriptedEngine()
+    result = await reader.run(engine=again, **fields)
+
+    assert not again.asked
+    assert result.documents[0].pages == {"read": 2}
+
+
+async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader, tmp_path: Path) -> None:
+    """After the deadline the document has no manifest; the same job again finishes it."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    slow = ScriptedEngine(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
+
+    cut = await reader.run(engine=slow, deadline_s=3, **fields)
+    manifests = list((tmp_path / "out").rglob("manifest.json"))
+    second = ScriptedEngine()
+    whole = await reader.run(engine=second, **fields)
+
+    assert cut.status == "partial_success"
+    assert cut.documents[0].pages == {"read": 4, "unread": 2}
+    assert {problem.code for problem in cut.problems} == {Code.DEADLINE}
+    assert not manifests
+    assert sorted(prompt[-1] for prompt in second.asked) == ["5", "6"]
+    assert whole.status == "success"
+
+
+async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, tmp_path: Path) -> None:
+    """A kill between a checkpoint and its images costs no second reading."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), **fields)
+    before = stable(tmp_path / "out")
+    for path in (tmp_path / "out").rglob("*"):
+        if path.name == "manifest.json" or path.name == "p0002-e002.png":
+            path.unlink()
+
+    again = ScriptedEngine()
+    await reader.run(engine=again, **fields)
+
+    assert not again.asked
+    assert stable(tmp_path / "out") == before
+
+
+async def test_recorded_completions_read_the_document_again(reader: Reader, tmp_path: Path) -> None:
+    """The replay engine answers from checkpoints: what it makes equals what was recorded, up to the id."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    await reader.run(source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/first")
+
+    replay = ReplayEngine.from_folder(tmp_path / "first")
+    result = await reader.run(engine=replay, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/second")
+
+    first, second = (next((tmp_path / name).glob("a-*/document.md")) for name in ("first", "second"))
+    assert result.status == "success"
+    assert first.read_bytes() == second.read_bytes()
+
+
+async def test_a_page_nothing_was_read_on_takes_the_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """An empty answer on an inked page goes down the ladder and is counted and said."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    empty = ScriptedEngine(lambda prompt: answer_of(prompt) if not prompt.id.endswith("2") else "")
+
+    result = await reader.run(engine=empty, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    document = json.loads(next((tmp_path / "out").glob("a-*/document.json")).read_text())
+    assert result.status == "success"
+    assert result.documents[0].pages == {"read": 2, "text_layer": 1}
+    assert [(p.code, p.page) for p in result.problems] == [(Code.EMPTY, 2)]
+    assert "log book" in " ".join(element["text"] for element in document["elements"] if element["page"] == 2)
+
+
+async def test_a_broken_page_costs_only_itself(reader: Reader, tmp_path: Path) -> None:
+    """One page object is rubbish: the others keep their numbers and are read, the document is partial."""
+    with pymupdf.open(stream=pdf_of(3)) as pdf:
+        pdf.update_object(pdf.page_xref(1), "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 0 0] >>")
+        (tmp_path / "a.pdf").write_bytes(pdf.tobytes())
+
+    result = await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    states = result.documents[0].pages
+    assert sum(states.values()) == 3
+    assert states["read"] == 2
+
+
+async def test_an_engine_that_is_gone_ends_the_document_with_its_code(reader: Reader, tmp_path: Path) -> None:
+    """No half-written document looks complete, and what was checkpointed stays."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(4))
+
+    def dies(prompt: Prompt) -> str:
+        if prompt.id.endswith("4"):
+            raise EngineError(Code.ENGINE_DEAD, "the engine died")
+        return answer_of(prompt)
+
+    result = await reader.run(1, ScriptedEngine(dies), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    assert result.status == "failure"
+    assert result.as_answer()["error"].startswith("ENGINE_DEAD")
+    assert len(list((tmp_path / "out").rglob("pages/*.json"))) == 3
+    assert not list((tmp_path / "out").rglob("manifest.json"))
+
+
+async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Path) -> None:
+    """Pages and elements known are pages and elements done."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    progress = Tracker()
+
+    await reader.run(engine=ScriptedEngine(), progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    now = progress.now
+    assert (now.pages_done, now.pages_total, now.percent, now.phase) == (3, 3, 100.0, "done")
+    assert now.elements_done == now.elements_total == 9

@@ -1,0 +1,105 @@
+"""Progress: what is told, in which order, and that nothing follows the last."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.progress import Phase, Progress, Sender, Tracker
+
+STEPS = st.sampled_from(["pages_found", "page_done", "elements_found", "elements_done", "phase"])
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_percent_never_falls_and_seq_always_rises(steps: list[str]) -> None:
+    """Whatever happens in whatever order, a reader sees a bar that only grows."""
+    told: list[Progress] = []
+    tracker = Tracker(told.append)
+
+    for step in steps:
+        if step == "page_done":
+            tracker.page_done()
+        elif step == "phase":
+            tracker.phase(Phase.ASSEMBLING)
+        else:
+            getattr(tracker, step)(2)
+
+    assert [p.seq for p in told] == list(range(1, len(told) + 1))
+    assert all(earlier.percent <= later.percent for earlier, later in zip(told, told[1:], strict=False))
+
+
+async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
+    """While one post is under way newer progress overwrites what waits; the last one is sent."""
+    sent: list[dict[str, Any]] = []
+
+    async def slow(now: dict[str, Any]) -> None:
+        await asyncio.sleep(0.02)
+        sent.append(now)
+
+    async with Sender(slow, interval_s=0.0, drain_s=1.0) as sender:
+        tracker = Tracker(sender.offer)
+        tracker.pages_found(50)
+        for _ in range(50):
+            tracker.page_done()
+            await asyncio.sleep(0.001)
+        tracker.phase(Phase.DONE)
+
+    sequence = [now["seq"] for now in sent]
+    assert sequence == sorted(set(sequence))
+    assert len(sent) < 20
+    assert sent[-1]["phase"] == "done"
+
+
+async def test_nothing_is_sent_after_the_drain() -> None:
+    """A post that hangs is given up with the drain: the result must come last."""
+    sent: list[int] = []
+
+    async def hangs(now: dict[str, Any]) -> None:
+        await asyncio.sleep(60)
+        sent.append(now["seq"])
+
+    async with Sender(hangs, interval_s=0.0, drain_s=0.05) as sender:
+        Tracker(sender.offer).phase(Phase.DONE)
+
+    assert not sent
+
+
+async def test_a_cancelled_job_posts_nothing_more() -> None:
+    """Leaving through an exception sends nothing that still waits."""
+    sent: list[dict[str, Any]] = []
+
+    async def post(now: dict[str, Any]) -> None:
+        sent.append(now)
+
+    with pytest.raises(RuntimeError):
+        async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
+            tracker = Tracker(sender.offer)
+            tracker.pages_found(3)
+            await asyncio.sleep(0.01)
+            tracker.page_done()
+            raise RuntimeError("stopped")
+
+    assert [now["pages_done"] for now in sent] == [0]
+
+
+async def test_the_interval_holds_posts_back_but_not_a_new_phase() -> None:
+    """Within the interval only a change of phase goes out."""
+    sent: list[str] = []
+
+    async def post(now: dict[str, Any]) -> None:
+        sent.append(now["phase"])
+
+    async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
+        tracker = Tracker(sender.offer)
+        tracker.pages_found(3)
+        await asyncio.sleep(0.01)
+        tracker.page_done()
+        await asyncio.sleep(0.01)
+        tracker.phase(Phase.ASSEMBLING)
+        await asyncio.sleep(0.01)
+
+    assert sent == ["reading", "assembling"]
