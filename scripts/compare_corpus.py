@@ -7,9 +7,9 @@ line-end hyphens). Per page:
   pymupdf4llm's `to_markdown(use_ocr=False)` does with its headers and footers left in.
 - order: share of neighbours on a line of the layer that are still neighbours in the markdown.
 - flow: the same for the last word of a line and the first of the next in one block of the layer: columns.
-- running: lines of the upper and lower page margins that stand at the same height on three pages or more
-  (figures count as equal, lines without letters do not count) and are still in the body: ours without
-  furniture, theirs with `header=False, footer=False`.
+- running: lines in the page's margins that stand at the same height on three pages or more
+  (figures count as equal, lines without letters do not count) and are still in the markdown: ours as
+  assembled, without furniture, theirs as `to_markdown` gives it.
 
 A page without a layer, or with one hidden under a scan, has no yardstick: only its words are counted.
 
@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -37,14 +37,16 @@ from rich.console import Console
 from rich.table import Table
 
 from twopass import words
-from twopass.document import Element
+from twopass.document import Checkpoint, Element, Meta, Page, Run, SourceInfo, State
 from twopass.engines.cpu_page import read_page
 from twopass.engines.seam import PagePointer
 from twopass.families.layout import LayoutFamily
 from twopass.slabs import Pixels
+from twopass.steps import assemble
 
 REPEATED = 3  # pages of the file that have the line at the same height
 BAND = 0.12  # of the page's height, above and below, where running headers stand
+SIDE = 0.08  # of its width, where publishers stamp their files
 MARKUP = re.compile(r"</?(?:table|tr|td|th|br|sup|sub|u)\b[^<>]*>|[*`~]|----- (?:Start|End) of picture text -----")
 MAX_PIXELS = 40_000_000
 COLUMNS = (
@@ -73,6 +75,7 @@ class Side:
     body: str
     seconds: float
     via: str = ""
+    elements: tuple[Element, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,9 @@ def compared(file: Path, limit: int) -> Iterator[tuple[str, ...]]:
         layers = [layer(document[number - 1]) for number in numbers]
         seen = Counter(place for one in layers for place in {(_folded(line), at) for line, at in one.margins})
         running = {place for place, times in seen.items() if times >= REPEATED and re.search("[^#\\s]", place[0])}
-        for number, own in zip(numbers, layers, strict=True):
-            yield _row(file, number, own, ours(file, number), theirs(file, number), running)
+    sides = assembled([ours(file, number) for number in numbers])
+    for number, own, we in zip(numbers, layers, sides, strict=True):
+        yield _row(file, number, own, we, theirs(file, number), running)
 
 
 def _row(file: Path, number: int, own: Layer, we: Side, they: Side, running: set[tuple[str, int]]) -> tuple[str, ...]:
@@ -125,7 +129,10 @@ def layer(page: Any) -> Layer:
     margins = (
         (text, round(100 * rect.y0 / height))
         for text, rect in zip(texts, shown, strict=True)
-        if rect.y1 < BAND * height or rect.y0 > (1 - BAND) * height
+        if rect.y1 < BAND * height
+        or rect.y0 > (1 - BAND) * height
+        or rect.x1 < SIDE * page.rect.width
+        or rect.x0 > (1 - SIDE) * page.rect.width
     )
     read = [tuple(tokens(line)) for line in _dehyphenated("\n".join(texts)).split("\n")]
     return Layer(tuple(read), tuple(_breaks(texts, [block for block, _ in lines])), tuple(margins))
@@ -147,7 +154,19 @@ def ours(file: Path, number: int) -> Side:
     started = time.perf_counter()
     answer = LayoutFamily().parse(read_page(PagePointer(str(file), number, turn(file, number)), pixels, None), number)
     seconds = time.perf_counter() - started
-    return Side(_joined(answer.elements), _joined([e for e in answer.elements if e.is_body]), seconds, answer.via or "")
+    return Side(_joined(answer.elements), "", seconds, answer.via or "", answer.elements)
+
+
+def assembled(sides: Sequence[Side]) -> list[Side]:
+    """The pages with what the document's other pages tell of their furniture."""
+    checkpoints = [
+        Checkpoint(page=Page(number=n, width_pt=1, height_pt=1, state=State.READ), elements=side.elements)
+        for n, side in enumerate(sides, 1)
+    ]
+    source = SourceInfo(uri="", sha256="", bytes=0, mime="application/pdf", page_count=len(sides))
+    whole = assemble.document(source, Meta(), Run(options={}), "compared", checkpoints)
+    bodies = [[e for e in whole.elements if e.page == n and e.is_body] for n in range(1, len(sides) + 1)]
+    return [replace(side, body=_joined(body)) for side, body in zip(sides, bodies, strict=True)]
 
 
 def turn(file: Path, number: int) -> int:
@@ -167,8 +186,7 @@ def theirs(file: Path, number: int) -> Side:
     with redirect_stdout(StringIO()), pymupdf.open(file) as document:
         parsed = parse_document(document, pages=[number - 1], use_ocr=False, force_text=True)
         text = parsed.to_markdown()
-        seconds = time.perf_counter() - started
-        return Side(text, parsed.to_markdown(header=False, footer=False), seconds)
+        return Side(text, text, time.perf_counter() - started)
 
 
 def tokens(text: str) -> list[str]:

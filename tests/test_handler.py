@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -188,6 +189,31 @@ def test_no_document_text_and_no_key_reaches_the_log(queue: LoopbackQueue, endpo
     assert "rebuilt in 1934" in json.dumps(outcome.output)
     assert "rebuilt in 1934" not in log
     assert s3.SECRET not in log
+
+
+def test_an_unreachable_store_is_told_and_inline_jobs_go_on(tmp_path: Path) -> None:
+    """A worker whose endpoint is dead refuses S3 jobs with a code and still reads what comes inline."""
+    env = {"BUCKET_ENDPOINT_URL": "http://127.0.0.1:9", "BUCKET_ACCESS_KEY_ID": "a", "BUCKET_SECRET_ACCESS_KEY": "b"}
+    data = "data:application/pdf;base64," + base64.b64encode(pdf(1)).decode()
+    with LoopbackQueue() as own, own.worker(HANDLER, cwd=ROOT, env=env):
+        dead = own.wait(own.put({"input": {"source": "s3://bucket/in/two.pdf"}}), 120)
+        alive = own.wait(own.put({"input": {"source": data}}), 120)
+
+    assert dead.error is not None and dead.error.startswith("STORE_UNAVAILABLE")
+    assert "rebuilt in 1934" in alive.output["documents"][0]["inline"]["markdown"]
+
+
+def test_a_denied_output_is_told_before_anything_is_read(queue: LoopbackQueue, proxy: s3.Proxy, bucket: Any) -> None:
+    """Keys without the right to write end the job with a code, and nothing half-written is left."""
+    proxy.faults += [s3.Fault("PUT", 403, "AccessDenied", "/bucket/denied/")] * 40
+
+    outcome = queue.wait(
+        queue.put({"input": {"source": "s3://bucket/in/two.pdf", "output": "s3://bucket/denied/"}}), 120
+    )
+    proxy.faults.clear()
+
+    assert outcome.error is not None and outcome.error.startswith("OUTPUT_DENIED")
+    assert not [key for key in s3.objects(bucket) if key.startswith("denied/")]
 
 
 def local_environment(tmp_path: Path) -> dict[str, str]:

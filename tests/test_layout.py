@@ -131,6 +131,12 @@ def test_a_lone_page_number_in_the_margin_is_furniture() -> None:
     assert only(box("text", "17", at=(290, 500, 310, 510))).kind is Kind.TEXT
 
 
+def test_text_up_the_papers_edge_is_furniture() -> None:
+    """Downloaded from …, on every page of a journal; a narrow column elsewhere is not."""
+    assert only(box("orphan", "Downloaded from x", at=(580, 100, 590, 700))).content_layer is Layer.FURNITURE
+    assert only(box("orphan", "Downloaded from x", at=(300, 100, 310, 700))).content_layer is Layer.BODY
+
+
 def test_a_caption_is_tied_to_the_nearest_table_in_its_column() -> None:
     """Parent and child know each other; a table in the other column is not meant."""
     cells = {"rows": 1, "cols": 1, "cells": [{"row": 0, "col": 0, "text": "x"}]}

@@ -151,6 +151,17 @@ async def test_one_worker_and_three_write_the_same_bytes(reader: Reader, tmp_pat
     assert stable(tmp_path / "one") == stable(tmp_path / "three")
 
 
+async def test_three_cpu_workers_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
+    """The same with the engine of any laptop: nothing that one worker saw of other pages reaches a checkpoint."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    source = f"{tmp_path}/a.pdf"
+
+    await reader.run(source=source, output=f"{tmp_path}/one")
+    await asyncio.gather(*(reader.run(source=source, output=f"{tmp_path}/three") for _ in range(3)))
+
+    assert stable(tmp_path / "one") == stable(tmp_path / "three")
+
+
 async def test_a_sliced_document_has_the_same_bytes_as_a_whole_one(reader: Reader, tmp_path: Path) -> None:
     """Two slices and an assembling job leave what one job would have left; the slices leave no manifest."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(5))

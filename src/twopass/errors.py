@@ -40,6 +40,7 @@ class Code(StrEnum):
     RENDER_TIMEOUT = "RENDER_TIMEOUT"
     PIXEL_LIMIT = "PIXEL_LIMIT"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
+    DENSE_PAGE = "DENSE_PAGE"
 
 
 class TwopassError(Exception):

@@ -5,9 +5,11 @@ Knows PyMuPDF's and Pillow's documents. Knows nothing of where the file came fro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from twopass.errors import Code, SourceError
 
 PDF = "application/pdf"
 IMAGE_DPI = 144.0  # of an image that does not state one
+OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
+FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
 SANE_DPI = range(30, 2401)  # outside, the file's statement is a default or a joke
 
 
@@ -46,33 +50,63 @@ class CheckedFile:
 
 @contextmanager
 def opened_pdf(path: str, password: str | None) -> Iterator[Any]:
-    """An open PyMuPDF document; its errors become SourceErrors."""
+    """A PyMuPDF document of its own, closed at the end; its errors become SourceErrors."""
+    with pdf_errors(path), _open(path, password) as pdf:
+        yield pdf
+
+
+@contextmanager
+def shared_pdf(path: str, password: str | None) -> Iterator[Any]:
+    """The document as this process keeps it open between pages; whoever changes it changes it back."""
+    with pdf_errors(path):
+        stat = os.stat(path)
+        yield _kept(path, password, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=OPEN_FILES)
+def _kept(path: str, password: str | None, modified: int, size: int) -> Any:
+    return _open(path, password)
+
+
+def _open(path: str, password: str | None) -> Any:
+    import pymupdf
+
+    pdf = pymupdf.open(path, filetype="pdf")
+    if pdf.needs_pass and not pdf.authenticate(password or ""):
+        message = "the password is wrong" if password else "the PDF is encrypted; send its password"
+        raise SourceError(Code.ENCRYPTED, message)
+    return pdf
+
+
+@contextmanager
+def pdf_errors(path: str) -> Iterator[None]:
+    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors and MuPDF's."""
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
     try:
-        pdf = pymupdf.open(path, filetype="pdf")
-    except pdf_errors() as error:
-        raise SourceError(Code.DAMAGED, f"the PDF cannot be opened: {_line(error)}") from error
-    with pdf:
-        if pdf.needs_pass and not pdf.authenticate(password or ""):
-            message = "the password is wrong" if password else "the PDF is encrypted; send its password"
-            raise SourceError(Code.ENCRYPTED, message)
-        try:
-            yield pdf
-        except pdf_errors() as error:
-            raise SourceError(Code.DAMAGED, f"MuPDF: {_line(error)}") from error
+        yield
+    except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
+        raise SourceError(Code.DAMAGED, f"MuPDF: {_line(error, path)}") from error
 
 
-def pdf_errors() -> tuple[type[Exception], ...]:
-    """What PyMuPDF raises over a damaged file: its own errors derive from RuntimeError, MuPDF's do not."""
-    import pymupdf
-
-    return (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
+def _line(error: Exception, path: str) -> str:
+    """The library's words on one line, without the temporary path it was opened from."""
+    return " ".join(str(error).replace(path, "the source").split())[:200] or type(error).__name__
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def covered(page: Any) -> tuple[bool, bool]:
+    """Whether an image fills the PDF page, and whether most of its text is invisible or lies under that image."""
+    shown, hidden, full = 0, 0, False
+    room = page.rect
+    for kind, box in page.get_bboxlog():
+        if kind == "fill-image" and abs(room & box) >= FULL_IMAGE * abs(room):
+            full, shown, hidden = True, 0, hidden + shown
+        elif kind in ("fill-text", "stroke-text"):
+            shown += 1
+        elif kind == "ignore-text":
+            hidden += 1
+    return full, full and hidden > shown
 
 
 @contextmanager
@@ -86,7 +120,7 @@ def opened_image(path: str, limit: int) -> Iterator[Any]:
             check_pixels(image.size, limit)
             yield image
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
-        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_line(error)}") from error
+        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_line(error, path)}") from error
 
 
 def check_pixels(size: tuple[int, int], limit: int) -> None:

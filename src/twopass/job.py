@@ -147,10 +147,11 @@ class SamplingOptions(Input):
 
 
 class Job(Input):
-    """One job as read from its input. `id` and `door` come from whoever delivers it."""
+    """One job as read from its input. `id`, `door` and `queued_s` come from whoever delivers it."""
 
     id: str = Field("local", exclude=True)
     door: Door = Field(Door.LOCAL, exclude=True)
+    queued_s: float | None = Field(None, exclude=True)
     sources: tuple[str, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(None, description="s3://bucket/prefix/, the volume, or a folder when local")
     inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
@@ -202,9 +203,11 @@ class Job(Input):
         data = job.get("input")
         if not isinstance(data, Mapping):
             raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
-        if taken := {"id", "door"} & set(data):
+        if taken := {"id", "door", "queued_s"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(taken)}: unknown field")
         extra: dict[str, Any] = {"id": str(job.get("id") or "local"), "door": door}
+        if isinstance(waited := job.get("delayTime"), int):  # milliseconds, where the platform tells them
+            extra["queued_s"] = waited / 1000
         if isinstance(job.get("s3Config"), Mapping) and "s3" not in data:
             extra["s3"] = dict(job["s3Config"])
         try:

@@ -146,7 +146,7 @@ async def result(job: Job, outcomes: Sequence[Outcome], output: Store, watch: St
         status=_status(documents),
         documents=documents if output.keeps else tuple(_without_artefacts(d) for d in documents),
         problems=(*(problem for outcome in kept for problem in outcome.problems), *refused),
-        timings=timings(watch),
+        timings={**({} if job.queued_s is None else {"queued_s": job.queued_s}), **timings(watch)},
         usage=_total([d.usage for d in documents]),
         store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),
     )

@@ -7,9 +7,10 @@ bytes for the same page.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from twopass.engines.cpu_page import read_page
+from twopass.engines.cpu_page import load, read_page
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, EngineError
 from twopass.workers import Workers
@@ -27,8 +28,9 @@ class CpuEngine:
         self._workers: Workers | None = None
 
     async def open(self, workers: Workers) -> None:
-        """Nothing to warm: every page worker loads its models with its first page (1-2 s)."""
+        """Load the layout model in every page worker; calls made at once go to different ones."""
         self._workers = workers
+        await asyncio.gather(*(workers.call(load) for _ in range(workers.count)))
 
     async def generate(self, prompt: Prompt) -> Completion:
         if self._workers is None or prompt.page is None:

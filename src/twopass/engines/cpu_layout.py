@@ -12,6 +12,8 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 ORPHAN = "orphan"  # text that the layout model left out
+FRAME = 0.5  # of the page: a larger drawing is a background, not part of a picture
+GROWTHS = 4  # a drawing may lead to the next; arrows lead to the last box of a diagram
 WHOLE_PAGE = 0.6  # of the page: a picture larger than this that holds running text is a page
 RUNNING_WORDS = 30  # in such a picture; a photo has fewer
 REACH = 0.3  # of a word's area inside a box, for words whose centre is in none
@@ -92,6 +94,22 @@ class Region:
     box: Rect
     words: tuple[Word, ...] = ()
     grid: Grid | None = field(default=None, repr=False)
+
+
+def grown(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
+    """Pictures made large enough to hold the drawings they cut through; a crop must not cut a diagram's boxes."""
+    texts = [region.box for region in regions if region.label != "picture"]
+    loose = [d for d in drawings if d.area <= FRAME * page.area and not any(d.meets(text) for text in texts)]
+    return [replace(r, box=_grown(r.box, loose)) if r.label == "picture" else r for r in regions]
+
+
+def _grown(box: Rect, drawings: Sequence[Rect]) -> Rect:
+    for _ in range(GROWTHS):
+        larger = around([box, *(drawing for drawing in drawings if drawing.meets(box))])
+        if larger == box:
+            return box
+        box = larger
+    return box
 
 
 def fill(regions: Sequence[Region], words: Sequence[Word], page: Rect) -> list[Region]:

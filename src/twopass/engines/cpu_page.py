@@ -8,27 +8,22 @@ PyMuPDF's layout model, which sees where lines stand and what is drawn. Knows Py
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from twopass import scan
+from twopass import files, scan
 from twopass.engines import cpu_layout, cpu_scan, cpu_table
 from twopass.engines.cpu_layout import Grid, Rect, Region, Word
 from twopass.engines.seam import PagePointer
-from twopass.errors import Code, SourceError
 from twopass.slabs import Pixels
 
 GRAMMAR = 1
-OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
 IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do
 DENSE_LINES = 700  # text lines: the model took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400
 DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 800-line newspaper took 31 s
-FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
 FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
 MUCH_MORE = 1.5
 NEXT_TO_NOTHING = 0.1  # of a hidden layer's words: OCR saw no text, or a smudge
@@ -68,11 +63,16 @@ class _Seen:
     skew: float = 0.0
 
 
+def load() -> None:
+    """Have the layout model ready (a second or two); RapidOCR's come with the first scan."""
+    import pymupdf4llm  # noqa: F401 - its import switches the layout model on
+
+
 def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
     """The page as compact JSON; the same bytes for the same page."""
     if not _is_pdf(pointer.file):
         return _written(_scanned(pixels, language, pixels.width * IMAGE_POINTS, pixels.height * IMAGE_POINTS))
-    with _mupdf_errors(), _opened(pointer) as page:
+    with _upright(pointer) as page:
         return _written(_read(page, pixels, language))
 
 
@@ -101,45 +101,19 @@ def _is_pdf(file: str) -> bool:
 
 
 @contextmanager
-def _mupdf_errors() -> Iterator[None]:
-    import pymupdf
-
-    pymupdf.TOOLS.mupdf_display_errors(False)
-    try:
-        yield
-    except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
-        raise SourceError(Code.DAMAGED, f"MuPDF: {' '.join(str(error).split())[:200]}") from error
-
-
-@contextmanager
-def _opened(pointer: PagePointer) -> Iterator[Any]:
+def _upright(pointer: PagePointer) -> Iterator[Any]:
     """The page, upright and without /Rotate."""
-    stat = os.stat(pointer.file)
-    document = _document(pointer.file, pointer.password, stat.st_mtime_ns, stat.st_size)
-    page = document[pointer.number - 1]
-    if not (page.rotation or pointer.turn):
-        yield page
-        return
-    # Taking a rotation out rewrites the page, and the cached file must stay as it is.
-    with _open(pointer.file, pointer.password) as copy:
-        page = copy[pointer.number - 1]
+    with files.shared_pdf(pointer.file, pointer.password) as shared:
+        page = shared[pointer.number - 1]
+        if not (page.rotation or pointer.turn):
+            yield page
+            return
+    # Taking a rotation out rewrites the page, and the shared file must stay as it is.
+    with files.opened_pdf(pointer.file, pointer.password) as own:
+        page = own[pointer.number - 1]
         page.set_rotation((page.rotation + pointer.turn) % 360)
         page.remove_rotation()
         yield page
-
-
-@lru_cache(maxsize=OPEN_FILES)
-def _document(file: str, password: str | None, modified: int, size: int) -> Any:
-    return _open(file, password)
-
-
-def _open(file: str, password: str | None) -> Any:
-    import pymupdf
-
-    document = pymupdf.open(file, filetype="pdf")
-    if document.needs_pass and not document.authenticate(password or ""):
-        raise SourceError(Code.ENCRYPTED, "the PDF is encrypted; send its password")
-    return document
 
 
 # -- its text
@@ -158,7 +132,7 @@ def _text_layer(page: Any) -> tuple[list[Any], _Layer, bool]:
     textpage = page.get_textpage(flags=flags)
     blocks = textpage.extractDICT()["blocks"]
     words = tuple(_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
-    full_image, hidden = _covered(page) if words else (True, False)
+    full_image, hidden = files.covered(page) if words else (True, False)
     return blocks, _Layer(words, hidden), full_image
 
 
@@ -177,23 +151,6 @@ def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
             mono=all(span["flags"] & 8 for span in spans),
             upright=abs(source["dir"][0]) > 0.9,
         )
-
-
-def _covered(page: Any) -> tuple[bool, bool]:
-    """Whether an image fills the page, and whether most text is invisible or lies under it."""
-    area, shown, hidden, full = abs(page.rect), 0, 0, False
-    for kind, box in page.get_bboxlog():
-        if kind == "fill-image" and _part(box, page.rect) >= FULL_IMAGE * area:
-            full, shown, hidden = True, 0, hidden + shown
-        elif kind in ("fill-text", "stroke-text"):
-            shown += 1
-        elif kind == "ignore-text":
-            hidden += 1
-    return full, full and hidden > shown
-
-
-def _part(box: Any, page: Any) -> float:
-    return Rect(*box).shared(Rect(*page))
 
 
 def _is_senseless(letter: str) -> bool:
@@ -222,7 +179,9 @@ def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
     page.layout_information = [(*region.box, region.label) for region in regions]
     known = len(regions)
     utils.add_image_orphans(page, list(blocks))
-    return regions + [Region("picture", Rect(*box[:4])) for box in page.layout_information[known:]]
+    regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[known:]]
+    drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
+    return cpu_layout.grown(regions, drawings, Rect(*page.rect))
 
 
 def _is_large(box: Sequence[float]) -> bool:

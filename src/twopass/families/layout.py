@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from twopass import sections, words
 from twopass.document import (
     FIGURES,
+    FURNITURE,
     HEADINGS,
     Box,
     Cell,
@@ -61,6 +62,7 @@ _KINDS = {
     "page-footer": Kind.PAGE_FOOTER,
 }
 HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; what is called furniture elsewhere is body
+SIDE_BAND, UPRIGHT = 0.08, 5.0  # of the page's width; times as high as wide: text that runs up the paper's edge
 HEADING_WORDS = 25  # a longer "heading" that ends like a sentence is a paragraph
 TITLE_SIZE = 1.25  # times the next largest heading of page 1, to be the title
 LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))  # least size by the page's body type -> level hint; assemble decides
@@ -192,7 +194,7 @@ def _element(region: _Region, told: _Page, page: int, flags: tuple[str, ...]) ->
         boxes=(Box.of(*region.box, told.width, told.height),),
         text=text,
         markdown=text,
-        content_layer=Layer.FURNITURE if kind in (Kind.PAGE_HEADER, Kind.PAGE_FOOTER) else Layer.BODY,
+        content_layer=Layer.FURNITURE if kind in FURNITURE or _runs_up_the_side(region, told) else Layer.BODY,
         confidence=_confidence(region, told),
         flags=flags + (("orphan",) if region.label == "orphan" else ()),
     )
@@ -217,6 +219,13 @@ def _kind(region: _Region, told: _Page) -> Kind:
     if kind is Kind.TEXT and region.lines and all(line.mono for line in region.lines):
         kind = Kind.CODE
     return kind
+
+
+def _runs_up_the_side(region: _Region, told: _Page) -> bool:
+    """A stamp along the paper's edge, such as who fetched the file and when."""
+    x0, y0, x1, y1 = region.box
+    edge = SIDE_BAND * told.width
+    return bool(region.lines) and y1 - y0 > UPRIGHT * (x1 - x0) and (x1 < edge or x0 > told.width - edge)
 
 
 def _is_prose(text: str) -> bool:

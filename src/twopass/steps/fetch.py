@@ -123,8 +123,9 @@ def _inspect_pdf(path: str, password: str | None, limits: Limits) -> Inspected:
 
 def _size(pdf: Any, index: int) -> PageSize | None:
     try:
-        rect = pdf[index].rect
-    except pdf_errors():
+        with pdf_errors(pdf.name):
+            rect = pdf[index].rect
+    except SourceError:
         return None
     return PageSize(rect.width, rect.height) if rect.width > 0 and rect.height > 0 else None
 
@@ -132,8 +133,9 @@ def _size(pdf: Any, index: int) -> PageSize | None:
 def _meta(pdf: Any) -> Meta:
     said = pdf.metadata or {}
     try:
-        toc = pdf.get_toc(simple=True)
-    except pdf_errors():
+        with pdf_errors(pdf.name):
+            toc = pdf.get_toc(simple=True)
+    except SourceError:
         toc = []
     outline = tuple(
         OutlineEntry(level=level, title=" ".join(title.split()), page=page if page > 0 else None)

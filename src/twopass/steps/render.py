@@ -7,6 +7,7 @@ found blank, a page beyond the pixel limit is scaled down. Knows nothing of engi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from twopass import scan
 from twopass.document import Box, Link, Page, PageImage, Problem, Severity, State, Word
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
-from twopass.files import CheckedFile, PageSize, opened_image, opened_pdf
+from twopass.files import CheckedFile, PageSize, covered, opened_image, shared_pdf
 from twopass.picture import Picture
 from twopass.slabs import Pixels, Slab, Slabs
 from twopass.workers import Workers
@@ -29,6 +30,7 @@ INK_CONTRAST = 40  # grey levels from the page's own background
 BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
 TURN_SHARE = 0.6  # of the characters, to call a page sideways
 TURN_CHARACTERS = 20  # fewer say nothing about the page
+HIDDEN_CHARACTERS = 800  # fewer under a scan may be rubbish that OCR made of a page lying sideways
 
 Array = npt.NDArray[np.uint8]
 
@@ -100,23 +102,29 @@ def _scaled(number: int, zoom: float) -> Problem:
 
 def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
     """In a page worker: draw a PDF page, upright, into the slab."""
-    import pymupdf
-
-    with opened_pdf(pointer.file, pointer.password) as pdf:
+    with shared_pdf(pointer.file, pointer.password) as pdf:
         page = pdf[pointer.number - 1]
         rotation_in = page.rotation
-        turn = _turn_of_text(page)
-        if turn:
-            page.set_rotation((rotation_in + turn) % 360)
-        pixmap = page.get_pixmap(matrix=pymupdf.Matrix(zoom, zoom), colorspace=pymupdf.csRGB, alpha=False)
-        rows: Array = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-        array: Array = rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3)
-        words, ink = _words(page), ink_of(array)
-        if turn is None and not words and ink >= BLANK_INK and (turn := scan.turn(array)):
-            page.set_rotation((rotation_in + turn) % 360)
-            array = np.rot90(array, -turn // 90)
-        height, width = _put(array, slab, room)
-        return Drawn(width, height, rotation_in, turn or 0, ink, words, _links(page))
+        try:
+            turn = _turn_of_text(page)
+            page.set_rotation((rotation_in + (turn or 0)) % 360)
+            array = _drawn(page, zoom)
+            if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
+                page.set_rotation((rotation_in + turn) % 360)
+                array = np.rot90(array, -turn // 90)
+            height, width = _put(array, slab, room)
+            return Drawn(width, height, rotation_in, turn or 0, ink_of(array), _words(page), _links(page))
+        finally:
+            page.set_rotation(rotation_in)
+
+
+def _drawn(page: Any, zoom: float) -> Array:
+    import pymupdf
+
+    pixmap = page.get_pixmap(matrix=pymupdf.Matrix(zoom, zoom), colorspace=pymupdf.csRGB, alpha=False)
+    rows: Array = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
+    # A copy: the view lies in MuPDF's memory, which goes with the pixmap.
+    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
 def draw_image(pointer: PagePointer, scale: float, slab: Slab, room: int) -> Drawn:
@@ -157,20 +165,25 @@ def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
 
 
 def _turn_of_text(page: Any) -> int | None:
-    """The clockwise turn that makes the text layer upright; None when it says nothing."""
-    counts: dict[int, int] = {}
+    """The clockwise turn that makes the text layer upright; None when the page is a scan that must tell itself."""
+    counts = _characters_by_turn(page)
+    total = sum(counts.values())
+    if not total or (total < HIDDEN_CHARACTERS and covered(page)[1]):
+        return None
+    turn, characters = counts.most_common(1)[0]
+    return turn if total >= TURN_CHARACTERS and characters >= TURN_SHARE * total else 0
+
+
+def _characters_by_turn(page: Any) -> Counter[int]:
+    counts: Counter[int] = Counter()
     matrix = page.rotation_matrix
     for block in page.get_text("dict", flags=0)["blocks"]:
         for line in block.get("lines", ()):
             dx, dy = line["dir"]
             x, y = dx * matrix.a + dy * matrix.c, dx * matrix.b + dy * matrix.d
             turn = (0 if x > 0 else 180) if abs(x) >= abs(y) else (90 if y < 0 else 270)
-            counts[turn] = counts.get(turn, 0) + sum(len(span["text"].strip()) for span in line["spans"])
-    total = sum(counts.values())
-    if total < TURN_CHARACTERS:
-        return None
-    turn, characters = max(counts.items(), key=lambda item: item[1])
-    return turn if characters >= TURN_SHARE * total else 0
+            counts[turn] += sum(len(span["text"].strip()) for span in line["spans"])
+    return counts
 
 
 def _words(page: Any) -> tuple[Word, ...]:

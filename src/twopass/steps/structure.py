@@ -44,7 +44,7 @@ async def read(
         page=page.model_copy(update={"attempts": (attempt,)}),
         elements=answer.elements,
         completions=(told(prompt, completion),),
-        problems=picture.problems,
+        problems=(*picture.problems, *_warnings(answer, page.number)),
         cost={"engine_s": completion.seconds},
     )
     return read if attempt.reason is None else _fallen_back(read, picture, attempt.reason)
@@ -75,6 +75,13 @@ def _fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint
             "problems": (*read.problems, _problem(page, reason)),
         }
     )
+
+
+def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:
+    if "dense_page" not in answer.flags:
+        return ()
+    message = f"page {number}: too many lines for the layout model; read along its white space, columns may be mixed"
+    return (Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message),)
 
 
 _ADVICE = {
