@@ -1,6 +1,7 @@
 # Two commands for a newcomer: make demo, make test.
 PYTHON ?= python3
 VENV := .venv
+FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
 .PHONY: demo test check bench sample schema clean
@@ -15,7 +16,7 @@ check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 bench: $(VENV)/test
-	$(BIN)/python scripts/bench.py
+	$(BIN)/python scripts/bench.py $(FILES) --memory
 
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py

@@ -58,6 +58,7 @@ HOMES = {
     "urllib3": {"faults.py"},
     "httpx": {"sources.py"},
     "rapidocr": {"scan.py"},
+    "onnxruntime": {"engines/cpu_page.py"},
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},
     "rich": {"bars.py"},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from twopass.progress import Phase, Progress, Sender, Tracker
 
-STEPS = st.sampled_from(["pages_found", "page_done", "elements_found", "elements_done", "phase"])
+STEPS = st.sampled_from(["pages_found", "pages_done", "elements_found", "elements_done", "phase"])
 
 
 @given(st.lists(STEPS, max_size=40))
@@ -21,8 +21,8 @@ def test_percent_never_falls_and_seq_always_rises(steps: list[str]) -> None:
     tracker = Tracker(told.append)
 
     for step in steps:
-        if step == "page_done":
-            tracker.page_done()
+        if step == "pages_done":
+            tracker.pages_done(1)
         elif step == "phase":
             tracker.phase(Phase.ASSEMBLING)
         else:
@@ -44,7 +44,7 @@ async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
         tracker = Tracker(sender.offer)
         tracker.pages_found(50)
         for _ in range(50):
-            tracker.page_done()
+            tracker.pages_done(1)
             await asyncio.sleep(0.001)
         tracker.phase(Phase.DONE)
 
@@ -80,7 +80,7 @@ async def test_a_cancelled_job_posts_nothing_more() -> None:
             tracker = Tracker(sender.offer)
             tracker.pages_found(3)
             await asyncio.sleep(0.01)
-            tracker.page_done()
+            tracker.pages_done(1)
             raise RuntimeError("stopped")
 
     assert [now["pages_done"] for now in sent] == [0]
@@ -97,7 +97,7 @@ async def test_the_interval_holds_posts_back_but_not_a_new_phase() -> None:
         tracker = Tracker(sender.offer)
         tracker.pages_found(3)
         await asyncio.sleep(0.01)
-        tracker.page_done()
+        tracker.pages_done(1)
         await asyncio.sleep(0.01)
         tracker.phase(Phase.ASSEMBLING)
         await asyncio.sleep(0.01)

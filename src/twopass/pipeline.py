@@ -90,6 +90,8 @@ async def document(
         run = Run(options=_options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, document_id(file.stem, file.info.sha256, run.options) + _suffix(job))
         if not job.slice and (done := await upload.finished(folder, job.formats_needed)):
+            progress.pages_found(sum(done.pages.values()))
+            progress.pages_done(sum(done.pages.values()))
             return await report.with_inline(Outcome(done), folder, job)
         numbers, problems = _selected(job, file)
         report.check_inline(job, len(numbers))
@@ -124,7 +126,7 @@ async def page(number: int, reading: Reading) -> Checkpoint:
     except TimeoutError:
         late = f"page {number}: the job's deadline came first; send the same job again to go on"
         read = structure.failed(number, Code.DEADLINE, late, State.UNREAD)
-    reading.progress.page_done()
+    reading.progress.pages_done(1)
     return read.without_completions
 
 

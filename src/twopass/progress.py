@@ -61,8 +61,9 @@ class Tracker:
     def pages_found(self, count: int) -> None:
         self._tell(pages_total=self.now.pages_total + count, phase=Phase.READING)
 
-    def page_done(self) -> None:
-        self._tell(pages_done=self.now.pages_done + 1)
+    def pages_done(self, count: int) -> None:
+        if count:
+            self._tell(pages_done=self.now.pages_done + count)
 
     def elements_found(self, count: int) -> None:
         if count:

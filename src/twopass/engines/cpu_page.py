@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from twopass import files, scan
@@ -63,8 +64,19 @@ class _Seen:
     skew: float = 0.0
 
 
+@cache
 def load() -> None:
     """Have the layout model ready (a second or two); RapidOCR's come with the first scan."""
+    import onnxruntime
+
+    def one_thread() -> Any:
+        options = make_options()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        return options
+
+    # pymupdf.layout takes default options: a spinning thread per core in every worker, 0.35 s of
+    # processor a page instead of 0.23. Nothing else lets us say so.
+    make_options, onnxruntime.SessionOptions = onnxruntime.SessionOptions, one_thread
     import pymupdf4llm  # noqa: F401 - its import switches the layout model on
 
 
@@ -170,7 +182,8 @@ def _laid_out(page: Any, blocks: Sequence[Any], words: Sequence[Word], via: str)
 
 def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
     """What the layout model sees, and pictures that it missed."""
-    from pymupdf4llm.helpers import utils  # its import switches the layout model on
+    load()
+    from pymupdf4llm.helpers import utils
 
     page.get_layout(return_raw=True)
     raw = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
