@@ -4,7 +4,7 @@ VENV := .venv
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench sample schema clean
+.PHONY: demo test check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -21,8 +21,8 @@ bench: $(VENV)/test
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py
 
-schema: $(VENV)/run
-	$(BIN)/python scripts/make_schema.py
+docs: $(VENV)/run
+	$(BIN)/python scripts/make_docs.py && $(BIN)/python scripts/make_schema.py
 
 $(VENV)/run: requirements/run.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -14,7 +14,7 @@ import structlog
 from twopass import bars, house, logs, pipeline
 from twopass.errors import Code, TwopassError
 from twopass.house import House
-from twopass.job import Door, Job
+from twopass.job import Door, Job, Result, shown
 from twopass.progress import Listener, Sender, Tracker
 from twopass.settings import Settings
 
@@ -35,30 +35,43 @@ def main() -> None:
     door = _door()
     for name, value in SDK_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    read: list[Result] = []
     with house.opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
-        runpod.serverless.start(
-            {
-                "handler": _handler(open_house, door),
-                # constant: the SDK stops taking jobs whenever the value changes
-                "concurrency_modifier": lambda current: settings.concurrency,
-            }
-        )
+        try:
+            runpod.serverless.start(
+                {
+                    "handler": _handler(open_house, door, read.append if door is Door.LOCAL else _forget),
+                    # constant: the SDK stops taking jobs whenever the value changes
+                    "concurrency_modifier": lambda current: settings.concurrency,
+                }
+            )
+        finally:
+            for result in read:  # after the SDK's own last lines
+                bars.what_lies_where(result)
+
+
+def _forget(result: Result) -> None:
+    """A worker's results are RunPod's."""
 
 
 def _door() -> Door:
-    if os.environ.get("RUNPOD_WEBHOOK_GET_JOB"):
-        return Door.SERVERLESS
-    return Door.API if "--rp_serve_api" in sys.argv else Door.LOCAL
+    """In the SDK's own order; it takes abbreviated flags. Only its plain local run trusts the caller."""
+    serves = any(argument.startswith("--rp_s") for argument in sys.argv[1:])
+    if serves or os.environ.get("RUNPOD_REALTIME_PORT", "0") != "0":
+        return Door.API
+    return Door.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else Door.LOCAL
 
 
-def _handler(open_house: House, door: Door) -> Callable[[Answer], Awaitable[Answer]]:
+def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> Callable[[Answer], Awaitable[Answer]]:
     async def handler(job: Answer) -> Answer:
         """Always a dict RunPod understands; the program's one catch-all is here."""
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
-            return await answer(job, open_house, door)
+            result = await answer(job, open_house, door)
+            keep(result)
+            return result.as_answer()
         except TwopassError as error:
             log.warning("job refused", code=error.code)
             return {"error": str(error)[:1000]}
@@ -69,7 +82,7 @@ def _handler(open_house: House, door: Door) -> Callable[[Answer], Awaitable[Answ
     return handler
 
 
-async def answer(delivered: Answer, open_house: House, door: Door) -> Answer:
+async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
     """Read the job on the house's loop and tell its progress; raises TwopassError."""
     settings = open_house.settings
     job = Job.parse(delivered, settings, door)
@@ -78,11 +91,8 @@ async def answer(delivered: Answer, open_house: House, door: Door) -> Answer:
         if door is Door.SERVERLESS:
             progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
         if door is Door.LOCAL:
-            progress.listen(stack.enter_context(bars.one(", ".join(job.sources)[:60])))
-        result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
-    if door is Door.LOCAL:
-        bars.what_lies_where(result)
-    return result.as_answer()
+            progress.listen(stack.enter_context(bars.one(", ".join(map(shown, job.sources))[:60])))
+        return await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
 
 
 @asynccontextmanager

@@ -151,6 +151,7 @@ def _print(table: Table, markdown: bool) -> None:
     print("|" + "---|" * len(columns))
     for row in zip(*columns, strict=True):
         print("| " + " | ".join(row) + " |")
+    print()  # or the next table would be rows of this one
 
 
 if __name__ == "__main__":

@@ -1,19 +1,135 @@
-"""The program's models in, the generated parts of README.md out; a test fails when they are stale."""
+"""The program's models in, README.md's table of settings and docs/CODES.md out; a test fails when they are stale."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from twopass.errors import Code
 from twopass.settings import MEGABYTE, Settings
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+CODES_FILE = ROOT / "docs" / "CODES.md"
 BEGIN, END = "<!-- settings -->\n", "<!-- /settings -->"
+
+# code -> what happened, what to do
+JOB_CODES: Mapping[Code, tuple[str, str]] = {
+    Code.INVALID_JOB: (
+        "A field of the input is missing, unknown or out of bounds.",
+        "Correct the field that the message names; nothing was read.",
+    ),
+    Code.SOURCE_NOT_FOUND: (
+        "There is no object or file at the source's address.",
+        "Check bucket, key and spelling; a presigned URL may point to an object that has been deleted.",
+    ),
+    Code.SOURCE_DENIED: (
+        "The source may not be read: wrong or expired credentials, or an address the worker does not talk to.",
+        "Check the keys and their s3:GetObject, or sign the URL anew; private addresses need `ALLOW_PRIVATE_SOURCES`.",
+    ),
+    Code.SOURCE_TOO_LARGE: (
+        "The source has more bytes, pages or pixels than the worker accepts.",
+        "Raise `MAX_SOURCE_BYTES`, `MAX_PAGES` or `MAX_IMAGE_PIXELS`, or split or scale the file.",
+    ),
+    Code.SOURCE_UNSUPPORTED: (
+        "The content is no PDF, PNG, JPEG, WebP or TIFF, whatever the name says, or its address is of an unknown kind.",
+        "Convert the file; for an address, use s3://, https:// or data:.",
+    ),
+    Code.DAMAGED: (
+        "The file, or the page that is named, is broken beyond what can be repaired.",
+        "Send it anew, or save it from another program; the other pages of the document are read.",
+    ),
+    Code.ENCRYPTED: (
+        "The PDF needs a password, or the one that was sent is wrong.",
+        "Send it in `password`.",
+    ),
+    Code.PAGE_RANGE: (
+        "`pages` or `slice` names pages that the document does not have.",
+        "Correct the range; as a warning, those that exist were read.",
+    ),
+    Code.OUTPUT_MISSING: (
+        "There is nowhere to put what was read, or too much of it was asked for inline.",
+        "Set `output`, or `BUCKET_NAME` on the endpoint.",
+    ),
+    Code.OUTPUT_DENIED: (
+        "The output may not be written or listed, or does not exist.",
+        "Check the bucket's name and the keys' s3:PutObject, s3:GetObject and s3:ListBucket.",
+    ),
+    Code.STORE_UNAVAILABLE: (
+        "A store or a host did not answer, or not in time.",
+        "Send the same job again: pages that were read are kept.",
+    ),
+    Code.ENGINE_DEAD: (
+        "The engine ended, or could not be started.",
+        "Send the same job again; look into the worker's log when it comes again.",
+    ),
+    Code.ENGINE_MEMORY: (
+        "The engine has no memory left for the work.",
+        "Take a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
+    ),
+    Code.CANARY: (
+        "The engine did not read a known page as it should: driver, model and settings do not fit together.",
+        "Do not trust the worker; compare its versions with those of the image.",
+    ),
+    Code.DEADLINE: (
+        "The job's time was over before all pages were read; those that are left are `unread`.",
+        "Send the same job again: it goes on where it stopped. Or raise `deadline_s`.",
+    ),
+    Code.SHUTDOWN: (
+        "The worker was told to stop before all pages were read.",
+        "Send the same job again: it goes on where it stopped.",
+    ),
+    Code.INTERNAL: (
+        "Something that nobody foresaw: a bug.",
+        "Report it with the traceback that the worker's log has under the job's id.",
+    ),
+}
+PAGE_CODES: Mapping[Code, tuple[str, str]] = {
+    Code.LOOP: (
+        "The answer repeats itself.",
+        "Look at the page; another `mode` or `dpi` often helps.",
+    ),
+    Code.TRUNCATED: (
+        "The answer was cut at the token limit.",
+        "Raise `sampling.max_tokens` or lower `dpi`.",
+    ),
+    Code.EMPTY: (
+        "Nothing was read on a page that has ink.",
+        "Look at the page: it may be a drawing or a photograph, or too faint.",
+    ),
+    Code.UNGROUNDED: (
+        "The answer does not say where on the page its text stands.",
+        "The text is kept without boxes; read the page again in another `mode`.",
+    ),
+    Code.RENDER_CRASH: (
+        "The page ended the process that worked on it, twice.",
+        "The other pages are read; save the file from another program and send it anew.",
+    ),
+    Code.RENDER_TIMEOUT: (
+        "The page took longer than one piece of work may.",
+        "Raise `WORKER_TIMEOUT_S` or lower `dpi`.",
+    ),
+    Code.PIXEL_LIMIT: (
+        "The page was drawn smaller than asked for, to stay within the limit.",
+        "It was read; raise `MAX_PAGE_PIXELS` where small print was lost.",
+    ),
+    Code.UNREADABLE_SCRIPT: (
+        "The scan is in a script that the engine cannot read; nothing is invented.",
+        "Read it with an engine that knows the script.",
+    ),
+    Code.DENSE_PAGE: (
+        "The page has too many lines for the layout model and was read along its white space.",
+        "Its words are there; check the order of its columns.",
+    ),
+}
+MEANINGS = {**JOB_CODES, **PAGE_CODES}
 
 
 def main() -> None:
     README.write_text(with_settings(README.read_text()))
+    CODES_FILE.write_text(codes())
 
 
 def with_settings(text: str) -> str:
@@ -37,6 +153,28 @@ def shown(default: object) -> str:
     if isinstance(default, int) and not isinstance(default, bool) and default >= MEGABYTE and default % MEGABYTE == 0:
         return f"{default // MEGABYTE} MiB"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def codes() -> str:
+    """The text of docs/CODES.md."""
+    return f"""# Codes
+
+Every problem of a result has one of these codes, an error's message begins with one, and the list is closed.
+The message beside it names the field, file or page. `make docs` writes this page from `scripts/make_docs.py`.
+
+## Jobs and documents
+
+{_table(JOB_CODES)}
+## Pages
+
+As a warning, the page was read all the same; as an error, it was lost.
+
+{_table(PAGE_CODES)}"""
+
+
+def _table(meanings: Mapping[Code, tuple[str, str]]) -> str:
+    rows = [f"| `{code}` | {happened} | {advice} |" for code, (happened, advice) in meanings.items()]
+    return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows, ""])
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
+import re
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +28,37 @@ from twopass.progress import Tracker
 from twopass.settings import Settings
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
+UNREAD = "unread"  # the batch was stopped, or something unforeseen befell the file, before it had a result
+STOP_S = 30.0
+STOPPED = 130  # the shell's exit code after Ctrl-C
 PRESETS: dict[str, dict[str, Any]] = {"cpu": {"engine": "cpu"}}  # the GPU's presets come with its engine
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _arguments(arguments)
-    files = documents_below(args.path)
+    files = documents_below(args.path, args.output)
     if not files:
-        print(f"nothing to read below {args.path}: no {', '.join(sorted(SUFFIXES))}", file=sys.stderr)
+        wanted = f"no {', '.join(sorted(SUFFIXES))} outside the output folder {args.output}"
+        print(f"nothing to read below {args.path}: {wanted}", file=sys.stderr)
         return 2
     settings = Settings(**PRESETS[args.preset])
     logs.set_up(settings)
     began = time.monotonic()
-    with house.opened(settings) as open_house, bars.several() as shown:
-        results = open_house.submit(_all(files, args, open_house, shown)).result()
-    summary = summary_of(files, results, time.monotonic() - began)
-    args.output.mkdir(parents=True, exist_ok=True)
-    (args.output / "batch_summary.json").write_text(json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
-    counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
-    print(f"{counts}; {args.output}/batch_summary.json")
+    ended: dict[Path, Result | TwopassError] = {}
+    try:
+        _read(files, args, settings, ended)
+    except KeyboardInterrupt:
+        print("stopped; the same command again goes on", file=sys.stderr)
+        return STOPPED
+    finally:  # whatever came between: what is known of the files is told
+        summary = summary_of(files, ended, time.monotonic() - began)
+        args.output.mkdir(parents=True, exist_ok=True)
+        told = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
+        # File names may hold bytes that are no UTF-8: JSON's own escape carries them.
+        (args.output / "batch_summary.json").write_bytes(told.encode(errors="backslashreplace"))
+        counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
+        left = f", {summary['unread']} unread" if summary["unread"] else ""
+        print(f"{counts}{left}; {args.output}/batch_summary.json")
     return 1 if summary["failed"] else 0
 
 
@@ -59,51 +74,92 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def documents_below(path: Path) -> list[Path]:
-    """The file itself, or all documents below the folder, in a stable order."""
+def documents_below(path: Path, output: Path) -> list[Path]:
+    """The file itself, or all documents below the folder but our own crops, in a stable order."""
     if path.is_file():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    made = output.resolve()
+    found = (file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    return sorted(file for file in found if not file.resolve().is_relative_to(made))
 
 
-async def _all(
-    files: Sequence[Path], args: argparse.Namespace, open_house: House, shown: Bars
-) -> list[Result | TwopassError]:
+def _read(
+    files: Sequence[Path], args: argparse.Namespace, settings: Settings, ended: dict[Path, Result | TwopassError]
+) -> None:
+    """Every file's result or error into `ended`, as it comes; raises what nobody foresaw when all are through."""
+    with house.opened(settings) as open_house, bars.several() as shown:
+        through = threading.Event()
+
+        async def all_of_them() -> None:
+            try:
+                await read_all(files, args, open_house, shown, ended)
+            finally:
+                through.set()
+
+        work = open_house.submit(all_of_them())
+        try:
+            work.result()
+        finally:
+            work.cancel()
+            through.wait(STOP_S)  # pages under way let go of the workers before these are closed
+
+
+async def read_all(
+    files: Sequence[Path],
+    args: argparse.Namespace,
+    open_house: House,
+    shown: Bars,
+    ended: dict[Path, Result | TwopassError],
+) -> None:
+    """The same on the house's loop; one file's misfortune leaves the others to be read."""
     places = asyncio.Semaphore(open_house.settings.concurrency)
 
-    async def one(file: Path) -> Result | TwopassError:
+    async def one(file: Path) -> None:
         async with places:
             try:
                 job = Job.parse(_job(file, args), open_house.settings, Door.LOCAL)
-                return await pipeline.run(job, open_house, Tracker(bars.listener(shown, file.name)))
+                ended[file] = await pipeline.run(job, open_house, Tracker(bars.listener(shown, file.name)))
             except TwopassError as error:
-                return error
+                ended[file] = error
 
-    return await asyncio.gather(*(one(file) for file in files))
+    outcomes = await asyncio.gather(*(one(file) for file in files), return_exceptions=True)
+    if unforeseen := next(filter(None, outcomes), None):
+        raise unforeseen
+
+
+def job_id(file: Path, root: Path) -> str:
+    """The same for a file on every run, and never that of another file."""
+    name = file.relative_to(root) if file != root else Path(file.name)
+    slug = re.sub(r"[^\w.]+", "-", str(name)).strip("-.")[:40]
+    place = hashlib.sha256(str(file.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"process-{slug}-{place}"
 
 
 def _job(file: Path, args: argparse.Namespace) -> dict[str, Any]:
     asked = {"pages": args.pages, "password": args.password}
     fixed = {"source": str(file), "output": str(args.output), "formats": args.formats.split(",")}
     job_input = {**fixed, "resume": not args.no_resume, **{name: value for name, value in asked.items() if value}}
-    return {"id": f"process-{file.stem}", "input": job_input}
+    return {"id": job_id(file, args.path), "input": job_input}
 
 
-def summary_of(files: Sequence[Path], results: Sequence[Result | TwopassError], seconds: float) -> dict[str, Any]:
+def summary_of(files: Sequence[Path], ended: Mapping[Path, Result | TwopassError], seconds: float) -> dict[str, Any]:
     """What `batch_summary.json` holds."""
-    rows = [_row(file, result) for file, result in zip(files, results, strict=True)]
+    rows = [_row(file, ended.get(file)) for file in files]
     statuses = [row["status"] for row in rows]
     return {
         "total_files": len(files),
         "success": statuses.count(Status.SUCCESS),
         "partial": statuses.count(Status.PARTIAL_SUCCESS),
         "failed": statuses.count(Status.FAILURE),
+        "unread": statuses.count(UNREAD),
         "total_time": round(seconds, 3),
         "results": rows,
     }
 
 
-def _row(file: Path, result: Result | TwopassError) -> dict[str, Any]:
+def _row(file: Path, result: Result | TwopassError | None) -> dict[str, Any]:
+    if result is None:
+        return {"file": str(file), "status": UNREAD}
     if isinstance(result, TwopassError):
         return {"file": str(file), "status": Status.FAILURE, "error": str(result)}
     document = result.documents[0]

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "twopass"
 
-# A module may import those on its own level's list; the first matching prefix counts.
+# A module may import those on its own level's list; the first matching prefix counts, and every module has one.
 LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("errors", ()),
     ("document", ("errors",)),
@@ -18,7 +18,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("addresses", ("errors",)),
     ("slabs", ()),
     ("workers", ("errors", "slabs")),
-    ("words", ("document",)),
+    ("words", ()),
+    ("window", ("together",)),
+    ("progress", ("errors", "together")),
+    ("stopwatch", ("workers",)),
+    ("together", ("errors",)),
     ("keywords", ("words",)),
     ("sections", ("document", "words")),
     ("joins", ("document", "words")),
@@ -32,18 +36,38 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("scan", ("document", "errors")),
     ("engines.seam", ("document", "slabs", "workers")),
     ("families.seam", ("document", "errors")),
-    ("families", ("families", "document", "errors", "sections", "words")),
-    ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "workers")),
+    ("families", ("families", "document", "errors", "sections", "tables", "words")),
+    ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "words", "workers")),
     ("picture", ("document", "engines.seam", "slabs")),
-    ("text_layer", ("document",)),
-    ("formats", ("document", "job", "words", "formats")),
+    ("tables", ("document",)),
+    ("text_layer", ("document", "words")),
+    ("formats", ("document", "job", "words", "formats", "tables")),
     (
         "steps",
         (
             "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
-            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "joins", "sections", "workers",
+            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "joins", "sections", "together",
+            "workers",
         ),
     ),
+    ("logs", ("faults", "settings")),
+    ("bars", ("job", "progress")),
+    (
+        "report",
+        (
+            "document", "errors", "files", "formats", "job", "progress", "settings", "steps.upload", "stopwatch",
+            "store",
+        ),
+    ),
+    ("house", ("engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    (
+        "pipeline",
+        (
+            "document", "engines.seam", "errors", "files", "house", "job", "picture", "progress", "report", "steps",
+            "stopwatch", "store", "window",
+        ),
+    ),
+    ("__init__", ()),
 )  # fmt: skip
 
 # foreign library -> the files that may import it; one library, as few files as it can be
@@ -99,9 +123,24 @@ def test_imports_run_one_way(path: Path) -> None:
     allowed = next((allowed for prefix, allowed in LAYERS if f"{name}.".startswith(f"{prefix}.")), None)
     inside = {module.removeprefix("twopass.") for module in imported(path) if module.startswith("twopass.")}
 
-    strangers = {m for m in inside if allowed is not None and not any(f"{m}.".startswith(f"{a}.") for a in allowed)}
+    assert allowed is not None, f"{name} needs a line in LAYERS"
+    assert not {module for module in inside if not any(f"{module}.".startswith(f"{room}.") for room in allowed)}
 
-    assert not strangers
+
+@pytest.mark.parametrize("step", sorted(path.stem for path in (SOURCE / "steps").glob("[a-z]*.py")))
+def test_steps_never_import_each_other(step: str) -> None:
+    """What two of them need lies below both."""
+    inside = {module for module in imported(SOURCE / "steps" / f"{step}.py") if module.startswith("twopass.steps")}
+
+    assert not inside
+
+
+def test_every_line_of_the_layers_is_needed() -> None:
+    """A line for a room that nobody built allows nothing."""
+    names = {name_of(path) for path in modules()}
+    unbuilt = {prefix for prefix, _ in LAYERS if not any(f"{name}.".startswith(f"{prefix}.") for name in names)}
+
+    assert not unbuilt
 
 
 @pytest.mark.parametrize("path", [*modules(), ROOT / "handler.py"], ids=str)

@@ -14,7 +14,8 @@ import pymupdf
 import pytest
 from PIL import Image, ImageDraw
 
-from twopass.document import State
+from twopass import text_layer
+from twopass.document import Box, State, Word
 from twopass.errors import Code, SourceError
 from twopass.files import CheckedFile
 from twopass.job import Door, Job
@@ -201,6 +202,27 @@ async def test_blank_pages_are_told_by_their_ink(door: Reader) -> None:
         assert numbered.page.state is State.READ
 
 
+@pytest.mark.parametrize(
+    "colour", [(0, 1, 1), (0, 1, 0), (1, 1, 0), (1, 0, 1)], ids=["cyan", "green", "yellow", "magenta"]
+)
+async def test_bright_colours_are_ink(door: Reader, colour: tuple[float, float, float]) -> None:
+    """A page with nothing but a shape that is full in one or two channels is not lost as blank."""
+
+    def shape(page: Any) -> None:
+        page.draw_rect((100, 100, 200, 160), color=colour, fill=colour)
+
+    async with door.picture(pdf_of(shape)) as picture:
+        assert picture.page.state is State.READ
+
+
+def test_a_white_page_has_no_ink_and_a_page_of_one_colour_has_none() -> None:
+    """The background is the page's own, whatever its colour."""
+    white = np.full((80, 60, 3), 255, np.uint8)
+    blue = np.full((83, 61, 3), (10, 20, 200), np.uint8)
+
+    assert (render.ink_of(white), render.ink_of(blue)) == (0, 0)
+
+
 async def test_a_page_beyond_the_pixel_limit_is_scaled_and_said_so(door: Reader) -> None:
     """A 20,000 × 20,000 point page is read at a lower resolution, not refused."""
     async with door.picture(pdf_of(text, (20_000, 20_000)), dpi=144) as picture:
@@ -256,3 +278,23 @@ async def test_inline_data_is_a_source(tmp_path: Path, door: Reader) -> None:
     async with fetch.document(uri, job, door.settings, door.workers) as file:
         assert file.stem == "inline"
         assert np.isclose(file.pages[0].width_pt, 200) if file.pages[0] else False
+
+
+def words_of(text: str) -> tuple[Word, ...]:
+    return tuple(Word(Box(0.1 * n, 0.1, 0.1 * n + 0.09, 0.12), word) for n, word in enumerate(text.split()))
+
+
+@pytest.mark.parametrize("letter", ["\ufffd", "\uf0b7", "\U000f1234", "\x02", "\x93"])
+def test_a_text_layer_that_means_nothing_is_not_taken(letter: str) -> None:
+    """Fonts without a character map give replacement, private and control characters instead of letters."""
+    garbage = words_of(f"{letter * 4} ab {letter * 3}")
+
+    assert text_layer.elements(garbage, 1) == ()
+
+
+@pytest.mark.parametrize("text", ["水质 报告", "수질 보고서", "\uf0b7 Bullets of symbol fonts", "naïve – “quoted”"])
+def test_a_text_layer_in_any_script_is_taken(text: str) -> None:
+    """A private bullet among words is no garbage either."""
+    found = text_layer.elements(words_of(text), 1)
+
+    assert " ".join(element.text for element in found) == text

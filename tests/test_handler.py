@@ -275,6 +275,22 @@ def test_the_local_api_serves_the_same_contract(tmp_path: Path) -> None:
     assert refused["error"].startswith("INVALID_JOB")
 
 
+def test_an_abbreviated_flag_opens_no_door(tmp_path: Path) -> None:
+    """The SDK takes --rp_serve for --rp_serve_api: a caller over the network still names no local path."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*HANDLER, "--rp_serve", "--rp_api_port", str(port)]
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=tmp_path, env=local_environment(tmp_path), **silent) as server:
+        try:
+            refused = runsync(port, {"source": "/etc/passwd"})
+        finally:
+            server.terminate()
+
+    assert refused["error"].startswith("INVALID_JOB: sources[0]")
+
+
 def runsync(port: int, job_input: dict[str, Any]) -> dict[str, Any]:
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as client:
         for _ in range(200):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twopass.document import Problem, Status
+from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
 from twopass.job import (
     RESULT_BYTES,
@@ -78,6 +78,9 @@ def test_without_an_output_the_answer_carries_markdown() -> None:
         ({"source": "a\0b"}, "sources[0]"),
         ({"source": 7}, "source: must be"),
         ({"formats": ["docx"]}, "formats"),
+        ({"slice": "1-2", "resume": False}, "slice"),
+        ({"source": "s3://" + "k" * 3000}, "sources[0]"),
+        ({"s3": {"access_key_id": "", "secret_access_key": ""}}, "s3.access_key_id"),
     ],
 )
 def test_an_error_names_its_field(fields: dict[str, Any], named: str) -> None:
@@ -129,6 +132,30 @@ def test_runpods_s3config_is_read_beside_the_input() -> None:
     assert job.s3 and job.s3.endpoint_url == "https://d"
 
 
+def test_a_jobs_keys_write_into_the_jobs_bucket() -> None:
+    """With keys of its own a job never writes into the worker's default bucket."""
+    keys = {"access_key_id": "a", "secret_access_key": "b"}
+
+    assert parsed(s3={**keys, "bucket": "mine"}).output == "s3://mine/twopass/"
+    assert parsed(s3=keys).output is None
+
+
+def test_more_documents_than_an_answer_holds_need_an_output() -> None:
+    """Inline text of a twenty-first document would be cut off silently: refused instead."""
+    with pytest.raises(InvalidJob, match="OUTPUT_MISSING: sources"):
+        Job.parse({"input": {"sources": [S3] * 21}}, Settings(), Door.SERVERLESS)
+
+
+def test_reading_anew_on_a_laptop_goes_somewhere_new() -> None:
+    """Local job ids repeat; without resume each run has an id of its own, and with it the same."""
+    anew = {"id": "local_test", "input": {"source": "a.pdf", "resume": False}}
+
+    ids = {Job.parse(anew, SETTINGS, Door.LOCAL).id for _ in range(3)}
+
+    assert len(ids) == 3
+    assert parsed(Door.LOCAL).id == "job-1"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -166,7 +193,7 @@ def test_a_page_range_selects_what_it_says(parts: list[tuple[int, int | None]], 
 def test_the_same_source_and_options_have_the_same_id() -> None:
     """The id changes with what is read and with nothing else."""
     plain, other = parsed(), parsed(mode="tiny")
-    elsewhere = parsed(output="s3://b/", formats=["markdown"], deadline_s=5, resume=False, slice="1-2")
+    elsewhere = parsed(output="s3://b/", formats=["markdown"], deadline_s=5, slice="1-2")
 
     assert plain.reading_options == elsewhere.reading_options
     assert plain.reading_options != other.reading_options
@@ -206,11 +233,22 @@ def test_an_answer_stays_below_its_limit_whatever_the_job() -> None:
     assert answer["omitted"]["problems"] >= 950
 
 
+def test_one_document_with_the_longest_names_fits() -> None:
+    """The limit holds for names as long as a job may have them, whatever their script."""
+    long = DocumentResult(source="한" * 2048, status=Status.SUCCESS)
+    problem = Problem(code=Code.LOOP, document="한" * 60, message="한" * 5000)
+
+    answer = Result(status=Status.SUCCESS, documents=(long,) * 20, problems=(problem,) * 50).as_answer()
+
+    assert len(json.dumps(answer, ensure_ascii=False).encode()) <= RESULT_BYTES
+
+
 def test_a_failed_job_answers_with_an_error_that_begins_with_its_code() -> None:
-    """RunPod wants a string; the detail lies beside it."""
+    """RunPod wants a string; the detail lies beside it. A warning before the error does not take its place."""
+    warning = Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, message="scaled")
     problem = Problem(code=Code.SOURCE_NOT_FOUND, message="no such key")
 
-    answer = Result(status=Status.FAILURE, problems=(problem,)).as_answer()
+    answer = Result(status=Status.FAILURE, problems=(warning, problem)).as_answer()
 
     assert answer["error"] == "SOURCE_NOT_FOUND: no such key"
     assert answer["detail"]["status"] == "failure"

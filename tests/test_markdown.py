@@ -12,6 +12,7 @@ from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, el
 from twopass import words
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
+from twopass.families import grid as layout_grid
 from twopass.formats import inline, markdown
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -152,6 +153,25 @@ def test_a_table_with_spans_is_html() -> None:
     assert written(element("table", table=table)) == (
         '<table>\n<tr><th colspan="2">a &lt; b</th></tr>\n<tr><td>1</td></tr>\n</table>'
     )
+
+
+def test_docjson_and_markdown_spell_a_table_alike() -> None:
+    """Spans, heads and order of the cells are written in one place; `layout` only escapes differently."""
+    cells = (
+        Cell(row=0, col=1, row_span=2, col_span=2, text="b", header=True),
+        Cell(row=0, col=0, text="a", header=True),
+        Cell(row=1, col=0, text="1"),
+    )
+
+    known = layout_grid.table(2, 3, cells)
+
+    assert (
+        written(element("table", table=known))
+        == known.html
+        == ('<table>\n<tr><th>a</th><th rowspan="2" colspan="2">b</th></tr>\n<tr><td>1</td></tr>\n</table>')
+    )
+    plain = layout_grid.table(2, 2, (Cell(row=0, col=0, text="a"), Cell(row=1, col=1, text="1")))
+    assert written(element("table", table=plain)) == plain.markdown == "| a |  |\n| --- | --- |\n|  | 1 |"
 
 
 def test_maths_is_spelled_with_dollars() -> None:

@@ -6,24 +6,18 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pymupdf
 import pytest
 
-from twopass import families, pipeline
+from fakes.reader import Reader
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Engine, Prompt
-from twopass.errors import Code, EngineError
-from twopass.house import House
-from twopass.job import Door, Job, Result
+from twopass.engines.seam import Completion, Prompt
+from twopass.errors import Code, EngineError, WorkerDied
 from twopass.progress import Tracker
-from twopass.settings import Settings
 from twopass.slabs import Slabs
-from twopass.window import Window
 from twopass.workers import Workers
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
@@ -38,26 +32,6 @@ def pdf_of(pages: int) -> bytes:
             page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
             page.draw_rect((100, 400, 300, 600), fill=(0.2 * (number % 5), 0.5, 0.5))
         return bytes(pdf.tobytes())
-
-
-@dataclass
-class Reader:
-    """Runs jobs in a house of shared workers."""
-
-    workers: Workers
-    slabs: Slabs
-    engine: Engine
-
-    async def run(
-        self, window: int = 4, engine: Engine | None = None, progress: Tracker | None = None, **fields: Any
-    ) -> Result:
-        chosen = engine or self.engine
-        await chosen.open(self.workers)
-        loop = asyncio.get_running_loop()
-        family = families.named(chosen.family)
-        house = House(Settings(), chosen, family, self.workers, self.slabs, Window(window), loop)
-        job = Job.parse({"id": "job", "input": fields}, house.settings, Door.LOCAL)
-        return await pipeline.run(job, house, progress or Tracker())
 
 
 @pytest.fixture
@@ -186,11 +160,103 @@ async def test_a_repeated_job_asks_nothing(reader: Reader, tmp_path: Path) -> No
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), **fields)
 
-    again = ScriptedEngine()
-    result = await reader.run(engine=again, **fields)
+    again, progress = ScriptedEngine(), Tracker()
+    result = await reader.run(engine=again, progress=progress, **fields)
 
     assert not again.asked
     assert result.documents[0].pages == {"read": 2}
+    assert result.documents[0].usage == {"pages_read_now": 0}
+    assert (progress.now.pages_done, progress.now.percent) == (2, 100.0)
+
+
+async def test_a_repeated_document_keeps_its_problems(reader: Reader, tmp_path: Path) -> None:
+    """What was wrong with a finished document is told again, with its code and page."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    empty = ScriptedEngine(lambda prompt: "" if prompt.id.endswith("2") else answer_of(prompt))
+    first = await reader.run(engine=empty, **fields)
+
+    again = await reader.run(engine=empty, **fields)
+
+    assert [problem.code for problem in again.problems] == [Code.EMPTY]
+    assert again.problems == first.problems
+    assert again.status == first.status
+
+
+async def test_a_format_asked_for_later_joins_the_others(reader: Reader, tmp_path: Path) -> None:
+    """The manifest lists all that lies there; nothing is read again and nothing is forgotten."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), formats=["docjson"], **fields)
+
+    later = ScriptedEngine()
+    await reader.run(engine=later, formats=["markdown"], **fields)
+
+    manifest = json.loads(next((tmp_path / "out").rglob("manifest.json")).read_text())
+    assert not later.asked
+    assert set(manifest["result"]["artefacts"]) == {"document.json", "document.md"}
+
+
+async def test_a_late_job_leaves_a_finished_document_alone(reader: Reader, tmp_path: Path) -> None:
+    """A job that runs into its deadline writes no artefact, least of all over a finished one."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), formats=["docjson"], **fields)
+    for checkpoint in (tmp_path / "out").rglob("pages/*.json"):
+        checkpoint.unlink()
+    before = next((tmp_path / "out").rglob("document.json")).read_bytes()
+
+    late = await reader.run(engine=ScriptedEngine(delay=lambda prompt: 60.0), deadline_s=1.5, **fields)
+
+    assert late.documents[0].pages == {"unread": 2}
+    assert late.documents[0].artefacts == {}
+    assert next((tmp_path / "out").rglob("document.json")).read_bytes() == before
+
+
+async def test_a_source_that_comes_after_the_deadline_ends_with_its_code(reader: Reader, tmp_path: Path) -> None:
+    """The deadline bounds fetching too: a job with many sources ends in time with an answer."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+
+    result = await reader.run(source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out", deadline_s=1e-6)
+
+    assert result.as_answer()["error"].startswith("DEADLINE")
+
+
+async def test_two_addresses_of_one_file_make_one_document(reader: Reader, tmp_path: Path) -> None:
+    """Whoever assembles writes the same bytes: the document names the source as its first page was read from."""
+    data = pdf_of(2)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.pdf").write_bytes(data)
+    output = f"{tmp_path}/out"
+    await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/one/a.pdf", output=output)
+    before = stable(tmp_path / "out")
+    next((tmp_path / "out").rglob("manifest.json")).unlink()
+
+    await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/two/a.pdf", output=output)
+
+    assert stable(tmp_path / "out") == before
+
+
+async def test_a_page_that_kills_its_worker_twice_takes_the_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """The engine's worker dying over a born-digital page loses its layout, not its words."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+
+    def dies(prompt: Prompt) -> str:
+        if prompt.id.endswith("2"):
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker died in read_page")
+        return answer_of(prompt)
+
+    progress = Tracker()
+    engine = ScriptedEngine(dies)
+    result = await reader.run(engine=engine, progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    markdown = next((tmp_path / "out").rglob("document.md")).read_text()
+    assert result.documents[0].pages == {"read": 1, "text_layer": 1}
+    assert [problem.code for problem in result.problems] == [Code.RENDER_CRASH]
+    assert len([prompt for prompt in engine.asked if prompt.endswith("2")]) == 2
+    assert "Page 2" in markdown
+    assert progress.now.elements_done == progress.now.elements_total
 
 
 async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader, tmp_path: Path) -> None:

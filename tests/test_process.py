@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pymupdf
 import pytest
 
+from twopass import bars, families
+from twopass.engines.cpu import CpuEngine
+from twopass.engines.seam import Completion, Prompt
+from twopass.errors import TwopassError
+from twopass.house import House
+from twopass.job import Result
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.window import Window
+from twopass.workers import Workers
+
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import process as script  # noqa: E402 - scripts are no package
 
 
 @pytest.fixture
@@ -68,3 +86,113 @@ def test_an_empty_folder_is_said_so(tmp_path: Path) -> None:
 
     assert ran.returncode == 2
     assert "nothing to read" in ran.stderr
+
+
+def summary_in(folder: Path) -> dict[str, object]:
+    return dict(json.loads((folder / "out" / "batch_summary.json").read_text()))
+
+
+def folders(folder: Path) -> set[str]:
+    """Names of the documents' folders."""
+    return {path.parent.name for path in (folder / "out").glob("*/manifest.json")}
+
+
+def test_what_lies_below_the_output_folder_is_not_read(tmp_path: Path) -> None:
+    """Crops of an earlier run are no documents, wherever the output lies."""
+    output = tmp_path / "output"
+    (output / "report-0123456789ab" / "images").mkdir(parents=True)
+    for place in ("scan.png", "output/report-0123456789ab/images/p0001-e001.png"):
+        (tmp_path / place).touch()
+
+    found = script.documents_below(tmp_path, output)
+
+    assert found == [tmp_path / "scan.png"]
+
+
+def test_files_of_one_name_have_jobs_of_their_own(tmp_path: Path) -> None:
+    """Neither equal stems nor names that read alike once cleaned share a job's folder."""
+    names = ("a/report.pdf", "b/report.pdf", "a-report.pdf", "a report.pdf", "report.pdf", "report.png")
+
+    ids = {script.job_id(tmp_path / name, tmp_path) for name in names}
+
+    assert len(ids) == len(names)
+    assert script.job_id(tmp_path / names[0], tmp_path) in ids
+
+
+def test_no_resume_reads_again_on_every_run(folder: Path) -> None:
+    """Each such run leaves folders of its own and touches no finished one."""
+    seen = []
+    for arguments in ((), ("--no-resume",), ("--no-resume",)):
+        process(folder, *arguments)
+        seen.append(folders(folder))
+
+    assert [len(names) for names in seen] == [2, 4, 6]
+    assert seen[0] < seen[1] < seen[2]
+
+
+def test_a_name_that_is_no_utf8_costs_only_its_own_file(folder: Path) -> None:
+    """The summary tells of it, and the others are read."""
+    os.rename(folder / "inbox" / "one.pdf", os.fsencode(folder / "inbox") + b"/one\xff.pdf")
+
+    process(folder)
+
+    summary = summary_in(folder)
+    assert summary["total_files"] == 2
+    assert summary["success"] in (1, 2)
+
+
+def test_ctrl_c_leaves_a_summary_and_the_same_command_goes_on(folder: Path) -> None:
+    """What had no result yet is unread, and is read by the next run."""
+    with pymupdf.open() as pdf:
+        for number in range(600):
+            pdf.new_page().insert_text((72, 90), f"Page {number}")
+        pdf.save(folder / "inbox" / "zlong.pdf")
+    command = [sys.executable, str(ROOT / "scripts" / "process.py"), "inbox", "--output", "out"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        wait_for(lambda: len(folders(folder)) == 2 and any((folder / "out").glob("zlong-*/pages/*")))
+        running.send_signal(signal.SIGINT)
+        errors = running.communicate(timeout=60)[1]
+
+    summary = summary_in(folder)
+    assert (running.returncode, summary["success"], summary["unread"]) == (130, 2, 1), errors
+    assert "Traceback" not in errors
+
+
+def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+class Stumbling(CpuEngine):
+    """Breaks in a way nobody foresaw over every file whose first page says so."""
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        assert prompt.page
+        with pymupdf.open(prompt.page.file) as pdf:
+            if "stumble" in pdf[0].get_text():
+                raise LookupError("unforeseen")
+        return await super().generate(prompt)
+
+
+async def test_an_unforeseen_error_of_one_file_leaves_the_others_their_results(
+    folder: Path, workers: Workers, slabs: Slabs
+) -> None:
+    """It is raised when all are through, for whoever has to mend it."""
+    with pymupdf.open() as pdf:
+        pdf.new_page().insert_text((72, 90), "stumble")
+        pdf.save(folder / "inbox" / "a.pdf")
+    engine = Stumbling(2)
+    await engine.open(workers)
+    loop = asyncio.get_running_loop()
+    house = House(Settings(), engine, families.named("layout"), workers, slabs, Window(4), loop)
+    inbox, output = folder / "inbox", folder / "out"
+    args = argparse.Namespace(path=inbox, output=output, formats="markdown", pages=None, password=None, no_resume=False)
+    ended: dict[Path, Result | TwopassError] = {}
+
+    with bars.several() as shown, pytest.raises(LookupError):
+        await script.read_all(script.documents_below(inbox, output), args, house, shown, ended)
+
+    assert {file.name for file in ended} == {"one.pdf", "two.PDF"}

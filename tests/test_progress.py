@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass.errors import Code, StoreError
 from twopass.progress import Phase, Progress, Sender, Tracker
 
 STEPS = st.sampled_from(["pages_found", "pages_done", "elements_found", "elements_done", "phase"])
@@ -66,6 +67,25 @@ async def test_nothing_is_sent_after_the_drain() -> None:
         Tracker(sender.offer).phase(Phase.DONE)
 
     assert not sent
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), StoreError(Code.STORE_UNAVAILABLE, "gone")])
+async def test_a_post_that_fails_costs_neither_the_job_nor_the_next(error: Exception) -> None:
+    """A platform or store that does not answer for a moment is logged, and newer progress goes out."""
+    sent: list[int] = []
+
+    async def post(now: dict[str, Any]) -> None:
+        if now["seq"] == 1:
+            raise error
+        sent.append(now["seq"])
+
+    async with Sender(post, interval_s=0.0, drain_s=1.0) as sender:
+        tracker = Tracker(sender.offer)
+        tracker.pages_found(1)
+        await asyncio.sleep(0.01)
+        tracker.phase(Phase.DONE)
+
+    assert sent == [2]
 
 
 async def test_a_cancelled_job_posts_nothing_more() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime
 import hashlib
@@ -104,6 +105,23 @@ async def test_a_slow_source_is_given_up(tmp_path: Path) -> None:
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}", fetch_timeout_s=0.3)
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*FETCH_TIMEOUT_S"):
             await s3.download("s3://bucket/key", tmp_path / "t", settings, None, 10, Patience(1, 0.5, 1.0))
+
+
+async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> None:
+    """However many downloads hang, asyncio's own few threads are free to assemble documents."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        hanging = [
+            asyncio.create_task(s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 5.0, 5.0)))
+            for n in range(33)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(int)
+        still_there = [not download.done() for download in hanging]
+
+    assert all(still_there)
+    for ended in await asyncio.gather(*hanging, return_exceptions=True):
+        assert isinstance(ended, SourceError)
 
 
 # ---- https --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from fakes import s3 as fake
 from twopass import faults, job, s3, store
@@ -114,6 +115,13 @@ async def test_keys_are_those_that_begin_so(output: store.Store) -> None:
     assert await output.keys("none/at/all") == frozenset()
 
 
+async def test_preparing_leaves_nothing(output: store.Store) -> None:
+    """An output that was only looked at has no key of ours."""
+    await output.prepare()
+
+    assert await output.keys("") == frozenset()
+
+
 @pytest.mark.parametrize("key", ["../x", "a/../../x", "/etc/x", "", "..", "a\0b"])
 async def test_keys_stay_below_the_output(output: store.Store, key: str) -> None:
     """No document id leads out of the folder or prefix that the job named."""
@@ -206,6 +214,15 @@ async def test_a_folder_that_cannot_be_made_is_denied(tmp_path: Path) -> None:
     await output.close()
 
 
+async def test_a_folder_that_cannot_be_made_is_found_before_reading(tmp_path: Path) -> None:
+    """A job whose folder cannot be written ends before its first page."""
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(StoreError, match="OUTPUT_DENIED"):
+        async with store.opened_output(str(tmp_path / "file" / "out"), Settings(), None):
+            pytest.fail("opened")
+
+
 # ---- S3 -----------------------------------------------------------------------------------------
 
 
@@ -216,6 +233,29 @@ async def test_the_probe_finds_conditions_and_leaves_nothing(s3_output: S3Store,
     await asyncio.gather(s3_output.create("a", b"a", TEXT), s3_output.create("b", b"b", TEXT))
 
     assert s3_output.conditional is True and fake.objects(bucket) == {"out/a": b"a", "out/b": b"b"}
+
+
+async def test_a_denied_bucket_is_found_before_reading(endpoint: str, bucket: Any) -> None:
+    """A job whose keys may not write ends before its first page."""
+    with (
+        fake.Proxy(endpoint, faults=(fake.Fault("PUT", 403, "AccessDenied"),)).running() as url,
+        pytest.raises(StoreError, match="OUTPUT_DENIED.*AccessDenied"),
+    ):
+        async with store.opened_output("s3://bucket/out", settings_for(url), None):
+            pytest.fail("opened")
+
+
+async def test_a_prepared_store_probes_no_more(endpoint: str, bucket: Any) -> None:
+    """One probe a store: what `prepare` found is what `create` needs to know."""
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        output = s3_store(url)
+        await output.prepare()
+        await output.create("key", b"", TEXT)
+        await output.close()
+
+    probes = [seen.method for seen in proxy.seen if seen.path.endswith(".twopass-probe")]
+    assert probes == ["PUT", "PUT", "DELETE"]
 
 
 async def test_another_workers_probe_is_left_alone(s3_output: S3Store, bucket: Any) -> None:
@@ -503,6 +543,26 @@ async def test_a_jobs_keys_go_to_aws_and_not_to_the_workers_endpoint(monkeypatch
     assert client.meta.endpoint_url == "https://s3.eu-west-1.amazonaws.com"
     assert client._request_signer._credentials.token is None
     client.close()
+
+
+@pytest.mark.parametrize(("key", "secret"), [("", ""), ("job-key", ""), ("", "job-secret")])
+async def test_a_job_without_keys_borrows_none_of_the_workers(
+    endpoint: str, bucket: Any, monkeypatch: pytest.MonkeyPatch, key: str, secret: str
+) -> None:
+    """Empty credentials of a job are sent as they are, and never the worker's AWS chain in their place."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the-workers-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-workers-secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "the-workers-token")
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        empty = job.S3.model_construct(
+            access_key_id=SecretStr(key), secret_access_key=SecretStr(secret), endpoint_url=url
+        )
+        output = S3Store("s3://bucket/out", settings_for(None, allow_private_sources=True), empty, QUICK)
+        await output.put("key", b"", TEXT)
+        await output.close()
+
+    assert proxy.seen and not any("the-workers" in str(seen.headers) for seen in proxy.seen)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The window: how many pages are in flight, and whose."""
+"""The window: how many pages are in flight, and whose; and that what is begun together ends together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes import documents
+from twopass.document import Element
+from twopass.engines.seam import Completion, PagePointer, Prompt
+from twopass.errors import Code, EngineError
+from twopass.families.layout import LayoutFamily
+from twopass.job import Door, Job
+from twopass.picture import Picture
+from twopass.settings import Settings
+from twopass.slabs import Pixels
+from twopass.steps import elements
 from twopass.window import Window, windowed
+from twopass.workers import Workers
 
 
 @given(st.lists(st.floats(0, 0.003), max_size=12), st.integers(1, 5))
@@ -71,3 +82,46 @@ async def test_the_first_failure_is_raised_as_it_is_and_ends_the_rest() -> None:
         await windowed(work, range(3), Window(3), "job")
 
     assert not finished
+
+
+class CuriousFamily(LayoutFamily):
+    """Asks about every element."""
+
+    def crop_prompt(self, element: Element, everything: bool) -> str | None:
+        return "describe"
+
+
+class FailingEngine:
+    """Fails over the first element while it is busy with the others; remembers which it finished or left."""
+
+    kind, precision, family, sequences = "replay", "recorded", "layout", 64
+
+    def __init__(self) -> None:
+        self.left: list[str] = []
+
+    async def open(self, workers: Workers) -> None:
+        """Nothing to open."""
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        try:
+            await asyncio.sleep(0.01 if prompt.id.endswith("e000") else 5)
+        except asyncio.CancelledError:
+            self.left.append(prompt.id[-4:])
+            raise
+        raise EngineError(Code.ENGINE_MEMORY, "out of memory")
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(workers: Workers) -> None:
+    """An engine's error leaves no prompt of the page running, and comes through as it is."""
+    page = documents.checkpoint(1, *(documents.element("text") for _ in range(3)))
+    picture = Picture(page.page, Pixels(10, 10, held=bytes(300)), PagePointer("a.pdf", 1))
+    job = Job.parse({"id": "job", "input": {"source": "a.pdf", "inline": ["markdown"]}}, Settings(), Door.LOCAL)
+    engine = FailingEngine()
+
+    with pytest.raises(EngineError):
+        await elements.read(page, picture, "source", job, engine, CuriousFamily(), workers)
+
+    assert sorted(engine.left) == ["e001", "e002"]

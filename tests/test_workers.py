@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import shutil
+import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from twopass import files
+from twopass.document import Checkpoint
+from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.slabs import Pixels, Slab, Slabs
-from twopass.steps import fetch
+from twopass.steps import fetch, render
 from twopass.workers import Workers, cpu_meter
 
 PAGE = 30
@@ -28,7 +35,7 @@ async def slabs() -> AsyncIterator[Slabs]:
 
 @pytest.fixture
 async def workers(slabs: Slabs) -> AsyncIterator[Workers]:
-    workers = Workers(1, slabs, timeout_s=1.0)
+    workers = Workers(1, slabs, timeout_s=60.0)
     await workers.open()
     yield workers
     await workers.close()
@@ -56,13 +63,17 @@ async def test_a_crash_costs_one_call(workers: Workers) -> None:
     assert await workers.call(operator.add, 1, 2) == 3
 
 
-async def test_a_call_that_hangs_is_killed(workers: Workers) -> None:
+async def test_a_call_that_hangs_is_killed(slabs: Slabs) -> None:
     """A call beyond its time ends with a code and the worker is usable again."""
+    workers = Workers(1, slabs, timeout_s=1.0)
+    await workers.open()
+
     with pytest.raises(WorkerDied) as caught:
         await workers.call(time.sleep, 60.0)
 
     assert caught.value.code is Code.RENDER_TIMEOUT
     assert await workers.call(operator.add, 1, 2) == 3
+    await workers.close()
 
 
 async def test_a_cancelled_call_leaves_no_child_at_work(workers: Workers) -> None:
@@ -78,6 +89,129 @@ async def test_a_cancelled_call_leaves_no_child_at_work(workers: Workers) -> Non
     assert await workers.call(os.getpid) != before
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
+
+
+async def test_a_place_outlives_a_second_cancellation(workers: Workers) -> None:
+    """However often a call is cancelled, its child is dead when it ends and its place is filled again."""
+    before = await workers.call(os.getpid)
+    call = asyncio.create_task(workers.call(time.sleep, 60.0))
+    await asyncio.sleep(0.1)
+
+    for _ in range(3):
+        call.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(before, 0)
+    assert await asyncio.wait_for(workers.call(operator.add, 1, 2), 30) == 3
+
+
+def children() -> set[int]:
+    """Living processes that this one started."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended just now
+            if path.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                found.add(int(path.parent.name))
+    return found
+
+
+async def test_a_call_cancelled_while_a_child_starts_leaves_none(workers: Workers) -> None:
+    """A child that nobody waits for any more is not left behind half started."""
+    with pytest.raises(WorkerDied):
+        await workers.call(os._exit, 1)
+    before = children()
+    call = asyncio.create_task(workers.call(operator.add, 1, 2))
+    while children() == before:
+        await asyncio.sleep(0.001)
+
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert children() == before
+
+
+async def test_a_child_that_does_not_start_in_time_is_killed(slabs: Slabs) -> None:
+    """The error names the start and not the call's time, and no child is left."""
+    before = children()
+    workers = Workers(1, slabs, start_s=0.01)
+
+    with pytest.raises(WorkerDied, match="RENDER_TIMEOUT.*did not start within 0.01 s"):
+        await workers.open()
+
+    assert children() == before
+
+
+async def test_a_child_that_cannot_be_started_is_a_dead_worker(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without room for another process costs the page and not the job."""
+    with pytest.raises(WorkerDied):
+        await workers.call(os._exit, 1)
+    with monkeypatch.context() as broken, pytest.raises(WorkerDied, match="RENDER_CRASH.*no page worker"):
+        broken.setattr(sys, "executable", "/nowhere/python")
+        await workers.call(operator.add, 1, 2)
+
+    assert await workers.call(operator.add, 1, 2) == 3
+
+
+async def test_a_crash_tells_no_text_of_the_document(slabs: Slabs, capfd: pytest.CaptureFixture[str]) -> None:
+    """An unexpected error's frames and type reach the log, and nothing that it quotes."""
+    workers = Workers(1, slabs)
+    await workers.open()  # here: a child inherits the stderr of its time
+
+    with pytest.raises(WorkerDied):
+        await workers.call(Checkpoint.model_validate_json, '{"page": "CONFIDENTIAL"}')
+    await workers.close()
+
+    told = capfd.readouterr().err
+    assert "ValidationError" in told and "page_worker.py" in told
+    assert "CONFIDENTIAL" not in told
+
+
+def open_files(process: int) -> list[str]:
+    found = []
+    for path in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):  # the listing's own
+            found.append(os.readlink(path))
+    return found
+
+
+async def test_a_finished_jobs_pdf_is_closed_by_the_next_call(
+    workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+) -> None:
+    """A worker holds no deleted document open, nor its password, once it is called for anything else."""
+    pdf = tmp_path / "job" / "source"
+    pdf.parent.mkdir()
+    shutil.copy(sample, pdf)
+    child = await workers.call(os.getpid)
+    async with slabs.lend(10_000) as slab:
+        await workers.call(render.draw_pdf, PagePointer(str(pdf), 1), 0.05, slab, 10_000)
+    kept = open_files(child)
+    shutil.rmtree(pdf.parent)
+
+    await workers.call(operator.add, 1, 2)
+
+    assert str(pdf) in kept
+    assert not any(str(pdf) in name for name in open_files(child))
+
+
+def test_another_pdf_closes_those_that_are_gone(sample: Path, tmp_path: Path) -> None:
+    """Who asks for a second document lets go of a first that was deleted; one that is there stays open."""
+    gone, there, asked = (shutil.copy(sample, tmp_path / name) for name in ("gone", "there", "asked"))
+    for path in (there, gone):
+        with files.shared_pdf(str(path), None):
+            pass
+    gone.unlink()
+
+    with files.shared_pdf(str(asked), None):
+        held = open_files(os.getpid())
+
+    assert str(there) in held and str(asked) in held
+    assert not any(str(gone) in name for name in held)
 
 
 async def test_processor_seconds_reach_the_meter_of_the_caller(workers: Workers) -> None:
@@ -135,3 +269,16 @@ async def test_a_cancelled_wait_takes_nothing_with_it(slabs: Slabs) -> None:
 
     async with slabs.lend(PAGE * 10) as slab:
         assert slab
+
+
+async def test_a_large_page_that_gives_up_lets_smaller_ones_through() -> None:
+    """Cancelling the first in the queue grants the next at once, not only when a slab comes back."""
+    slabs = Slabs(3, budget=PAGE * 2)
+    async with slabs.lend(PAGE):
+        large = asyncio.create_task(slabs.lend(PAGE * 2).__aenter__())
+        small = asyncio.create_task(slabs.lend(PAGE).__aenter__())
+        await asyncio.sleep(0)
+        large.cancel()
+
+        assert await asyncio.wait_for(small, 1)
+    slabs.close()

@@ -47,12 +47,18 @@ def listener(bars: Bars, name: str) -> Listener:
     return show
 
 
+BESIDE = (("images/", "crops of figures and tables"), ("pages/", "a checkpoint a page"), ("manifest.json", "complete"))
+
+
 def what_lies_where(result: Result) -> None:
-    """Print the artefacts of every document and every problem."""
+    """Print the artefacts of every document, every problem and where the result lies."""
+    console = Console(stderr=True, soft_wrap=True)
     for document in result.documents:
-        Console(stderr=True).print(_tree(document))
+        console.print(_tree(document))
     for problem in result.problems:
-        Console(stderr=True).print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
+        console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
+    if result.result_uri:
+        console.print(escape(result.result_uri))
 
 
 def _tree(document: DocumentResult) -> Tree:
@@ -60,4 +66,7 @@ def _tree(document: DocumentResult) -> Tree:
     tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({counts or 'nothing read'})")
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
+    for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:
+        for name, meaning in BESIDE:
+            tree.add(f"{escape(folder)}/{name}  [dim]{meaning}[/]")
     return tree

@@ -20,7 +20,7 @@ PLACES = 5  # decimals of a box: a hundredth of a pixel on a 1,000-pixel page, a
 class Value(BaseModel):
     """Frozen, closed, compared by content."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Box(NamedTuple):
@@ -370,10 +370,19 @@ class RawCompletion(Value):
     tokens_out: int = 0
 
 
+class ReadFrom(Value):
+    """Where a worker had the source from. The document takes its first page's, so that two workers with two
+    URIs of one file write equal bytes."""
+
+    uri: str
+    etag: str | None = None
+
+
 class Checkpoint(Value):
     """One finished page: `pages/NNNN.json`. Only `cost` holds clocks, hosts and nonces."""
 
     page: Page
+    read_from: ReadFrom | None = None
     elements: tuple[Element, ...] = ()
     completions: tuple[RawCompletion, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ IMAGE_DPI = 144.0  # of an image that does not state one
 OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
 FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
 SANE_DPI = range(30, 2401)  # outside, the file's statement is a default or a joke
+
+_kept: dict[tuple[str, str | None, int, int], Any] = {}  # path, password, time, size -> open PDF
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,21 @@ def opened_pdf(path: str, password: str | None) -> Iterator[Any]:
 @contextmanager
 def shared_pdf(path: str, password: str | None) -> Iterator[Any]:
     """The document as this process keeps it open between pages; whoever changes it changes it back."""
+    forget_gone()
     with pdf_errors(path):
         stat = os.stat(path)
-        yield _kept(path, password, stat.st_mtime_ns, stat.st_size)
+        key = (path, password, stat.st_mtime_ns, stat.st_size)
+        pdf = _kept.pop(key) if key in _kept else _open(path, password)
+        _kept[key] = pdf  # the last is the one used last
+        while len(_kept) > OPEN_FILES:
+            _kept.pop(next(iter(_kept))).close()
+        yield pdf
 
 
-@lru_cache(maxsize=OPEN_FILES)
-def _kept(path: str, password: str | None, modified: int, size: int) -> Any:
-    return _open(path, password)
+def forget_gone() -> None:
+    """Close what is kept of files that are no more: an open one holds its disk space, and its password stays here."""
+    for key in [key for key in _kept if not os.path.exists(key[0])]:
+        _kept.pop(key).close()
 
 
 def _open(path: str, password: str | None) -> Any:

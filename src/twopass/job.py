@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from twopass.document import Problem, Status
+from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
 from twopass.settings import Settings
 
@@ -34,6 +35,7 @@ INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much lar
 RESULT_BYTES = 64_000
 RESULT_DOCUMENTS = 20
 RESULT_PROBLEMS = 50
+PLACE_LENGTH = 2048  # of a URI or path: S3 keys have 1,024 bytes, presigned queries most of the rest
 
 
 class Door(StrEnum):
@@ -123,14 +125,16 @@ def _shown(start: int, end: int | None) -> str:
 class Input(BaseModel):
     """A frozen part of the input; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True)
 
 
 class S3(Input):
     """Credentials for this job only; also read in the spelling of RunPod's `s3Config`."""
 
-    access_key_id: SecretStr = Field(validation_alias=AliasChoices("access_key_id", "accessId"))
-    secret_access_key: SecretStr = Field(validation_alias=AliasChoices("secret_access_key", "accessSecret"))
+    access_key_id: SecretStr = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
+    secret_access_key: SecretStr = Field(
+        min_length=1, validation_alias=AliasChoices("secret_access_key", "accessSecret")
+    )
     session_token: SecretStr | None = None
     endpoint_url: str | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
     region: str | None = None
@@ -153,7 +157,9 @@ class Job(Input):
     door: Door = Field(Door.LOCAL, exclude=True)
     queued_s: float | None = Field(None, exclude=True)
     sources: tuple[str, ...] = Field(min_length=1, max_length=1000)
-    output: str | None = Field(None, description="s3://bucket/prefix/, the volume, or a folder when local")
+    output: str | None = Field(
+        None, max_length=PLACE_LENGTH, description="s3://bucket/prefix/, the volume, or a folder when local"
+    )
     inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
     s3: S3 | None = None
     pages: str | None = Field(None, description='"1-5,8,11-"; part of the identity')
@@ -189,10 +195,12 @@ class Job(Input):
         return PageRange.parse(text).text if text is not None else None
 
     @model_validator(mode="after")
-    def _prompt_fits_the_task(self) -> Job:
+    def _fields_fit_together(self) -> Job:
         needs = self.task in (Task.LOCATE, Task.CUSTOM)
         if needs != (self.prompt is not None):
             raise ValueError(f"prompt: {'needed' if needs else 'not used'} with task {self.task}")
+        if self.slice and not self.resume:
+            raise ValueError("slice: cannot be joined with resume false, which reads into a folder of its own")
         if self.task is Task.CUSTOM and (self.prompt or "").count("<image>") != 1:
             raise ValueError("prompt: must contain <image> exactly once")
         return self
@@ -205,7 +213,10 @@ class Job(Input):
             raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
         if taken := {"id", "door", "queued_s"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(taken)}: unknown field")
-        extra: dict[str, Any] = {"id": str(job.get("id") or "local"), "door": door}
+        name = str(job.get("id") or "local")
+        if door is Door.LOCAL and data.get("resume") is False:
+            name += f"-{secrets.token_hex(3)}"  # local ids repeat, and the id decides where a new reading goes
+        extra: dict[str, Any] = {"id": name, "door": door}
         if isinstance(waited := job.get("delayTime"), int):  # milliseconds, where the platform tells them
             extra["queued_s"] = waited / 1000
         if isinstance(job.get("s3Config"), Mapping) and "s3" not in data:
@@ -215,19 +226,27 @@ class Job(Input):
         except ValidationError as error:
             raise InvalidJob(Code.INVALID_JOB, _named(error)) from None
         for number, source in enumerate(parsed.sources):
+            if len(source) > PLACE_LENGTH and not source.startswith("data:"):
+                raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {PLACE_LENGTH} characters")
             _check_place(f"sources[{number}]", source, settings, door, ("s3://", "https://", "data:"))
         return parsed._with_output(settings)
 
     def _with_output(self, settings: Settings) -> Job:
-        output = self.output or settings.default_output
-        if output is None and self.s3 and self.s3.bucket:
-            output = f"s3://{self.s3.bucket}/{settings.bucket_prefix.strip('/')}/"
+        output = self.output
+        if output is None and self.s3:
+            # The job's keys write into the job's bucket; the worker's own would refuse them.
+            output = f"s3://{self.s3.bucket}/{settings.bucket_prefix.strip('/')}/" if self.s3.bucket else None
+        elif output is None:
+            output = settings.default_output
         if output is None and self.door is Door.LOCAL and self.inline is None:
             output = str(settings.output_dir)
         if output is not None:
             _check_place("output", output, settings, self.door, ("s3://",))
         if output is None and self.slice:
             raise InvalidJob(Code.OUTPUT_MISSING, "slice: needs an output to leave its checkpoints in")
+        if output is None and len(self.sources) > RESULT_DOCUMENTS:
+            message = f"sources: more than {RESULT_DOCUMENTS} documents do not fit into an answer; set output"
+            raise InvalidJob(Code.OUTPUT_MISSING, message)
         inline = self.inline if self.inline is not None else (() if output else (Inline.MARKDOWN,))
         return self.model_copy(update={"output": output, "inline": inline})
 
@@ -355,7 +374,7 @@ class Result(Input):
         answer = shrunk.model_dump(mode="json", exclude_none=True)
         if self.status is not Status.FAILURE:
             return answer
-        first = self.problems[0] if self.problems else None
+        first = next((p for p in self.problems if p.severity is Severity.ERROR), None)
         message = f"{first.code}: {first.message}" if first else f"{Code.INTERNAL}: nothing was read"
         return {"error": message[:1000], "detail": answer}
 

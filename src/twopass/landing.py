@@ -5,13 +5,21 @@ Knows files and limits. Knows nothing of where the bytes come from.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from twopass import job
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CHUNK = 1 << 20
 
@@ -63,6 +71,15 @@ class Target:
         etag = etag.removeprefix("W/").strip('"') if etag else None
         mime = content_type.partition(";")[0].strip().lower() if content_type else None
         return Downloaded(etag or None, self._size, self._hash.hexdigest(), mime or None)
+
+
+async def on_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`work` on a thread of its own: asyncio's are few, and slow sources would hold them all."""
+    thread = ThreadPoolExecutor(1, "twopass-fetch")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, partial(work, *args, **kwargs))
+    finally:
+        thread.shutdown(wait=False)  # ends with its work, which a cancelled await leaves running
 
 
 def label(uri: str) -> str:

@@ -23,7 +23,10 @@ def set_up(settings: Settings) -> None:
     else:
         ending = [
             structlog.processors.TimeStamper("%H:%M:%S"),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            # plain: the default prints locals, and a job's keys are among them
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ]
     for name in LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from twopass import report
-from twopass.document import Checkpoint, Problem, Run, Severity, State
+from twopass.document import Checkpoint, Problem, Run, Severity, SourceInfo, State
 from twopass.engines.seam import describe
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
@@ -86,30 +87,57 @@ async def document(
 ) -> Outcome:
     """One document from its source to its manifest; raises TwopassError."""
     watch = house.stopwatch()
-    async with watch.entered("fetch", fetch.document(source, job, house.settings, house.workers)) as file:
+    async with _fetched(source, job, house, deadline, watch) as file:
         run = Run(options=_options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, document_id(file.stem, file.info.sha256, run.options) + _suffix(job))
-        if not job.slice and (done := await upload.finished(folder, job.formats_needed)):
-            progress.pages_found(sum(done.pages.values()))
-            progress.pages_done(sum(done.pages.values()))
-            return await report.with_inline(Outcome(done), folder, job)
+        done = None if job.slice else await upload.finished(folder)
+        if done and done.has(job.formats_needed):
+            progress.pages_found(sum(done.result.pages.values()))
+            progress.pages_done(sum(done.result.pages.values()))
+            return await report.with_inline(report.repeated(done, file, watch), folder, job)
         numbers, problems = _selected(job, file)
-        report.check_inline(job, len(numbers))
         progress.pages_found(len(numbers))
+        report.check_inline(job, progress.now.pages_total)
         reading = Reading(job, house, file, folder, await upload.existing(folder), deadline, progress, watch)
         pages = await windowed(lambda number: page(number, reading), numbers, house.window, job.id)
         if job.slice:
             return report.sliced(file, folder, pages, problems, watch, house.settings)
         progress.phase(Phase.ASSEMBLING)
         with watch.stage("assemble"):
-            assembling = (file.info, file.meta, run, folder.document_id, pages, problems)
+            assembling = (_first_read(file, pages), file.meta, run, folder.document_id, pages, problems)
             whole = await asyncio.to_thread(assemble.document, *assembling)
-        with watch.stage("upload"):
-            artefacts = await upload.artefacts(folder, whole, job.formats_needed)
+        complete = not any(page.page.state is State.UNREAD for page in pages)
+        artefacts = {}
+        if complete or not output.keeps:  # else they might replace those of a worker that had more time
+            with watch.stage("upload"):
+                artefacts = await upload.artefacts(folder, whole, job.formats_needed)
         outcome = report.read(whole, pages, artefacts, watch, house.settings)
-        if not any(page.page.state is State.UNREAD for page in pages):
-            await upload.manifest(folder, outcome.result, run.options)
+        if complete:
+            result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)
+            outcome = replace(outcome, result=result)
         return await report.with_inline(outcome, folder, job)
+
+
+@asynccontextmanager
+async def _fetched(
+    source: str, job: Job, house: House, deadline: float | None, watch: Stopwatch
+) -> AsyncIterator[CheckedFile]:
+    """The checked file; a deadline that comes first ends the document with its code."""
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout_at(deadline):
+                fetching = watch.entered("fetch", fetch.document(source, job, house.settings, house.workers))
+                file = await stack.enter_async_context(fetching)
+        except TimeoutError:
+            late = "the job's deadline came before the source; send the same job again to go on"
+            raise TwopassError(Code.DEADLINE, late) from None
+        yield file
+
+
+def _first_read(file: CheckedFile, pages: list[Checkpoint]) -> SourceInfo:
+    """The source as the first page's reader knew it: a function of the checkpoints, whoever assembles."""
+    told = pages[0].read_from
+    return file.info if told is None else file.info.model_copy(update={"uri": told.uri, "etag": told.etag})
 
 
 def _options(job: Job, house: House) -> dict[str, Any]:
@@ -146,32 +174,55 @@ async def _read(number: int, reading: Reading) -> Checkpoint:
     with reading.watch.page():
         try:
             try:
-                return await _passes(number, reading)
+                return await _passes(number, reading, last_try=False)
             except WorkerDied as died:
                 log.warning("page tried again", page=number, code=died.code)
-                return await _passes(number, reading)
+                return await _passes(number, reading, last_try=True)
         except (WorkerDied, SourceError) as error:
             failed = structure.failed(number, error.code, f"page {number}: {error.message}")
-            return await upload.checkpoint(reading.folder, failed)
+            return await _stored_first(failed, reading)
 
 
-async def _passes(number: int, reading: Reading) -> Checkpoint:
+async def _passes(number: int, reading: Reading, last_try: bool) -> Checkpoint:
     """Render, pass 1, pass 2, checkpoint."""
     house, job, watch = reading.house, reading.job, reading.watch
     async with _drawn(number, reading) as picture:
         with watch.stage("pass1"):
-            read = await structure.read(picture, reading.source_key, job, house.engine, house.family, house.workers)
-        reading.progress.elements_found(len(read.elements))
-        with watch.stage("pass2"):
+            read = await _structured(picture, reading, last_try)
+        with watch.stage("pass2"), reading.progress.elements(len(read.elements)):
             read = await elements.read(
                 read, picture, reading.source_key, job, house.engine, house.family, house.workers
             )
-            read = await house.workers.call(enrich.page, read, job.language)
-        reading.progress.elements_done(len(read.elements))
+            read = await _enriched(read, reading)
         with watch.stage("upload"):
-            stored = await upload.checkpoint(reading.folder, upload.prepared(read, job.id))
+            stored = await _stored_first(read, reading)
             await upload.images(reading.folder, stored, picture.pixels, house.workers, reading.there)
     return stored
+
+
+async def _structured(picture: Picture, reading: Reading, last_try: bool) -> Checkpoint:
+    """Pass 1; where a page worker dies over the page a second time, the page's own text."""
+    house = reading.house
+    try:
+        return await structure.read(picture, reading.source_key, reading.job, house.engine, house.family, house.workers)
+    except WorkerDied as died:
+        if not last_try:
+            raise
+        return structure.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, died.code)
+
+
+async def _enriched(read: Checkpoint, reading: Reading) -> Checkpoint:
+    """The page with keywords and summaries, or without when they cannot be had: no reason to lose what was read."""
+    try:
+        return await reading.house.workers.call(enrich.page, read, reading.job.language)
+    except WorkerDied as died:
+        message = f"page {read.page.number}: without keywords and summaries: {died.message}"
+        lost = Problem(code=died.code, severity=Severity.WARNING, page=read.page.number, message=message)
+        return read.model_copy(update={"problems": (*read.problems, lost)})
+
+
+async def _stored_first(read: Checkpoint, reading: Reading) -> Checkpoint:
+    return await upload.checkpoint(reading.folder, upload.prepared(read, reading.job.id, reading.file.info))
 
 
 def _drawn(number: int, reading: Reading) -> AbstractAsyncContextManager[Picture]:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
+
+import structlog
+
+from twopass.errors import TwopassError
+
+log = structlog.get_logger()
 
 
 class Phase(StrEnum):
@@ -73,6 +79,17 @@ class Tracker:
         if count:
             self._tell(elements_done=self.now.elements_done + count)
 
+    @contextmanager
+    def elements(self, count: int) -> Iterator[None]:
+        """Elements found now and done at the end; forgotten again when their page has to be tried once more."""
+        self.elements_found(count)
+        try:
+            yield
+        except BaseException:
+            self.elements_found(-count)
+            raise
+        self.elements_done(count)
+
     def _tell(self, **changes: Any) -> None:
         now = replace(self.now, **changes)
         elapsed = self._clock() - self._started
@@ -95,6 +112,7 @@ class Sender:
 
     Lives on the event loop it is entered on; `offer` may be called from any thread. Leaving waits at
     most `drain_s` for the last one and then nothing is sent any more; on cancellation nothing at all.
+    What cannot be sent is logged: no job fails for it.
     """
 
     def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]], interval_s: float, drain_s: float) -> None:
@@ -137,7 +155,10 @@ class Sender:
             await self._pause(sent)
             if self._newest is not None and self._newest.seq > sent.seq:
                 sent = self._newest
-                await self._send(sent.as_dict())
+                try:
+                    await self._send(sent.as_dict())
+                except (OSError, TwopassError) as error:  # a TimeoutError is an OSError
+                    log.warning("progress not sent", seq=sent.seq, error=type(error).__name__)
 
     async def _pause(self, sent: Progress) -> None:
         """Wait out the interval unless the phase changed or the job is ending."""

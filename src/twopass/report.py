@@ -23,7 +23,7 @@ from twopass.formats import WRITERS
 from twopass.job import INLINE_BYTES, Artefact, DocumentResult, Format, Inline, Job, Result
 from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
-from twopass.steps.upload import JSON, Folder, as_json
+from twopass.steps.upload import JSON, Finished, Folder, as_json
 from twopass.stopwatch import Stopwatch
 from twopass.store import Store, uri_of
 
@@ -122,10 +122,16 @@ def _usage(pages: Sequence[Checkpoint], watch: Stopwatch, settings: Settings) ->
 
 
 def check_inline(job: Job, pages: int) -> None:
-    """Refuse before reading what cannot fit into an answer and has nowhere else to go."""
+    """Refuse before reading what cannot fit into an answer and has nowhere else to go; `pages` of the whole job."""
     expected = pages * sum(PAGE_BYTES[name] for name in job.inline or ())
     if job.output is None and expected > INLINE_BYTES:
         raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
+
+
+def repeated(done: Finished, file: CheckedFile, watch: Stopwatch) -> Outcome:
+    """A document that was finished before: its artefacts and problems, nothing spent now."""
+    now = {"source": file.info.uri, "timings": timings(watch), "usage": {"pages_read_now": 0}}
+    return Outcome(done.result.model_copy(update=now), done.problems)
 
 
 async def with_inline(outcome: Outcome, folder: Folder, job: Job) -> Outcome:

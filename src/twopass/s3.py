@@ -59,8 +59,8 @@ class _Access:
             token = s3.session_token.get_secret_value() if s3.session_token else None
             keys = _keys(s3.access_key_id.get_secret_value(), s3.secret_access_key.get_secret_value(), token)
             return cls(*_place(s3.endpoint_url, s3.region), keys, is_jobs=True)
-        secret = settings.bucket_secret_access_key
-        keys = _keys(settings.bucket_access_key_id, secret.get_secret_value() if secret else None, None)
+        secret = settings.bucket_secret_access_key or None  # as None: an empty one leaves it to the chain
+        keys = _keys(settings.bucket_access_key_id or None, secret.get_secret_value() if secret else None, None)
         return cls(*_place(settings.bucket_endpoint_url, settings.bucket_region), keys, is_jobs=False)
 
     def check(self, allow_private: bool) -> None:
@@ -86,8 +86,7 @@ class _Access:
 
 
 def _keys(key: str | None, secret: str | None, token: str | None) -> dict[str, str | None]:
-    if not key and not secret:
-        return {}
+    """As botocore wants them: only None leaves the choice to the AWS chain, "" is a key like any other."""
     return {"aws_access_key_id": key, "aws_secret_access_key": secret, "aws_session_token": token}
 
 
@@ -131,8 +130,9 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
         # A job's keys must not go to an endpoint that the worker's environment names, either.
         ignore_configured_endpoint_urls=access.is_jobs,
     )
-    return boto3.Session(botocore_session=session, region_name=access.region, **access.keys).client(
-        "s3", endpoint_url=access.endpoint_url, config=config
+    # The keys go to the client: a boto3.Session takes empty ones for none and asks the chain.
+    return boto3.Session(botocore_session=session, region_name=access.region).client(
+        "s3", endpoint_url=access.endpoint_url, config=config, **access.keys
     )
 
 
@@ -162,6 +162,10 @@ class S3Store:
         self._connect = partial(_client, settings, s3, patience)
         self._connecting = threading.Lock()
         self._connected: Any = None
+
+    @threaded
+    def prepare(self) -> None:
+        self._knows_conditions()
 
     @threaded
     def get(self, key: str) -> Stored | None:
@@ -309,10 +313,12 @@ async def download(
     patience: Patience = Patience(),
 ) -> Downloaded:
     """s3://bucket/key into the target file; its size is checked before its bytes are read."""
+    connect = partial(_client, settings, s3, patience)
+    file = landing.Target(target, limit_bytes, landing.label(uri))
     stop = threading.Event()  # a cancelled await leaves its thread running
     try:
         async with asyncio.timeout(settings.fetch_timeout_s):
-            return await asyncio.to_thread(_download, uri, target, settings, s3, limit_bytes, patience, stop)
+            return await landing.on_thread(_download, uri, connect, file, patience.attempts, stop)
     except TimeoutError as error:
         raise landing.late(uri, settings) from error
     finally:
@@ -320,25 +326,15 @@ async def download(
 
 
 def _download(
-    uri: str,
-    target: Path,
-    settings: Settings,
-    s3: job.S3 | None,
-    limit_bytes: int,
-    patience: Patience,
-    stop: threading.Event,
+    uri: str, connect: Callable[[], Any], target: landing.Target, attempts: int, stop: threading.Event
 ) -> Downloaded:
     bucket, key = _split(uri, SourceError)
-    with (
-        faults.translated(landing.label(uri), SourceError),
-        closing(_client(settings, s3, patience)) as client,
-        landing.Target(target, limit_bytes, landing.label(uri)) as file,
-    ):
+    with faults.translated(landing.label(uri), SourceError), closing(connect()) as client, target as file:
         get = partial(client.get_object, Bucket=bucket, Key=key)
         answer = get()
         with closing(answer["Body"]):
             file.expect(answer["ContentLength"])
-            for chunk in _body(get, answer, patience.attempts):
+            for chunk in _body(get, answer, attempts):
                 if stop.is_set():
                     raise SourceError(Code.STORE_UNAVAILABLE, f"{landing.label(uri)}: nobody waits for it any more")
                 file.write(chunk)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE = 1 << 20
 
 
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
 class Settings(BaseSettings):
     """Every setting of the worker; an environment variable carries the field's name in capitals."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False)
+    # An empty variable is a field somebody left blank in a form, and not a value.
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
     engine: str = Field("cpu", description="what reads: cpu (replay and others by name)")
     engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
@@ -49,7 +55,9 @@ class Settings(BaseSettings):
     progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
     price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
 
-    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+    log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
+        "INFO", description="DEBUG, INFO, WARNING or ERROR"
+    )
     runpod_endpoint_id: str | None = Field(None, description="set by RunPod: logs go out as JSON")
     runpod_pod_id: str | None = Field(None, description="set by RunPod: this worker's id")
 

@@ -85,6 +85,8 @@ class Slabs:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._take_back(turn.result(), size)
+            else:
+                self._grant()  # a large one that gives up stood in the way of smaller ones
             raise
         try:
             os.ftruncate(_descriptors[slab.number], size)

@@ -44,10 +44,10 @@ async def source(uri: str, target: Path, settings: Settings, s3: job.S3 | None, 
     if scheme in ("https", "http"):
         return await fetch_https(uri, target, settings, limit_bytes)
     if scheme == "data":
-        return await asyncio.to_thread(_write_data, uri, target, limit_bytes)
+        return await landing.on_thread(_write_data, uri, target, limit_bytes)
     if "://" in uri:
         raise SourceError(Code.SOURCE_UNSUPPORTED, f"{scheme[:20]}: no source can be fetched this way; use s3 or https")
-    return await asyncio.to_thread(_copy, Path(uri), target, limit_bytes)
+    return await landing.on_thread(_copy, Path(uri), target, limit_bytes)
 
 
 def _copy(path: Path, target: Path, limit_bytes: int) -> Downloaded:
@@ -144,7 +144,7 @@ async def fetch_https(uri: str, target: Path, settings: Settings, limit_bytes: i
 
 async def _fetch(uri: str, target: Path, settings: Settings, limit_bytes: int) -> Downloaded:
     """One try, redirects followed by hand: each is checked like the first address."""
-    tls = await asyncio.to_thread(_tls)
+    tls = await landing.on_thread(_tls)
     import httpx
 
     timeout = httpx.Timeout(HTTP_READ_S, connect=HTTP_CONNECT_S)
@@ -170,7 +170,7 @@ async def _answer(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool
         raise SourceError(Code.SOURCE_DENIED, f"{url.scheme}://{url.host}: only https is fetched")
     host = url.raw_host.decode("ascii")
     port = url.port or (443 if url.scheme == "https" else 80)
-    found = await asyncio.to_thread(addresses.resolve, host, port, allow_private)
+    found = await landing.on_thread(addresses.resolve, host, port, allow_private)
     headers = {"Host": url.netloc.decode("ascii"), "Accept-Encoding": "identity", "User-Agent": "twopass"}
     for ip in found:
         request = client.build_request(

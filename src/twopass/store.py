@@ -53,6 +53,9 @@ class Store(Protocol):
     conditional: bool | None
     keeps: bool  # False: everything is gone with the job
 
+    async def prepare(self) -> None:
+        """Make sure that something can be written; raises StoreError."""
+
     async def get(self, key: str) -> Stored | None: ...
 
     async def put(self, key: str, data: bytes, content_type: str) -> None:
@@ -83,9 +86,10 @@ def open_output(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store
 
 @asynccontextmanager
 async def opened_output(uri: str | None, settings: Settings, s3: job.S3 | None) -> AsyncIterator[Store]:
-    """The store while the context lasts."""
+    """The store while the context lasts; raises StoreError, before anything is read, when nothing can be written."""
     store = open_output(uri, settings, s3)
     try:
+        await store.prepare()
         yield store
     finally:
         await store.close()
@@ -133,6 +137,11 @@ class FolderStore:
         self.conditional: bool | None = True  # until the file system turns out to have no hard links
         self._folder = folder.absolute()
         self._threads = ThreadPoolExecutor(THREADS, "twopass-folder")
+
+    @threaded
+    def prepare(self) -> None:
+        with self._written("any key", b""):
+            pass  # the folder could be made and written
 
     @threaded
     def get(self, key: str) -> Stored | None:
@@ -224,6 +233,9 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}
+
+    async def prepare(self) -> None:
+        """Nothing can stand in its way."""
 
     async def get(self, key: str) -> Stored | None:
         data = self._objects.get(key)

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from twopass import together
+
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -62,20 +64,17 @@ async def windowed(
     The first failure cancels the rest and is raised as it is.
     """
     tasks: list[asyncio.Task[Outcome]] = []
-    try:
-        async with asyncio.TaskGroup() as group:
-            places = asyncio.Semaphore(window.places)  # no more tasks than could ever hold a place
+    places = asyncio.Semaphore(window.places)  # no more tasks than could ever hold a place
 
-            async def one(item: Item) -> Outcome:
-                try:
-                    async with window.place(owner):
-                        return await work(item)
-                finally:
-                    places.release()
+    async def one(item: Item) -> Outcome:
+        try:
+            async with window.place(owner):
+                return await work(item)
+        finally:
+            places.release()
 
-            for item in items:
-                await places.acquire()
-                tasks.append(group.create_task(one(item)))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with together.group() as group:
+        for item in items:
+            await places.acquire()
+            tasks.append(group.create_task(one(item)))
     return [task.result() for task in tasks]

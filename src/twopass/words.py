@@ -57,6 +57,7 @@ _MARK = re.compile(
     r"|([⁰¹²³⁴-⁹]{1,3})|(\d{1,3})(?:[.)]?\s+|(?=[^\W\d_]))|([*†‡§]{1,3}))\s*(?=\S)"
 )
 SENTENCE = 400  # characters; what is longer is cut in a summary
+GARBAGE = 0.3  # of the characters without a meaning: the text layer's fonts lie
 
 
 def language(text: str, hint: str | None = None) -> str | None:
@@ -86,6 +87,16 @@ def _latin(text: str, hint: str | None) -> str:
 def words(text: str) -> list[str]:
     """Its words as readers count them: runs of letters and digits, each Han or kana character alone, folded."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def is_garbage(text: str) -> bool:
+    """Whether too much of a text layer means nothing to anybody: U+FFFD, private use, control characters."""
+    letters = re.sub(r"[ \t\r\n]", "", text)
+    return sum(map(_is_senseless, letters)) > GARBAGE * len(letters)
+
+
+def _is_senseless(letter: str) -> bool:
+    return letter == "\ufffd" or unicodedata.category(letter) in ("Cc", "Co")
 
 
 def plain(text: str) -> str:

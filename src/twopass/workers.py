@@ -55,10 +55,11 @@ class _Child:
 class Workers:
     """A fixed number of page workers, started by `open` and ended by `close` on one event loop."""
 
-    def __init__(self, count: int, slabs: Slabs, timeout_s: float = 120.0) -> None:
+    def __init__(self, count: int, slabs: Slabs, timeout_s: float = 120.0, start_s: float = START_S) -> None:
         self.count = count
         self._slabs = slabs
         self._timeout_s = timeout_s
+        self._start_s = start_s
         self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place whose child died
         self._children: set[_Child] = set()
 
@@ -76,7 +77,8 @@ class Workers:
         alive = False
         try:
             child = child or await self._start()
-            answer = await asyncio.wait_for(child.send((function, args, kwargs)), self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):
+                answer = await child.send((function, args, kwargs))
             alive = True
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerDied(Code.RENDER_CRASH, f"a page worker died in {function.__name__}") from error
@@ -84,10 +86,11 @@ class Workers:
             message = f"{function.__name__} took over {self._timeout_s:.0f} s; raise WORKER_TIMEOUT_S"
             raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
         finally:
-            # Not alive, or cancelled while the child is still at it and may write into a slab lent on.
-            if not alive:
-                await self._bury(child)
-            self._idle.put_nowait(child if alive else None)
+            try:
+                if child and not alive:  # dead, or cancelled while the child is still at it
+                    await self._bury(child)
+            finally:
+                self._idle.put_nowait(child if alive else None)  # the next call fills an empty place
         value, failure, seconds = answer
         cpu_meter.get()(seconds)
         if failure is not None:
@@ -95,19 +98,46 @@ class Workers:
         return value  # type: ignore[no-any-return]
 
     async def _start(self) -> _Child:
-        descriptors = self._slabs.descriptors
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-            limit=1 << 20, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=False,
-        )  # fmt: skip
-        child = _Child(process)
-        self._children.add(child)
-        await asyncio.wait_for(child.receive(), START_S)
+        """A child that has said hello; raises WorkerDied and leaves none that has not."""
+        child = await self._spawn()
+        greeted = False
+        try:
+            async with asyncio.timeout(self._start_s):
+                await child.receive()
+            greeted = True
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker died as it started; its words are on stderr") from error
+        except TimeoutError as error:
+            message = f"a page worker did not start within {self._start_s:g} s; is the machine overloaded?"
+            raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
+        finally:
+            if not greeted:
+                await self._bury(child)
         return child
 
-    async def _bury(self, child: _Child | None) -> None:
-        """Kill a child; its place is filled by the next call."""
-        if child:
-            self._children.discard(child)
-            await asyncio.shield(child.kill())
+    async def _spawn(self) -> _Child:
+        descriptors = self._slabs.descriptors
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
+                limit=1 << 20, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=False,
+            )  # fmt: skip
+        except OSError as error:
+            raise WorkerDied(Code.RENDER_CRASH, f"no page worker can be started: {error.strerror}") from error
+        child = _Child(process)
+        self._children.add(child)
+        return child
+
+    async def _bury(self, child: _Child) -> None:
+        """Kill a child and see it dead, however often that is cancelled: it may write into a slab lent on."""
+        dying = asyncio.create_task(child.kill())
+        cancelled = None
+        while not dying.done():
+            try:
+                await asyncio.shield(dying)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._children.discard(child)
+        if cancelled:
+            raise cancelled

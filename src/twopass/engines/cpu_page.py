@@ -20,6 +20,7 @@ from twopass.engines import cpu_layout, cpu_scan, cpu_table
 from twopass.engines.cpu_layout import Grid, Rect, Region, Word
 from twopass.engines.seam import PagePointer
 from twopass.slabs import Pixels
+from twopass.words import is_garbage
 
 GRAMMAR = 1
 IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do
@@ -28,7 +29,6 @@ DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 
 FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
 MUCH_MORE = 1.5
 NEXT_TO_NOTHING = 0.1  # of a hidden layer's words: OCR saw no text, or a smudge
-GARBAGE = 0.3  # of the characters without a meaning: the layer's fonts lie
 THIN = cpu_table.THIN
 LONGER = 150.0  # points by which a table's rules are longer than its text at most
 
@@ -42,8 +42,7 @@ class _Layer:
 
     @property
     def is_garbage(self) -> bool:
-        letters = "".join(word.text for word in self.words)
-        return bool(letters) and sum(map(_is_senseless, letters)) > GARBAGE * len(letters)
+        return is_garbage(" ".join(word.text for word in self.words))
 
     @property
     def lines(self) -> int:
@@ -163,10 +162,6 @@ def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
             mono=all(span["flags"] & 8 for span in spans),
             upright=abs(source["dir"][0]) > 0.9,
         )
-
-
-def _is_senseless(letter: str) -> bool:
-    return letter == "\ufffd" or "\ue000" <= letter <= "\uf8ff" or letter >= "\U000f0000" or letter < " "
 
 
 # -- its layout

@@ -6,8 +6,10 @@ Knows grids. Knows nothing of where the cells come from.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 
+from twopass import tables
 from twopass.document import Cell, Table
 
 SPANNING = 0.3  # of the cells, for a table to be complex
@@ -27,23 +29,10 @@ def table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
 
 
 def html(cells: Sequence[Cell]) -> str:
-    lines = ["<table>"]
-    for row in sorted({cell.row for cell in cells}):
-        own = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.col)
-        lines.append("<tr>" + "".join(map(_tag, own)) + "</tr>")
-    return "\n".join([*lines, "</table>"])
-
-
-def _tag(cell: Cell) -> str:
-    name = "th" if cell.header else "td"
-    spans = "".join(
-        f' {which}="{span}"' for which, span in (("rowspan", cell.row_span), ("colspan", cell.col_span)) if span > 1
-    )
-    return f"<{name}{spans}>{escape(cell.text, quote=False)}</{name}>"
+    return tables.html(cells, partial(escape, quote=False))
 
 
 def gfm(rows: int, cols: int, cells: Sequence[Cell]) -> str:
-    """The first row is the head, whatever it is: GFM has no table without one."""
+    """Of two cells in one place the last is shown."""
     texts = {(cell.row, cell.col): cell.text.replace("|", "\\|").replace("\n", " ") for cell in cells}
-    lines = ["| " + " | ".join(texts.get((row, col), "") for col in range(cols)) + " |" for row in range(rows)]
-    return "\n".join([*lines[:1], "|" + " --- |" * cols, *lines[1:]])
+    return tables.gfm([[texts.get((row, col), "") for col in range(cols)] for row in range(rows)], cols)

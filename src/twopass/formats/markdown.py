@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from twopass import words
+from twopass import tables, words
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span, Table
 from twopass.formats import inline
 
@@ -285,7 +285,7 @@ def table(known: Table) -> str:
     if not known.cells:
         return _paragraph(inline.flat(known.markdown or known.html))
     spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in known.cells)
-    return _html(known) if spans else _gfm(known)
+    return tables.html(known.cells, inline.html_cell) if spans else _gfm(known)
 
 
 def _gfm(known: Table) -> str:
@@ -294,22 +294,7 @@ def _gfm(known: Table) -> str:
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in known.cells:
         texts[cell.row, cell.col].append(inline.cell(cell.text))
-    lines = ["| " + " | ".join(" ".join(texts[row, column]) for column in columns) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + " --- |" * len(columns), *lines[1:]])
-
-
-def _html(known: Table) -> str:
-    lines = ["<table>"]
-    for row in sorted({cell.row for cell in known.cells}):
-        cells = sorted((cell for cell in known.cells if cell.row == row), key=lambda cell: cell.col)
-        tags = []
-        for cell in cells:
-            name = "th" if cell.header else "td"
-            across = f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
-            down = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-            tags.append(f"<{name}{down}{across}>{inline.html_cell(cell.text)}</{name}>")
-        lines.append(f"<tr>{''.join(tags)}</tr>")
-    return "\n".join([*lines, "</table>"])
+    return tables.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
 
 
 _RENDER: Mapping[Kind, Callable[[Element, Writing], str]] = {

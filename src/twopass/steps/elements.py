@@ -5,8 +5,7 @@ Knows which elements to ask about and how to cut them out. Knows nothing of how 
 
 from __future__ import annotations
 
-import asyncio
-
+from twopass import together
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.seam import Engine, Prompt, told
 from twopass.families.seam import Family
@@ -34,7 +33,7 @@ async def read(
     family: Family,
     workers: Workers,
 ) -> Checkpoint:
-    """Every wanted element asked about at once."""
+    """Every wanted element asked about at once; the first failure ends them all and is raised as it is."""
 
     async def ask(element: Element) -> tuple[Element, RawCompletion, float]:
         prompt = _prompt(element, picture, source_key, job, family)
@@ -46,7 +45,9 @@ async def read(
         )
 
     chosen = wanted(checkpoint, family, job.pass2)
-    answers = await asyncio.gather(*(ask(element) for element in chosen))
+    async with together.group() as group:
+        asked = [group.create_task(ask(element)) for element in chosen]
+    answers = [task.result() for task in asked]
     again = {element.id: element for element, *_ in answers}
     return checkpoint.model_copy(
         update={

@@ -10,9 +10,11 @@ import pickle
 import signal
 import sys
 import time
+import traceback
+from types import TracebackType
 from typing import BinaryIO
 
-from twopass import slabs
+from twopass import files, slabs
 from twopass.errors import TwopassError
 from twopass.workers import SIZE
 
@@ -22,6 +24,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     slabs.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
+    sys.excepthook = _told_without_its_text
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries that print must not speak into the pipe
     _send(answers, "hello")
@@ -32,10 +35,17 @@ def main() -> None:
 def _run(message: bytes) -> tuple[object, TwopassError | None, float]:
     started = time.process_time()
     function, args, kwargs = pickle.loads(message)
+    files.forget_gone()
     try:
         return function(*args, **kwargs), None, time.process_time() - started
-    except TwopassError as error:  # any other is a crash: the traceback goes to stderr, the parent starts another
+    except TwopassError as error:  # any other is a crash: its frames go to stderr, the parent starts another
         return None, error, time.process_time() - started
+
+
+def _told_without_its_text(kind: type[BaseException], _: BaseException, trace: TracebackType | None) -> None:
+    """Frames and type of what ends this process: messages quote their input, which is text of the document."""
+    traceback.print_tb(trace)
+    print(f"{kind.__module__}.{kind.__qualname__} in a page worker", file=sys.stderr)
 
 
 def _receive(pipe: BinaryIO) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -211,10 +211,21 @@ def _utf8(text: str) -> str:
 
 
 def ink_of(array: Array) -> float:
-    """Share of 4 × 4 blocks that differ from the page's background."""
-    height, width = array.shape[0] // INK_BLOCK * INK_BLOCK, array.shape[1] // INK_BLOCK * INK_BLOCK
-    if not height or not width:
+    """Share of 4 × 4 blocks that differ from the page's background in red, green or blue: yellow is no grey."""
+    rows, columns = array.shape[0] // INK_BLOCK, array.shape[1] // INK_BLOCK
+    if not rows or not columns:
         return 1.0
-    green = array[:height, :width, 1]
-    blocks = green.reshape(height // INK_BLOCK, INK_BLOCK, width // INK_BLOCK, INK_BLOCK).mean(axis=(1, 3))
-    return float((np.abs(blocks - np.median(blocks)) > INK_CONTRAST).mean())
+    lines = array[: rows * INK_BLOCK, : columns * INK_BLOCK].reshape(rows, INK_BLOCK, columns * INK_BLOCK * 3)
+    # Whole lines added to each other: numpy's mean over both axes takes ten times as long.
+    down = _added([lines[:, n] for n in range(INK_BLOCK)]).reshape(rows, columns, INK_BLOCK, 3)
+    blocks = _added([down[:, :, n] for n in range(INK_BLOCK)])
+    contrast = INK_CONTRAST * INK_BLOCK**2
+    inked = [np.abs(one - np.int16(np.median(one))) > contrast for one in np.moveaxis(blocks, -1, 0)]
+    return float(np.logical_or.reduce(inked).mean())
+
+
+def _added(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int16]:
+    total = parts[0].astype(np.int16)
+    for part in parts[1:]:
+        total += part
+    return total

@@ -18,7 +18,7 @@ from twopass.workers import Workers
 
 FIRST_RUNG = "normal"
 TEXT_LAYER_RUNG = "text_layer"
-CUT_SHORT = {"length": Code.TRUNCATED, "loop": Code.LOOP}
+CUT_SHORT = {"length": Code.TRUNCATED, "loop": Code.LOOP, "abort": Code.TRUNCATED}
 
 
 async def read(
@@ -47,7 +47,7 @@ async def read(
         problems=(*picture.problems, *_warnings(answer, page.number)),
         cost={"engine_s": completion.seconds},
     )
-    return read if attempt.reason is None else _fallen_back(read, picture, attempt.reason)
+    return read if attempt.reason is None else fallen_back(read, picture, attempt.reason)
 
 
 def parse(family: Family, text: str, page: int) -> Answer:
@@ -62,19 +62,14 @@ def _verdict(completion: Completion, answer: Answer) -> Code | None:
     return answer.reason or (None if answer.elements else Code.EMPTY)
 
 
-def _fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
+def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
     """The last rungs: the PDF's own text, else failed with whatever was read."""
     elements = text_layer.elements(picture.words, read.page.number)
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = read.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())
     page = read.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
-    return read.model_copy(
-        update={
-            "page": page,
-            "elements": elements or read.elements,
-            "problems": (*read.problems, _problem(page, reason)),
-        }
-    )
+    problems = (*read.problems, _problem(page, reason))
+    return read.model_copy(update={"page": page, "elements": elements or read.elements, "problems": problems})
 
 
 def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:
@@ -88,6 +83,8 @@ _ADVICE = {
     Code.LOOP: "the answer repeats itself",
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",
     Code.EMPTY: "nothing was read on an inked page",
+    Code.RENDER_CRASH: "a page worker died over it, twice",
+    Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
     Code.UNGROUNDED: "the answer names no boxes",
     Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read (it knows Latin, Chinese and Japanese)",
 }

@@ -16,7 +16,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Box, Checkpoint, Document, Element, Kind
+from twopass.document import Box, Checkpoint, Document, Element, Kind, Problem, ReadFrom, SourceInfo
+from twopass.errors import Code, StoreError
 from twopass.formats import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.slabs import Pixels
@@ -25,6 +26,7 @@ from twopass.workers import Workers
 
 MANIFEST = "manifest.json"
 JSON = "application/json"
+RACES = 8  # workers that finish one document at the same moment
 CROP_PADDING = 6  # pixels: a box of whole grid cells may cut a chart's outermost stroke
 
 
@@ -50,24 +52,40 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def finished(folder: Folder, formats: Sequence[Format]) -> DocumentResult | None:
-    """The result of a document whose manifest stands and has all these formats; None otherwise."""
+@dataclass(frozen=True)
+class Finished:
+    """What a manifest says: the document is complete, and what came of it."""
+
+    result: DocumentResult
+    problems: tuple[Problem, ...]
+
+    def has(self, formats: Sequence[Format]) -> bool:
+        return {WRITERS[name].name for name in formats} <= set(self.result.artefacts)
+
+
+async def finished(folder: Folder) -> Finished | None:
+    """What the document's manifest says; None where there is none, or one that is not ours."""
     stored = await folder.store.get(folder.key(MANIFEST))
-    if stored is None:
-        return None
+    return _told(stored.data) if stored else None
+
+
+def _told(data: bytes) -> Finished | None:
     try:
-        result = DocumentResult.model_validate(json.loads(stored.data)["result"])
+        body = json.loads(data)
+        problems = tuple(Problem.model_validate(problem) for problem in body["problems"])
+        return Finished(DocumentResult.model_validate(body["result"]), problems)
     except (ValueError, KeyError, TypeError):
-        return None  # not ours: it will be replaced
-    return result if {WRITERS[name].name for name in formats} <= set(result.artefacts) else None
+        return None
 
 
-def prepared(read: Checkpoint, job_id: str) -> Checkpoint:
-    """The page as it is stored: crops named, tokens counted, the job noted."""
+def prepared(read: Checkpoint, job_id: str, info: SourceInfo) -> Checkpoint:
+    """The page as it is stored: crops named, tokens counted, job and source noted."""
     tokens_in = sum(told.tokens_in for told in read.completions)
     tokens_out = sum(told.tokens_out for told in read.completions)
     cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out}
-    return read.model_copy(update={"elements": tuple(_with_crop(e) for e in read.elements), "cost": cost})
+    elements = tuple(_with_crop(element) for element in read.elements)
+    read_from = ReadFrom(uri=info.uri, etag=info.etag)
+    return read.model_copy(update={"elements": elements, "read_from": read_from, "cost": cost})
 
 
 def _with_crop(element: Element) -> Element:
@@ -145,13 +163,28 @@ def described(folder: Folder, name: str, data: bytes, content_type: str) -> Arte
     return Artefact(uri=folder.uri(name), bytes=len(data), sha256=digest, content_type=content_type)
 
 
-async def manifest(folder: Folder, result: DocumentResult, options: Mapping[str, Any]) -> None:
-    """The commit mark: readers poll for it, so it is written last and nothing after it."""
-    told = result.model_dump(mode="json", exclude={"inline"})
-    data = as_json({"schema": "twopass-manifest-1", "options": dict(options), "result": told})
+async def manifest(
+    folder: Folder, result: DocumentResult, problems: Sequence[Problem], options: Mapping[str, Any]
+) -> DocumentResult:
+    """The commit mark: readers poll for it, so it is written last and nothing after it.
+
+    Where one stands already, for other formats or by another worker, its artefacts are kept beside ours.
+    """
     key = folder.key(MANIFEST)
-    if await folder.store.create(key, data, JSON) is Put.EXISTS:
+    for _ in range(RACES):
         stored = await folder.store.get(key)
-        if stored is not None:
-            # False: another worker finished the same document in between, and its bytes equal ours
-            await folder.store.replace(key, data, JSON, stored.etag)
+        told = _told(stored.data) if stored else None
+        if told:
+            result = result.model_copy(update={"artefacts": {**told.result.artefacts, **result.artefacts}})
+        data = _manifest(result, problems, options)
+        if stored is None and await folder.store.create(key, data, JSON) is Put.WRITTEN:
+            return result
+        if stored and await folder.store.replace(key, data, JSON, stored.etag):
+            return result
+    raise StoreError(Code.STORE_UNAVAILABLE, f"{folder.uri(MANIFEST)}: written by others {RACES} times in between")
+
+
+def _manifest(result: DocumentResult, problems: Sequence[Problem], options: Mapping[str, Any]) -> bytes:
+    told = result.model_dump(mode="json", exclude={"inline"})
+    found = [problem.model_dump(mode="json") for problem in problems]
+    return as_json({"schema": "twopass-manifest-1", "options": dict(options), "result": told, "problems": found})

@@ -1,0 +1,38 @@
+"""Jobs run in this process, in a house of shared workers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from twopass import families, pipeline
+from twopass.engines.seam import Engine
+from twopass.house import House
+from twopass.job import Door, Job, Result
+from twopass.progress import Tracker
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.window import Window
+from twopass.workers import Workers
+
+
+@dataclass
+class Reader:
+    """Runs jobs in a house of shared workers."""
+
+    workers: Workers
+    slabs: Slabs
+    engine: Engine
+    settings: Settings = field(default_factory=Settings)
+
+    async def run(
+        self, window: int = 4, engine: Engine | None = None, progress: Tracker | None = None, **fields: Any
+    ) -> Result:
+        chosen = engine or self.engine
+        await chosen.open(self.workers)
+        loop = asyncio.get_running_loop()
+        family = families.named(chosen.family)
+        house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
+        job = Job.parse({"id": "job", "input": fields}, house.settings, Door.LOCAL)
+        return await pipeline.run(job, house, progress or Tracker())

@@ -1,0 +1,42 @@
+"""The environment as a person writes it, and what of it is refused."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from twopass.settings import Settings
+
+
+def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field left blank in RunPod's form means its default, also where a number or nothing at all is meant."""
+    for name in ("BUCKET_NAME", "BUCKET_ENDPOINT_URL", "PRICE_PER_SECOND", "CONCURRENCY", "ALLOWED_DIR", "LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
+
+    settings = Settings()
+
+    assert settings == Settings.model_construct()
+    assert settings.default_output is None
+
+
+@pytest.mark.parametrize("level", ["debug", "Warning", "ERROR"])
+def test_a_log_level_is_read_in_any_case(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    """People write them either way."""
+    monkeypatch.setenv("LOG_LEVEL", level)
+
+    assert Settings().log_level == level.upper()
+
+
+def test_an_unknown_log_level_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error does not silence the log."""
+    monkeypatch.setenv("LOG_LEVEL", "verbose")
+
+    with pytest.raises(ValidationError, match="log_level"):
+        Settings()
+
+
+def test_settings_are_read_from_variables_in_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the README's table names them."""
+    monkeypatch.setenv("BUCKET_NAME", "papers")
+
+    assert Settings().default_output == "s3://papers/twopass/"
