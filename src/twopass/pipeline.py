@@ -201,14 +201,14 @@ async def _passes(number: int, reading: Reading, last_try: bool) -> Checkpoint:
 
 
 async def _structured(picture: Picture, reading: Reading, last_try: bool) -> Checkpoint:
-    """Pass 1; where a page worker dies over the page a second time, the page's own text."""
+    """Pass 1; where the page breaks it, or kills its worker a second time, the page's own text."""
     house = reading.house
     try:
         return await structure.read(picture, reading.source_key, reading.job, house.engine, house.family, house.workers)
-    except WorkerDied as died:
-        if not last_try:
+    except (WorkerDied, SourceError) as error:
+        if isinstance(error, WorkerDied) and not last_try:
             raise
-        return structure.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, died.code)
+        return structure.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, error.code)
 
 
 async def _enriched(read: Checkpoint, reading: Reading) -> Checkpoint:

@@ -25,6 +25,7 @@ from twopass.words import is_garbage
 GRAMMAR = 1
 IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do
 DENSE_LINES = 700  # text lines: the model took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400
+LARGEST = 50e6  # square points: the model draws the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
 DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 800-line newspaper took 31 s
 FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
 MUCH_MORE = 1.5
@@ -169,7 +170,7 @@ def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
 
 def _laid_out(page: Any, blocks: Sequence[Any], words: Sequence[Word], via: str) -> _Seen:
     whole = Rect(*page.rect)
-    dense = len({word.line for word in words}) > DENSE_LINES
+    dense = len({word.line for word in words}) > DENSE_LINES or whole.area > LARGEST
     regions = [] if dense else _regions(page, blocks)
     filled = cpu_layout.fill(regions, words, whole)
     return _Seen(whole.x1, whole.y1, via, cpu_layout.in_order(filled, whole), dense=dense)

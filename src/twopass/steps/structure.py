@@ -75,7 +75,7 @@ def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
 def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:
     if "dense_page" not in answer.flags:
         return ()
-    message = f"page {number}: too many lines for the layout model; read along its white space, columns may be mixed"
+    message = f"page {number}: too many lines or too large for the layout model; read along its white space, columns may be mixed"
     return (Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message),)
 
 
@@ -85,6 +85,7 @@ _ADVICE = {
     Code.EMPTY: "nothing was read on an inked page",
     Code.RENDER_CRASH: "a page worker died over it, twice",
     Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
+    Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer names no boxes",
     Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read (it knows Latin, Chinese and Japanese)",
 }
