@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pymupdf
 import pytest
 
@@ -20,6 +22,7 @@ from twopass.engines.seam import PagePointer, Prompt
 from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout import LayoutFamily
 from twopass.slabs import Pixels, Slabs
+from twopass.steps import render
 from twopass.workers import Workers
 
 PROSE = (
@@ -311,3 +314,25 @@ async def test_the_engine_wants_a_page() -> None:
     """It reads files and cannot answer a prompt with pixels only."""
     with pytest.raises(EngineError):
         await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, held=bytes(192))))
+
+
+async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(tmp_path: Path, slabs: Slabs) -> None:
+    """Pixels and layouts of pages that are done go back to the machine: long documents cost no more than short ones."""
+    with pymupdf.open() as pdf:
+        for number in range(30):
+            pdf.new_page().insert_text((72, 90), [f"Line {n} of page {number} tells of a gauge." for n in range(40)])
+        pdf.save(tmp_path / "a.pdf")
+    room, held = 1200 * 1700 * 3, []
+    workers = Workers(1, slabs, timeout_s=120)
+    await workers.open()
+    child = psutil.Process(await workers.call(os.getpid))
+
+    async with slabs.lend(room) as slab:
+        for number in range(1, 31):
+            pointer = PagePointer(str(tmp_path / "a.pdf"), number)
+            drawn = await workers.call(render.draw_pdf, pointer, 2.0, slab, room)
+            await workers.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, slab), None)
+            held.append(child.memory_info().rss)
+    await workers.close()
+
+    assert held[-1] - held[9] < 50 << 20

@@ -24,6 +24,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SIZE = 8  # bytes of the length before each message, both ways
+CHILD = {
+    "OMP_NUM_THREADS": "1",  # one worker a core is the parallelism
+    # A page's pixels come from mmap and go back. glibc raises its threshold after the first large free, pixels
+    # then lie in the heap between small objects, and every page left 8 MB behind.
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
+    "MALLOC_TRIM_THRESHOLD_": "1048576",
+}
 START_S = 60.0  # a child that has not said hello by then never will
 
 cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)
@@ -121,7 +128,7 @@ class Workers:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=False,
+                limit=1 << 20, env={**os.environ, **CHILD}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"no page worker can be started: {error.strerror}") from error

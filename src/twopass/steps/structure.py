@@ -75,7 +75,8 @@ def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
 def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:
     if "dense_page" not in answer.flags:
         return ()
-    message = f"page {number}: too many lines or too large for the layout model; read along its white space, columns may be mixed"
+    why = "too many lines or too large for the layout model"
+    message = f"page {number}: {why}; read along its white space, columns may be mixed"
     return (Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message),)
 
 
