@@ -61,9 +61,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("house", ("engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
     (
+        "reading",
+        ("document", "engines.seam", "errors", "files", "house", "job", "progress", "steps.upload", "stopwatch"),
+    ),
+    (
         "pipeline",
         (
-            "document", "engines.seam", "errors", "files", "house", "job", "picture", "progress", "report", "steps",
+            "document", "errors", "files", "house", "job", "picture", "progress", "reading", "report", "steps",
             "stopwatch", "store", "window",
         ),
     ),

@@ -1,0 +1,83 @@
+"""One document while it is read: what its pages need, which they are, and what the document is called.
+
+Knows jobs, files and options. Knows nothing of the order in which things happen: that is pipeline.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twopass import job as contract
+from twopass.document import Checkpoint, Problem, Severity, SourceInfo
+from twopass.engines.seam import describe
+from twopass.errors import Code, SourceError
+from twopass.files import CheckedFile
+from twopass.house import House
+from twopass.job import Door, Job
+from twopass.progress import Tracker
+from twopass.steps.upload import Folder
+from twopass.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What every page of one document needs. `deadline` is on the loop's clock, None without one."""
+
+    job: Job
+    house: House
+    file: CheckedFile
+    folder: Folder
+    there: frozenset[str]
+    deadline: float | None
+    progress: Tracker
+    watch: Stopwatch
+
+    @property
+    def source_key(self) -> str:
+        """The source in prompt ids: the same whatever reads it."""
+        return self.file.info.sha256[:12]
+
+
+def options(job: Job, house: House) -> dict[str, Any]:
+    """Everything that changes what is read, and nothing else."""
+    reader = {"family": house.family.name, "revision": house.family.revision, **describe(house.engine)}
+    return {**job.reading_options, **reader}
+
+
+def document_id(file: CheckedFile, job: Job, chosen: Mapping[str, Any]) -> str:
+    """The document's name; `resume: false` reads into a folder of its own, never over a finished document."""
+    anew = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
+    return contract.document_id(file.stem, file.info.sha256, chosen) + anew
+
+
+def deadline(job: Job, house: House) -> float | None:
+    """On the loop's clock; a local run without a deadline of its own has all the time it needs."""
+    seconds = job.deadline_s or (None if job.door is Door.LOCAL else house.settings.deadline_s)
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+
+def selected(job: Job, file: CheckedFile) -> tuple[tuple[int, ...], tuple[Problem, ...]]:
+    """The pages to read and what to say about those that do not exist; raises SourceError when none is left."""
+    count = file.info.page_count
+    numbers: tuple[int, ...] = tuple(range(1, count + 1))
+    problems = []
+    for asked in (job.page_range, job.slice_range):
+        if asked is None:
+            continue
+        if asked.beyond(count):
+            message = f"pages {asked.text} asked for, the document has {count}"
+            problems.append(Problem(code=Code.PAGE_RANGE, severity=Severity.WARNING, message=message))
+        numbers = tuple(sorted(set(numbers) & set(asked.select(count))))
+    if not numbers:
+        raise SourceError(Code.PAGE_RANGE, f"{problems[0].message}: nothing to read" if problems else "no page is left")
+    return numbers, tuple(problems)
+
+
+def source(file: CheckedFile, pages: Sequence[Checkpoint]) -> SourceInfo:
+    """The source as the first page's reader knew it: a function of the checkpoints, whoever assembles."""
+    told = pages[0].read_from
+    return file.info if told is None else file.info.model_copy(update={"uri": told.uri, "etag": told.etag})
