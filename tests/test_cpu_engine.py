@@ -152,11 +152,13 @@ def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert marks == [f"c{col}r{row}" for col in (0, 1) for row in range(30)]
 
 
-def test_a_dense_page_is_read_without_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dense_page_is_read_without_the_model(tmp_path: Path) -> None:
     """The model's time grows faster than the lines; above a limit white space gives the order."""
-    monkeypatch.setattr(cpu_page, "DENSE_LINES", 5)
     document = pymupdf.open()
-    text_page(document)
+    page = document.new_page(width=1200, height=1700)
+    for row in range(cpu_page.DENSE_LINES // 6 + 1):
+        for col in range(6):
+            page.insert_text((50 + 190 * col, 50 + 13 * row), f"c{col} r{row} tells of its gauge", fontsize=8)
     path = saved(document, tmp_path / "dense.pdf")
     answer = read(path)
 

@@ -84,6 +84,13 @@ def test_a_figure_is_told_by_caption_and_visible_text() -> None:
     assert {"Process diagram", "Sand filters"} & set(shown.keywords)
 
 
+def test_a_figures_text_is_told_once() -> None:
+    """A picture whose text is its visible text does not say it twice."""
+    (told,) = enriched(element("picture", "Jan Feb", figure=Figure(visible_text="Jan Feb")))
+
+    assert told.summary is not None and told.summary.count("Jan Feb") == 1
+
+
 def test_what_the_model_analysed_stays() -> None:
     """What it left out is added, and told by a flag."""
     by_model = Analysis(source=Source.MODEL, prompt="Parse the figure.")

@@ -83,12 +83,12 @@ class Tracker:
     def elements(self, count: int) -> Iterator[None]:
         """Elements found now and done at the end; forgotten again when their page has to be tried once more."""
         self.elements_found(count)
+        finished = False
         try:
             yield
-        except BaseException:
-            self.elements_found(-count)
-            raise
-        self.elements_done(count)
+            finished = True
+        finally:
+            self.elements_done(count) if finished else self.elements_found(-count)
 
     def _tell(self, **changes: Any) -> None:
         now = replace(self.now, **changes)

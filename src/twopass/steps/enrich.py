@@ -40,7 +40,7 @@ def said(element: Element) -> str:
         parts += [cell.text for cell in element.table.cells]
     if element.figure:
         parts += [element.figure.visible_text or "", element.figure.description or "", *element.figure.trends]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(dict.fromkeys(part for part in parts if part))  # a picture's text is its visible text
 
 
 def _element(element: Element, elements: Sequence[Element], language: str | None) -> Element:
