@@ -115,6 +115,10 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "The page was drawn smaller than asked for, to stay within the limit.",
         "It was read; raise `MAX_PAGE_PIXELS` where small print was lost.",
     ),
+    Code.ENGINE_REFUSED: (
+        "The engine could not take a prompt.",
+        "The worker's log has the engine's words. With `task: custom`, check the prompt; otherwise report it.",
+    ),
     Code.UNREADABLE_SCRIPT: (
         "The scan is in a script that the engine cannot read; nothing is invented.",
         "Read it with an engine that knows the script.",

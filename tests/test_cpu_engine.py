@@ -303,7 +303,7 @@ def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
         await engine.open(workers)
         try:
             image = Pixels(8, 8, held=bytes(192))
-            prompt = Prompt("a", LayoutFamily().page_prompt("auto", "document"), image, PagePointer(str(text_pdf), 1))
+            prompt = Prompt("a", "layout", image, PagePointer(str(text_pdf), 1))
             return (await engine.generate(prompt)).text
         finally:
             await workers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from twopass.document import Element
 from twopass.engines.seam import Completion, PagePointer, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.layout import LayoutFamily
+from twopass.families.seam import Question
 from twopass.job import Door, Job
 from twopass.picture import Picture
 from twopass.settings import Settings
@@ -87,8 +89,10 @@ async def test_the_first_failure_is_raised_as_it_is_and_ends_the_rest() -> None:
 class CuriousFamily(LayoutFamily):
     """Asks about every element."""
 
-    def crop_prompt(self, element: Element, everything: bool) -> str | None:
-        return "describe"
+    def question(
+        self, element: Element, everything: bool, size: tuple[int, int], beside: Sequence[Element]
+    ) -> Question | None:
+        return Question("describe")
 
 
 class FailingEngine:

@@ -324,6 +324,7 @@ class Attempt(Value):
     """One try at reading a page."""
 
     rung: str
+    mode: str | None = None
     finish_reason: str | None = None
     reason: Code | None = None
 
@@ -348,6 +349,7 @@ class Page(Value):
     rotation_in: int = 0
     rotation_applied: int = 0
     image: PageImage | None = None
+    mode: str | None = Field(None, description="the mode whose answer stands; null where no model read the page")
     state: State
     reason: Code | None = None
     attempts: tuple[Attempt, ...] = ()

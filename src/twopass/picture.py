@@ -17,4 +17,5 @@ class Picture:
     pixels: Pixels
     pointer: PagePointer
     words: tuple[Word, ...] = ()
+    ink: float = 0.0
     problems: tuple[Problem, ...] = ()

@@ -41,13 +41,18 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question about one image. `priority` 0 goes before 1."""
+    """One question about one image. `priority` 0 goes before 1.
+
+    `watch` is asked about every 64 tokens whether the answer so far loops; True ends the request with
+    finish_reason loop.
+    """
 
     id: str
     text: str
     image: Pixels
     page: PagePointer | None = None
     mode: str = "auto"
+    max_crops: int = 6
     language: str | None = None
     sampling: Sampling = Sampling()
     priority: int = 1

@@ -41,14 +41,17 @@ from twopass.document import (
     Formula,
     Kind,
     Layer,
+    Word,
     element_id,
 )
 from twopass.errors import Code
 from twopass.families import grid
-from twopass.families.seam import Answer
+from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
 
 GRAMMAR = 1
 PROMPT = "layout"
+ONLY = (Rung(NORMAL, PROMPT),)
+MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
 _KINDS = {
     "title": Kind.TITLE,
     "section-header": Kind.SECTION_HEADER,
@@ -131,18 +134,28 @@ class LayoutFamily:
     def prompts(self) -> Mapping[str, str]:
         return MappingProxyType({"page": PROMPT})
 
-    def page_prompt(self, mode: str, task: str) -> str:
-        """The engine answers no questions; modes and tasks are other families'."""
-        return PROMPT
+    @property
+    def modes(self) -> frozenset[str]:
+        """The engine sees no tokens; any mode is as good."""
+        return MODES
 
-    def crop_prompt(self, element: Element, everything: bool) -> str | None:
+    def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
+        """The engine answers no questions, and the same one each time."""
+        return ONLY
+
+    def looping(self, text: str) -> bool:
+        return False
+
+    def question(
+        self, element: Element, everything: bool, size: tuple[int, int], beside: Sequence[Element]
+    ) -> Question | None:
         """The engine has told all it knows."""
         return None
 
-    def reread(self, element: Element, text: str) -> Element:
+    def reread(self, element: Element, reply: Reply) -> Element:
         return element
 
-    def parse(self, text: str, page: int) -> Answer:
+    def parse(self, text: str, page: int, rung: Rung = ONLY[0], layer: Sequence[Word] = ()) -> Answer:
         try:
             told = _Page.model_validate(json.loads(text, parse_constant=_refuse))
         except (ValueError, ValidationError, RecursionError):

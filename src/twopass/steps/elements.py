@@ -8,8 +8,8 @@ from __future__ import annotations
 from twopass import together
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.seam import Engine, Prompt, told
-from twopass.families.seam import Family
-from twopass.job import Job, Pass2
+from twopass.families.seam import Family, Question, Reply
+from twopass.job import Job, Pass2, Task
 from twopass.picture import Picture
 from twopass.slabs import Pixels
 from twopass.workers import Workers
@@ -17,11 +17,18 @@ from twopass.workers import Workers
 PADDING = 8  # pixels around a crop: boxes of a 0..999 grid cut into strokes without it
 
 
-def wanted(checkpoint: Checkpoint, family: Family, pass2: Pass2) -> tuple[Element, ...]:
-    """The elements that pass 2 asks about."""
-    if pass2 is Pass2.NONE:
-        return ()
-    return tuple(e for e in checkpoint.elements if e.box and family.crop_prompt(e, pass2 is Pass2.ALL) is not None)
+def wanted(checkpoint: Checkpoint, picture: Picture, family: Family, job: Job) -> dict[str, Question]:
+    """What pass 2 asks, by the id of the element it asks about."""
+    if job.pass2 is Pass2.NONE or job.task is not Task.DOCUMENT or checkpoint.page.is_lost:
+        return {}
+    asked = {
+        element.id: family.question(
+            element, job.pass2 is Pass2.ALL, _size(element, picture.pixels), checkpoint.elements
+        )
+        for element in checkpoint.elements
+        if element.box
+    }
+    return {name: question for name, question in asked.items() if question is not None}
 
 
 async def read(
@@ -36,17 +43,15 @@ async def read(
     """Every wanted element asked about at once; the first failure ends them all and is raised as it is."""
 
     async def ask(element: Element) -> tuple[Element, RawCompletion, float]:
-        prompt = _prompt(element, picture, source_key, job, family)
+        prompt = _prompt(element, questions[element.id], picture, source_key, job, family)
         completion = await engine.generate(prompt)
-        return (
-            await workers.call(reread, family, element, completion.text),
-            told(prompt, completion),
-            completion.seconds,
-        )
+        reply = Reply(completion.text, prompt.text, completion.finish_reason, _layer(element, picture))
+        again = await workers.call(reread, family, element, reply)
+        return again, told(prompt, completion), completion.seconds
 
-    chosen = wanted(checkpoint, family, job.pass2)
+    questions = wanted(checkpoint, picture, family, job)
     async with together.group() as group:
-        asked = [group.create_task(ask(element)) for element in chosen]
+        asked = [group.create_task(ask(element)) for element in checkpoint.elements if element.id in questions]
     answers = [task.result() for task in asked]
     again = {element.id: element for element, *_ in answers}
     return checkpoint.model_copy(
@@ -58,22 +63,41 @@ async def read(
     )
 
 
-def reread(family: Family, element: Element, text: str) -> Element:
+def reread(family: Family, element: Element, reply: Reply) -> Element:
     """In a page worker: the family's reading of one answer about one element."""
-    return family.reread(element, text)
+    return family.reread(element, reply)
 
 
-def _prompt(element: Element, picture: Picture, source_key: str, job: Job, family: Family) -> Prompt:
-    text = family.crop_prompt(element, job.pass2 is Pass2.ALL)
-    assert text is not None and element.box is not None
+def _prompt(
+    element: Element, question: Question, picture: Picture, source_key: str, job: Job, family: Family
+) -> Prompt:
     return Prompt(
         id=f"{source_key}/{element.id}",
-        text=text,
+        text=question.prompt,
         image=crop(picture.pixels, element),
-        mode=job.mode,
+        mode=question.mode or job.mode,
+        max_crops=job.max_crops,
         language=job.language,
         priority=0,
+        watch=family.looping,
     )
+
+
+def _layer(element: Element, picture: Picture) -> str | None:
+    """The text layer's words whose middle lies in the element; None where the page has no layer."""
+    if not picture.words or element.box is None:
+        return None
+    box = element.box
+    inside = (
+        w.text for w in picture.words if box.x0 <= w.box.centre[0] <= box.x1 and box.y0 <= w.box.centre[1] <= box.y1
+    )
+    return " ".join(inside)
+
+
+def _size(element: Element, pixels: Pixels) -> tuple[int, int]:
+    assert element.box is not None
+    x0, y0, x1, y1 = element.box.to_pixels(pixels.width, pixels.height, PADDING)
+    return x1 - x0, y1 - y0
 
 
 def crop(pixels: Pixels, element: Element) -> Pixels:

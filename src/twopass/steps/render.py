@@ -92,7 +92,7 @@ def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, sc
     )
     problems = (_scaled(pointer.number, zoom),) if scaled else ()
     pixels = Pixels(drawn.width, drawn.height, slab)
-    return Picture(page, pixels, replace(pointer, turn=drawn.turn), drawn.words, problems)
+    return Picture(page, pixels, replace(pointer, turn=drawn.turn), drawn.words, drawn.ink, problems)
 
 
 def _scaled(number: int, zoom: float) -> Problem:

@@ -5,54 +5,95 @@ Knows rungs and verdicts. Knows nothing of S3, of neighbouring pages or of which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from twopass import text_layer
-from twopass.document import Attempt, Checkpoint, Page, Problem, Severity, State
+from twopass.document import Attempt, Checkpoint, Page, Problem, Severity, State, Word
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling, told
 from twopass.errors import Code
-from twopass.families.seam import Answer, Family
+from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job
 from twopass.picture import Picture
 from twopass.workers import Workers
 
-FIRST_RUNG = "normal"
 TEXT_LAYER_RUNG = "text_layer"
-CUT_SHORT = {"length": Code.TRUNCATED, "loop": Code.LOOP, "abort": Code.TRUNCATED}
+CUT_SHORT = {"length": Code.TRUNCATED, "loop": Code.LOOP, "abort": Code.TRUNCATED, "error": Code.ENGINE_REFUSED}
 
 
 async def read(
     picture: Picture, source_key: str, job: Job, engine: Engine, family: Family, workers: Workers
 ) -> Checkpoint:
-    """The page as pass 1 read it; a blank page is not asked about."""
-    page = picture.page
-    if page.state is State.BLANK:
-        return Checkpoint(page=page, problems=picture.problems)
-    prompt = Prompt(
-        id=f"{source_key}/p{page.number:04d}",
-        text=family.page_prompt(job.mode, job.task),
+    """The page as pass 1 read it, rung by rung until an answer will do; a blank page is not asked about."""
+    read = Checkpoint(page=picture.page, problems=picture.problems)
+    if picture.page.state is State.BLANK:
+        return read
+    best: Checkpoint | None = None
+    for rung in family.ladder(_look(picture), Asked(job.mode, job.task, job.prompt)):
+        prompt = _prompt(rung, picture, source_key, job, family)
+        completion = await engine.generate(prompt)
+        answer = await workers.call(parse, family, completion.text, picture.page.number, rung, picture.words)
+        reason = _verdict(completion, answer)
+        read = _tried(read, rung, prompt, completion, answer, reason)
+        if reason is None:
+            return read
+        best = max(best or read, read, key=_amount)
+    assert best and read.page.attempts[0].reason
+    kept = read.model_copy(update={"elements": best.elements})
+    return fallen_back(kept, picture, read.page.attempts[0].reason)
+
+
+def _look(picture: Picture) -> Look:
+    pixels = picture.pixels
+    return Look(pixels.width, pixels.height, picture.ink, sum(len(word.text) for word in picture.words))
+
+
+def _prompt(rung: Rung, picture: Picture, source_key: str, job: Job, family: Family) -> Prompt:
+    """The first rung's id is the page's; the others' say which they are."""
+    suffix = "" if rung.name == NORMAL else f"-{rung.name}"
+    wanted = {**job.sampling.model_dump(exclude_none=True), **rung.sampling}
+    return Prompt(
+        id=f"{source_key}/p{picture.page.number:04d}{suffix}",
+        text=rung.prompt,
         image=picture.pixels,
         page=picture.pointer,
-        mode=job.mode,
+        mode=rung.mode or job.mode,
+        max_crops=job.max_crops,
         language=job.language,
-        sampling=replace(Sampling(), **job.sampling.model_dump(exclude_none=True)),
+        sampling=replace(Sampling(), **wanted),
+        priority=0 if suffix else 1,
+        watch=family.looping,
     )
-    completion = await engine.generate(prompt)
-    answer = await workers.call(parse, family, completion.text, page.number)
-    attempt = Attempt(rung=FIRST_RUNG, finish_reason=completion.finish_reason, reason=_verdict(completion, answer))
-    read = Checkpoint(
-        page=page.model_copy(update={"attempts": (attempt,)}),
-        elements=answer.elements,
-        completions=(told(prompt, completion),),
-        problems=(*picture.problems, *_warnings(answer, page.number)),
-        cost={"engine_s": completion.seconds},
-    )
-    return read if attempt.reason is None else fallen_back(read, picture, attempt.reason)
 
 
-def parse(family: Family, text: str, page: int) -> Answer:
+def _tried(
+    before: Checkpoint, rung: Rung, prompt: Prompt, completion: Completion, answer: Answer, reason: Code | None
+) -> Checkpoint:
+    """The page after one more rung."""
+    page = before.page
+    attempt = Attempt(rung=rung.name, mode=rung.mode, finish_reason=completion.finish_reason, reason=reason)
+    state = State.REPAIRED if reason is None and page.attempts else page.state
+    first = page.attempts[0].reason if page.attempts else None
+    said = {"attempts": (*page.attempts, attempt), "state": state, "mode": rung.mode, "reason": first}
+    return before.model_copy(
+        update={
+            "page": page.model_copy(update=said),
+            "elements": answer.elements,
+            "completions": (*before.completions, told(prompt, completion)),
+            "problems": (*before.problems, *_warnings(answer, page.number)),
+            "cost": {"engine_s": before.cost.get("engine_s", 0) + completion.seconds},
+        }
+    )
+
+
+def _amount(read: Checkpoint) -> int:
+    """Characters read: of several bad answers the one that says most is kept."""
+    return sum(len(element.text) for element in read.elements)
+
+
+def parse(family: Family, text: str, page: int, rung: Rung, layer: Sequence[Word]) -> Answer:
     """In a page worker: the family's grammar on one answer."""
-    return family.parse(text, page)
+    return family.parse(text, page, rung, layer)
 
 
 def _verdict(completion: Completion, answer: Answer) -> Code | None:
@@ -88,6 +129,7 @@ _ADVICE = {
     Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer names no boxes",
+    Code.ENGINE_REFUSED: "the engine refused the prompt; its log says why",
     Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read (it knows Latin, Chinese and Japanese)",
 }
 
