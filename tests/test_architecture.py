@@ -14,10 +14,12 @@ SOURCE = ROOT / "src" / "twopass"
 LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("errors", ()),
     ("document", ("errors",)),
-    ("settings", ()),
+    ("engine_settings", ()),
+    ("settings", ("engine_settings",)),
     ("addresses", ("errors",)),
     ("slabs", ()),
     ("workers", ("errors", "slabs")),
+    ("views", ("slabs",)),
     ("words", ()),
     ("window", ("together",)),
     ("progress", ("errors", "together")),
@@ -37,6 +39,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("engines.seam", ("document", "slabs", "workers")),
     ("families.seam", ("document", "errors")),
     ("families", ("families", "document", "errors", "sections", "tables", "words")),
+    ("vllm_plugin", ("vllm_plugin", "views")),
+    ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
     ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "words", "workers")),
     ("picture", ("document", "engines.seam", "slabs")),
     ("tables", ("document",)),
@@ -80,7 +84,7 @@ HOMES = {
     "vllm": {"engines/vllm.py", "vllm_plugin"},
     "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
-    "PIL": {"files.py", "steps/render.py", "steps/upload.py", "scan.py", "engines/cpu_scan.py"},
+    "PIL": {"views.py", "files.py", "steps/render.py", "steps/upload.py", "scan.py", "engines/cpu_scan.py"},
     "boto3": {"s3.py", "faults.py"},
     "botocore": {"s3.py", "faults.py"},
     "urllib3": {"faults.py"},
@@ -90,6 +94,8 @@ HOMES = {
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},
     "rich": {"bars.py"},
+    "torch": {"vllm_plugin"},
+    "transformers": {"vllm_plugin"},
 }
 
 

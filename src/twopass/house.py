@@ -52,7 +52,8 @@ def opened(settings: Settings) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts."""
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s)
+    own = (engine.slabs,) if engine.slabs else ()
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
         house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
@@ -61,6 +62,8 @@ def opened(settings: Settings) -> Iterator[House]:
             yield house
         finally:
             house.submit(_close(house)).result()
+            for pool in (slabs, *own):
+                pool.close()
 
 
 async def _warm(house: House) -> None:
@@ -71,7 +74,6 @@ async def _warm(house: House) -> None:
 async def _close(house: House) -> None:
     await house.engine.close()
     await house.workers.close()
-    house.slabs.close()
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from twopass.engine_settings import EngineSettings
 
 MEGABYTE = 1 << 20
 
@@ -16,13 +18,13 @@ def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
+class Settings(EngineSettings):
     """Every setting of the worker; an environment variable carries the field's name in capitals."""
 
     # An empty variable is a field somebody left blank in a form, and not a value.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
-    engine: str = Field("cpu", description="what reads: cpu (replay and others by name)")
+    engine: str = Field("cpu", description="what reads: cpu, vllm, replay")
     engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
     replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
     concurrency: int = Field(4, ge=1, le=64, description="jobs one worker takes at once; they share the engine")

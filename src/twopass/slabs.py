@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,24 +32,39 @@ class Slab:
         return mmap.mmap(_descriptors[self.number], size)
 
 
+class Frame(NamedTuple):
+    """The picture that a crop is a part of: its size, and where in it the crop begins; pixels."""
+
+    width: int
+    height: int
+    left: int = 0
+    top: int = 0
+
+
 @dataclass(frozen=True)
 class Pixels:
-    """RGB, 8 bits a channel, rows from the top: in a slab, or held as bytes."""
+    """RGB, 8 bits a channel, rows from the top: in a slab, or held as bytes. A crop names its frame."""
 
     width: int
     height: int
     slab: Slab | None = None
     held: bytes | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return self.width * self.height * 3
+    frame: Frame | None = None
 
     def array(self) -> npt.NDArray[np.uint8]:
         """Height × width × 3, uint8; a view where the pixels lie in a slab."""
-        data = self.slab.map(self.nbytes) if self.slab else self.held
+        frame = self.frame or Frame(self.width, self.height)
+        size = frame.width * frame.height * 3
+        data = self.slab.map(size) if self.slab else self.held
         assert data is not None
-        return np.frombuffer(data, np.uint8, self.nbytes).reshape(self.height, self.width, 3)
+        whole = np.frombuffer(data, np.uint8, size).reshape(frame.height, frame.width, 3)
+        return whole[frame.top : frame.top + self.height, frame.left : frame.left + self.width]
+
+    def crop(self, x0: int, y0: int, x1: int, y1: int) -> Pixels:
+        """A part of the same memory; lives as long as the whole."""
+        frame = self.frame or Frame(self.width, self.height)
+        part = frame._replace(left=frame.left + x0, top=frame.top + y0)
+        return Pixels(x1 - x0, y1 - y0, self.slab, self.held, part)
 
 
 def inherit(pairs: Iterable[tuple[int, int]]) -> None:
@@ -57,18 +73,24 @@ def inherit(pairs: Iterable[tuple[int, int]]) -> None:
 
 
 class Slabs:
-    """Lends slabs within a byte budget; a page larger than the budget is lent when it is alone."""
+    """Lends slabs within a byte budget; a page larger than the budget is lent when it is alone.
+
+    `fixed` slabs all have that many bytes and are never shrunk: memory that somebody may still be reading
+    after its lender gave it back must not go away under them.
+    """
 
     _numbers = count()  # one process may own several sets
 
-    def __init__(self, number: int, budget: int) -> None:
+    def __init__(self, number: int, budget: int, fixed: int | None = None) -> None:
         self._free = [Slab(next(Slabs._numbers)) for _ in range(number)]
         self._all = tuple(self._free)
         self._budget = budget
+        self._fixed = fixed
         self._lent = 0
         self._waiting: deque[tuple[int, asyncio.Future[Slab]]] = deque()
         for slab in self._all:
             _descriptors[slab.number] = os.memfd_create(f"twopass-slab-{slab.number}")
+            os.ftruncate(_descriptors[slab.number], fixed or 0)
 
     @property
     def descriptors(self) -> dict[int, int]:
@@ -89,7 +111,8 @@ class Slabs:
                 self._grant()  # a large one that gives up stood in the way of smaller ones
             raise
         try:
-            os.ftruncate(_descriptors[slab.number], size)
+            if self._fixed is None:
+                os.ftruncate(_descriptors[slab.number], size)
             yield slab
         finally:
             self._take_back(slab, size)
@@ -107,8 +130,9 @@ class Slabs:
             turn.set_result(self._free.pop())
 
     def _take_back(self, slab: Slab, size: int) -> None:
-        # To nothing: a slab that once held a poster must not keep its memory.
-        os.ftruncate(_descriptors[slab.number], 0)
+        if self._fixed is None:
+            # To nothing: a slab that once held a poster must not keep its memory.
+            os.ftruncate(_descriptors[slab.number], 0)
         self._free.append(slab)
         self._lent -= size
         self._grant()

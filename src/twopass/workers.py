@@ -11,7 +11,7 @@ import asyncio
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -62,9 +62,16 @@ class _Child:
 class Workers:
     """A fixed number of page workers, started by `open` and ended by `close` on one event loop."""
 
-    def __init__(self, count: int, slabs: Slabs, timeout_s: float = 120.0, start_s: float = START_S) -> None:
+    def __init__(
+        self,
+        count: int,
+        slabs: Slabs,
+        timeout_s: float = 120.0,
+        start_s: float = START_S,
+        more_slabs: Sequence[Slabs] = (),
+    ) -> None:
         self.count = count
-        self._slabs = slabs
+        self._slabs = (slabs, *more_slabs)
         self._timeout_s = timeout_s
         self._start_s = start_s
         self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place whose child died
@@ -123,7 +130,7 @@ class Workers:
         return child
 
     async def _spawn(self) -> _Child:
-        descriptors = self._slabs.descriptors
+        descriptors = {number: fd for slabs in self._slabs for number, fd in slabs.descriptors.items()}
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),

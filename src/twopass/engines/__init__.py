@@ -6,7 +6,7 @@ from twopass.engines.seam import Engine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-NAMES = ("cpu", "replay")
+NAMES = ("cpu", "vllm", "replay")
 
 
 def constructed(settings: Settings) -> Engine:
@@ -21,4 +21,10 @@ def constructed(settings: Settings) -> Engine:
         if settings.replay_dir is None:
             raise EngineError(Code.ENGINE_DEAD, "engine replay needs REPLAY_DIR, a folder of recorded checkpoints")
         return ReplayEngine.from_folder(settings.replay_dir)
+    if settings.engine == "vllm":
+        from twopass.engines.vllm import VllmEngine
+
+        if settings.model_dir is None:
+            raise EngineError(Code.ENGINE_DEAD, "engine vllm needs MODEL_DIR")
+        return VllmEngine(settings, settings.model_dir)
     raise EngineError(Code.ENGINE_DEAD, f"no engine is called {settings.engine}; ENGINE is one of {', '.join(NAMES)}")

@@ -13,6 +13,7 @@ import time
 from twopass.engines.cpu_page import load, read_page
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, EngineError
+from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 
@@ -22,6 +23,7 @@ class CpuEngine:
     kind = "cpu"
     precision = "float32"
     family = "layout"
+    slabs: Slabs | None = None
 
     def __init__(self, sequences: int) -> None:
         self.sequences = sequences

@@ -10,6 +10,7 @@ from typing import Self
 
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, EngineError
+from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 SEQUENCES = 16
@@ -20,6 +21,7 @@ class ReplayEngine:
 
     kind = "replay"
     precision = "recorded"
+    slabs: Slabs | None = None
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from twopass.document import RawCompletion
-from twopass.slabs import Pixels
+from twopass.slabs import Pixels, Slabs
 from twopass.workers import Workers
 
 
@@ -37,6 +37,7 @@ class Sampling:
     ngram: int = 30
     window: int = 90
     allowed_tokens: tuple[int, ...] = (128821, 128822)  # <td> and </td> may repeat
+    ignore_eos: bool = False  # for measuring: answers of a forced length
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,15 @@ class Completion:
 class Engine(Protocol):
     """What reads. Constructed on the main thread; everything else runs on the house's loop.
 
-    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it.
+    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `slabs`
+    memory of its own that page workers must share, None when it needs none.
     """
 
     kind: str
     precision: str
     family: str
     sequences: int
+    slabs: Slabs | None
 
     async def open(self, workers: Workers) -> None:
         """Become ready and warm; raises EngineError."""

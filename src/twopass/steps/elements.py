@@ -101,7 +101,6 @@ def _size(element: Element, pixels: Pixels) -> tuple[int, int]:
 
 
 def crop(pixels: Pixels, element: Element) -> Pixels:
-    """The element's pixels with a little padding, copied out of the page's slab."""
+    """The element's pixels with a little padding, in the page's own memory."""
     assert element.box is not None
-    x0, y0, x1, y1 = element.box.to_pixels(pixels.width, pixels.height, PADDING)
-    return Pixels(x1 - x0, y1 - y0, held=pixels.array()[y0:y1, x0:x1].tobytes())
+    return pixels.crop(*element.box.to_pixels(pixels.width, pixels.height, PADDING))

@@ -1,0 +1,22 @@
+"""What we add inside vLLM, in each of its processes: our model classes in place of its own.
+
+vLLM finds `register` through the entry point `vllm.general_plugins`.
+"""
+
+from __future__ import annotations
+
+ARCHITECTURES = {
+    "DeepseekOCRForCausalLM": "twopass.vllm_plugin.model:DeepseekOcr",
+    "DeepseekOCR2ForCausalLM": "twopass.vllm_plugin.model:DeepseekOcr2",
+}
+NGRAM = "twopass.vllm_plugin.ngram:NoRepeatNGram"
+MODE, MAX_CROPS = "mode", "max_crops"  # what a request may say in mm_processor_kwargs
+DEFAULT_MODE, DEFAULT_CROPS = "gundam", 6
+
+
+def register() -> None:
+    """Our classes by name, so that nothing of CUDA is imported before vLLM has chosen its devices."""
+    from vllm import ModelRegistry
+
+    for architecture, where in ARCHITECTURES.items():
+        ModelRegistry.register_model(architecture, where)

@@ -1,0 +1,158 @@
+"""vLLM's DeepSeek-OCR classes with the mode as a choice of each request, and pictures as 8-bit views.
+
+The stock classes know one mode, wired into a module, count the prompt's places apart from the views they
+make, and stretch what the official code pads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BatchFeature
+from vllm.model_executor.models import deepseek_ocr, deepseek_ocr2
+from vllm.multimodal import MULTIMODAL_REGISTRY
+from vllm.multimodal.inputs import MultiModalFieldConfig
+from vllm.multimodal.parse import ImageProcessorItems, ImageSize
+from vllm.multimodal.processing import PromptReplacement
+
+from twopass import views
+from twopass.views import Tiles, Vision
+from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
+
+
+class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
+    """Pictures of a request to views; the places are counted from the views themselves."""
+
+    vision: Vision
+
+    def _call_hf_processor(
+        self, prompt: str, mm_data: Mapping[str, Any], mm_kwargs: Mapping[str, Any], tok_kwargs: Mapping[str, Any]
+    ) -> BatchFeature:
+        tokens = self.info.get_tokenizer()(prompt, add_special_tokens=True)["input_ids"]
+        told: dict[str, Any] = {"input_ids": torch.tensor([tokens])}
+        if images := mm_data.get("images"):
+            told |= self._seen([np.asarray(image.convert("RGB")) for image in images], mm_kwargs)
+        return BatchFeature(told)
+
+    def _seen(self, pictures: Sequence[views.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        mode, crops = _chosen(self.vision, mm_kwargs)
+        tiles = [self.vision.tiles(p.shape[1], p.shape[0], mode, crops) for p in pictures]
+        seen = [views.views(self.vision, p, mode, t) for p, t in zip(pictures, tiles, strict=True)]
+        return {
+            "pixel_values": torch.from_numpy(np.stack([one.whole for one in seen])),
+            "images_crop": torch.from_numpy(np.concatenate([one.tiles for one in seen])),
+            "images_spatial_crop": torch.tensor(tiles),
+        }
+
+    def _hf_processor_applies_updates(self, *args: Any, **kwargs: Any) -> bool:
+        return False  # `<image>` is still one token in `input_ids`
+
+    def _get_mm_fields_config(
+        self, hf_inputs: BatchFeature, hf_processor_mm_kwargs: Mapping[str, Any]
+    ) -> Mapping[str, MultiModalFieldConfig]:
+        tiles = [Tiles(*map(int, one)) for one in hf_inputs.get("images_spatial_crop", ())]
+        counts = torch.tensor([one.number for one in tiles], dtype=torch.long)
+        return {
+            "pixel_values": MultiModalFieldConfig.batched("image"),
+            "images_crop": MultiModalFieldConfig.flat_from_sizes("image", counts),
+            "images_spatial_crop": MultiModalFieldConfig.batched("image", keep_on_cpu=True),
+        }
+
+    def _get_prompt_updates(self, mm_items: Any, hf_processor_mm_kwargs: Mapping[str, Any], out_mm_kwargs: Any) -> Any:
+        mode, crops = _chosen(self.vision, hf_processor_mm_kwargs)
+        image = self.info.get_tokenizer().vocab["<image>"]
+
+        def places(index: int) -> list[int]:
+            size = mm_items.get_items("image", ImageProcessorItems).get_image_size(index)
+            return [image] * self.vision.tokens(mode, self.vision.tiles(size.width, size.height, mode, crops))
+
+        return [PromptReplacement(modality="image", target=[image], replacement=places)]
+
+
+def _chosen(vision: Vision, mm_kwargs: Mapping[str, Any]) -> tuple[str, int]:
+    """The request's mode and most tiles; raises ValueError, which vLLM tells the caller."""
+    mode, crops = str(mm_kwargs.get(MODE, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS, DEFAULT_CROPS))
+    if mode not in vision.modes:
+        raise ValueError(f"mode: this model takes {', '.join(sorted(vision.modes))}")
+    if not views.LEAST_CROPS <= crops <= views.MOST_CROPS:
+        raise ValueError(f"max_crops: {views.LEAST_CROPS} to {views.MOST_CROPS}")
+    return mode, crops
+
+
+class _ProcessorV1(_Processor):
+    vision = views.DEEPSEEK_OCR
+
+
+class _ProcessorV2(_Processor):
+    vision = views.DEEPSEEK_OCR_2
+
+
+class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
+    """Memory is measured with the picture that takes most places: a column of tiles, not vLLM's square."""
+
+    def get_image_size_with_most_features(self) -> ImageSize:
+        return ImageSize(width=views.DEEPSEEK_OCR.tile, height=views.DEEPSEEK_OCR.tile * DEFAULT_CROPS)
+
+
+class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
+    def get_image_size_with_most_features(self) -> ImageSize:
+        return ImageSize(width=views.DEEPSEEK_OCR_2.tile, height=views.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
+
+
+@MULTIMODAL_REGISTRY.register_processor(
+    _ProcessorV1, info=_Info, dummy_inputs=deepseek_ocr.DeepseekOCRDummyInputsBuilder
+)
+class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
+    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch."""
+
+    def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
+        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
+
+    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
+        """Of one picture: its tiles' rows, the whole's rows, a separator."""
+        kind = self.image_newline.dtype
+        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
+        if grid.number:
+            parts.insert(0, self._assemble_patch_grid(self._features(_normalised(tiles, kind)), torch.tensor(grid)))
+        return torch.cat(parts)
+
+    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+        sam = self.sam_model(pixels)
+        clip = self.vision_model(pixels, sam)
+        return self.projector(torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1))
+
+
+@MULTIMODAL_REGISTRY.register_processor(
+    _ProcessorV2, info=_InfoV2, dummy_inputs=deepseek_ocr2.DeepseekOCR2DummyInputsBuilder
+)
+class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
+    """DeepSeek-OCR-2 over 8-bit views."""
+
+    def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
+        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
+
+    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
+        kind = self.view_seperator.dtype
+        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
+        if grid.number:
+            parts.insert(0, self._features(_normalised(tiles, kind)))
+        return torch.cat(parts)
+
+    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+        features = self.projector(self.qwen2_model(self.sam_model(pixels)))
+        return features.reshape(-1, features.shape[-1])
+
+
+def _pictures(kwargs: Mapping[str, Any]) -> list[tuple[torch.Tensor, torch.Tensor, Tiles]]:
+    """Each picture's whole view, tiles and grid; wholes come as a list where their sizes differ."""
+    grids = [Tiles(*one.tolist()) for one in kwargs["images_spatial_crop"]]
+    tiles = kwargs["images_crop"].split([grid.number for grid in grids])
+    return list(zip(kwargs["pixel_values"], tiles, grids, strict=True))
+
+
+def _normalised(views: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """8 bits to -1..1, channels first, in float32 until the end as the official code has it."""
+    return views.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5).to(kind).contiguous()

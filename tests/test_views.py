@@ -1,0 +1,103 @@
+"""Pictures to views: what the official code makes, and as many places in the prompt as the model gives back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from twopass import views
+from twopass.slabs import Pixels, Slabs
+from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
+from twopass.workers import Workers
+
+A4 = (1190, 1684)
+PLACES = [
+    ("tiny", A4, 73), ("small", A4, 111), ("base", A4, 273), ("large", A4, 421), ("gundam", A4, 903),
+    ("gundam", (1684, 1190), 893), ("gundam", (1000, 1000), 693), ("gundam", (1600, 900), 483),
+    ("gundam", (6000, 1000), 883), ("gundam", (1000, 6000), 933), ("gundam", (640, 640), 273), ("gundam", (1, 1), 273),
+]  # fmt: skip
+
+
+def picture(width: int, height: int) -> views.Array:
+    return np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(("mode", "size", "places"), PLACES)
+def test_places_are_the_officials(mode: str, size: tuple[int, int], places: int) -> None:
+    assert DEEPSEEK_OCR.tokens(mode, DEEPSEEK_OCR.tiles(*size, mode, 6)) == places
+
+
+def test_the_second_model_has_no_newlines() -> None:
+    assert DEEPSEEK_OCR_2.tokens("gundam", DEEPSEEK_OCR_2.tiles(*A4, "gundam", 6)) == 1121
+    assert DEEPSEEK_OCR_2.tokens("base", DEEPSEEK_OCR_2.tiles(*A4, "base", 6)) == 257
+
+
+@pytest.mark.parametrize(("mode", "side"), [("tiny", 512), ("small", 640)])
+def test_small_views_are_stretched(mode: str, side: int) -> None:
+    page = picture(300, 500)
+
+    seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
+
+    assert np.array_equal(seen.whole, np.asarray(Image.fromarray(page).resize((side, side))))
+    assert seen.tiles.shape == (0, 640, 640, 3)
+
+
+@pytest.mark.parametrize(("mode", "side"), [("base", 1024), ("large", 1280)])
+def test_large_views_are_padded(mode: str, side: int) -> None:
+    """vLLM stretches them."""
+    page = picture(300, 500)
+
+    seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
+
+    assert np.array_equal(seen.whole, np.asarray(ImageOps.pad(Image.fromarray(page), (side, side), color=(127,) * 3)))
+
+
+def test_tiles_are_the_stretched_page_row_by_row() -> None:
+    page = picture(*A4)
+
+    seen = views.views(DEEPSEEK_OCR, page, "gundam", Tiles(2, 3))
+
+    grid = np.asarray(Image.fromarray(page).resize((1280, 1920)))
+    assert np.array_equal(seen.tiles[1], grid[:640, 640:])
+    assert np.array_equal(seen.tiles[4], grid[1280:, :640])
+
+
+@given(
+    width=st.integers(1, 4000), height=st.integers(1, 4000), crops=st.integers(2, 9),
+    vision=st.sampled_from([DEEPSEEK_OCR, DEEPSEEK_OCR_2]), data=st.data(),
+)  # fmt: skip
+def test_any_picture_fits_the_memory_kept_for_it(
+    width: int, height: int, crops: int, vision: views.Vision, data: st.DataObject
+) -> None:
+    mode = data.draw(st.sampled_from(sorted(vision.modes)))
+
+    tiles = vision.tiles(width, height, mode, crops)
+
+    assert tiles.number <= crops
+    assert vision.nbytes(mode, tiles) <= vision.most_bytes
+
+
+async def test_a_page_worker_leaves_the_views_in_a_slab() -> None:
+    """A crop is cut out of its page's memory on the way, and the slab outlives whoever lent it."""
+    page = picture(900, 700)
+    room = DEEPSEEK_OCR.most_bytes
+    slabs, kept = Slabs(1, 1 << 24), Slabs(1, 1 << 30, fixed=room)
+    workers = Workers(1, slabs, more_slabs=(kept,))
+    await workers.open()
+    try:
+        async with slabs.lend(page.nbytes) as memory:
+            np.frombuffer(memory.map(page.nbytes), np.uint8)[:] = page.reshape(-1)
+            crop = Pixels(900, 700, memory).crop(100, 50, 500, 650).crop(0, 0, 300, 600)
+            async with kept.lend(room) as slab:
+                await workers.call(views.prepare, DEEPSEEK_OCR, crop, "tiny", Tiles(1, 1), slab)
+                seen = views.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1))
+    finally:
+        await workers.close()
+
+    there = views.views(DEEPSEEK_OCR, page[50:650, 100:400], "tiny", Tiles(1, 1))
+    assert np.array_equal(seen.whole, there.whole)
+    slabs.close()
+    kept.close()

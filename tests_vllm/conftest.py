@@ -1,0 +1,14 @@
+"""What needs the real vLLM: run with `make test-vllm`, in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import os
+
+# Before anybody imports torch. Two threads: more than that is slower on two cores, binding fails in containers.
+os.environ.update(
+    OMP_NUM_THREADS="2",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_CPU_KVCACHE_SPACE="1",
+    HF_HUB_OFFLINE="1",
+    VLLM_NO_USAGE_STATS="1",
+)
