@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("together", ("errors",)),
     ("keywords", ("words",)),
     ("sections", ("document", "words")),
+    ("furniture", ("document", "words")),
     ("joins", ("document", "words")),
     ("job", ("document", "errors", "settings")),
     ("files", ("document", "errors")),
@@ -46,8 +47,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "steps",
         (
             "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
-            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "joins", "sections", "together",
-            "workers",
+            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins", "sections",
+            "together", "workers",
         ),
     ),
     ("logs", ("faults", "settings")),
