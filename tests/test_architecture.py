@@ -47,8 +47,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "steps",
         (
             "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
-            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins", "sections",
-            "together", "workers",
+            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins",
+            "sections", "together", "workers",
         ),
     ),
     ("logs", ("faults", "settings")),
