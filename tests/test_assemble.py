@@ -546,6 +546,21 @@ def test_a_programs_default_is_no_title(title: str) -> None:
     assert assembled(checkpoint(1, element("title", "Springs")), title=title).meta.title == "Springs"
 
 
+@pytest.mark.parametrize("title", ["untitled", None])
+def test_a_heading_names_a_document_that_nobody_named(title: str | None) -> None:
+    """The first page's highest, both its lines; never one that any document may have, and one with a number last."""
+    abstract, scope = heading("Abstract", level=1), heading("1 Scope", level=1)
+    lines = heading("Structure of", level=2), heading("the springs", level=2)
+
+    def named(*pages: Checkpoint) -> str | None:
+        return assembled(*pages, title=title).meta.title
+
+    assert named(checkpoint(1, abstract, heading("Notes", level=3), *lines)) == "Structure of the springs"
+    assert named(checkpoint(1, scope, *lines)) == "Structure of the springs"
+    assert named(checkpoint(1, abstract, scope)) == "1 Scope"
+    assert named(checkpoint(1, abstract), checkpoint(2, *lines)) == title
+
+
 def test_problems_of_pages_are_the_documents() -> None:
     """And make it a partial success."""
     problem = Problem(code=Code.TRUNCATED, page=1, message="page 1: cut")

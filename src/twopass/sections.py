@@ -225,11 +225,16 @@ def _meanings(elements: Sequence[Element], sure: Mapping[int, int]) -> Callable[
 
 def _guess(text: str, above: int, rank: int, some_are_sure: bool) -> int:
     """Nobody says: by name, then below the last heading that is sure, then by the order of the hints."""
-    if " ".join(text.casefold().split()).strip(" .:") in _TOP or _ANNEX.match(text):
+    if _is_usual(text) or _ANNEX.match(text):
         return 1
     if some_are_sure:
         return min(above + 1, DEEPEST) if above else 1
     return min(rank, DEEPEST)
+
+
+def _is_usual(title: str) -> bool:
+    """Whether it heads a part that any document may have: Abstract, References."""
+    return " ".join(title.casefold().split()).strip(" .:") in _TOP
 
 
 @dataclass(frozen=True)
@@ -267,6 +272,18 @@ def _heads(elements: Sequence[Element]) -> list[Head]:
             shown = found.text if found else element.numbering
             heads.append(Head(place, element.level or 1, shown, found.rest if found and found.rest else text))
     return heads
+
+
+def foremost(elements: Sequence[Element]) -> str | None:
+    """The first page's highest heading, for a document without a title; those with a number only where no other is."""
+    first_page = next((element.page for element in elements if element.is_body), None)
+    ranked = []
+    for place, element in enumerate(elements):
+        if element.page == first_page and element.is_body and element.is_heading and not element.continues:
+            text, found = whole_text(elements, place), number(element.text)
+            if not says_nothing(text) and not _is_usual(found.rest if found else text):
+                ranked.append((found is not None, element.level or 1, place, text))
+    return min(ranked)[-1] if ranked else None
 
 
 def whole_text(elements: Sequence[Element], place: int) -> str:

@@ -60,7 +60,7 @@ def document(
     return Document(
         id=doc_id,
         source=source,
-        meta=_meta(meta, title, pages),
+        meta=_meta(meta, title or sections.foremost(elements), pages),
         run=run,
         status=status_of(pages, told),
         pages=pages,
