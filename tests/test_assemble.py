@@ -33,7 +33,7 @@ from twopass.errors import Code
 from twopass.families.layout import LayoutFamily
 from twopass.formats import markdown
 from twopass.slabs import Pixels
-from twopass.steps import assemble
+from twopass.steps import assemble, enrich
 
 LEFT, RIGHT = Box(0.1, 0.2, 0.45, 0.9), Box(0.55, 0.2, 0.9, 0.9)
 
@@ -406,6 +406,46 @@ def test_a_section_holds_what_follows_its_heading() -> None:
     assert section.element_ids == ("p0001-e001", "p0001-e002")
     assert section.keywords == ("springs",)
     assert section.summary == "The springs are deep. They never froze."
+
+
+def test_a_section_without_prose_is_told_by_its_tables_and_figures() -> None:
+    """Also where a line of it only points at them; what another page continues is told once."""
+    costs = element("table", table=grid(["a"]), summary="Table 1: Costs.")
+    alone = checkpoint(1, heading("1 Works"), costs)
+    pointed = checkpoint(1, heading("1 Works"), element("text", "See below."), costs)
+    longer = checkpoint(2, element("table", table=grid(["b"]), summary="Table 1: Costs, continued."))
+
+    assert [assembled(page, longer).sections[0].summary for page in (alone, pointed)] == ["Table 1: Costs."] * 2
+
+
+def test_a_section_of_a_list_is_told_by_its_items() -> None:
+    """A stray word beside them is no prose."""
+    items = [element("list_item", f"{name} is a spring of the upper valley.") for name in ("Lind", "Ach")]
+
+    (section,) = assembled(checkpoint(1, heading("1 Water"), *items, element("text", "guidance"))).sections
+
+    assert section.summary == "Lind is a spring of the upper valley. Ach is a spring of the upper valley. guidance"
+
+
+def test_a_section_with_nothing_of_its_own_is_told_by_its_children() -> None:
+    """By their prose, or by their figures where they have none."""
+    figure, text = element("picture", summary="Figure 1: A map."), element("text", "The springs are deep.")
+    told = checkpoint(1, heading("1 Water"), heading("1.1 Upper"), text, heading("2 Maps"), heading("2.1 All"), figure)
+
+    assert [s.summary for s in flattened(assembled(told).sections)] == [text.text] * 2 + [figure.summary] * 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(readings, metas)
+def test_a_section_has_a_summary_where_an_element_has_one(read: tuple[Checkpoint, ...], meta: Meta) -> None:
+    """However deep in the tree, and be it only its heading; keywords likewise."""
+    document = assemble.document(SOURCE, meta, RUN, "id", [enrich.page(page, None) for page in read])
+    by_id = {e.id: e for e in document.elements}
+
+    for section in flattened(document.sections):
+        whole = [by_id[name] for one in flattened((section,)) for name in one.element_ids]
+        assert bool(section.summary) >= any(e.summary and not e.continues for e in whole)
+        assert bool(section.keywords) == any(e.keywords for e in whole if words.words(" ".join(e.keywords)))
 
 
 # ------------------------------------------------------------------ what runs on

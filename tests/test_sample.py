@@ -213,4 +213,8 @@ async def test_every_element_is_analysed(read: Read) -> None:
 
     assert len(long) > 20
     assert all(5 <= len(e.keywords) <= 10 and e.summary and e.analysis.source == "derived" for e in long)
-    assert all(section.summary for section in read.document.sections if section.element_ids)
+    assert all(section.summary and section.keywords for section in flattened(read.document.sections))
+
+
+def flattened(tree: tuple[Section, ...]) -> list[Section]:
+    return [one for section in tree for one in (section, *flattened(section.children))]
