@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("keywords", ("words",)),
     ("sections", ("document", "words")),
     ("furniture", ("document", "words")),
-    ("joins", ("document", "words")),
+    ("joins", ("document", "furniture", "words")),
     ("job", ("document", "errors", "settings")),
     ("files", ("document", "errors")),
     ("faults", ("errors",)),

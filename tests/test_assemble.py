@@ -471,6 +471,15 @@ def test_a_paragraph_runs_on_over_a_page(end: str, start: str) -> None:
     assert links(assembled(first, second)) == [("p0001-e000", "p0002-e002")]
 
 
+def test_a_doubtful_header_stops_nothing() -> None:
+    """It is body because it stands once, but paragraphs and tables go on behind it and never in it."""
+    header, rows = element("page_header", "Water Journal", TOP), element("table", table=grid(["a", "b"]))
+    text = assembled(checkpoint(1, element("text", "It ran")), checkpoint(2, header, element("text", "dry.")))
+    table = assembled(checkpoint(1, rows), checkpoint(2, header, rows))
+
+    assert links(text) == links(table) == [("p0001-e000", "p0002-e001")]
+
+
 @pytest.mark.parametrize(
     ("end", "start"),
     [

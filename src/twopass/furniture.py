@@ -23,6 +23,7 @@ SAME_PLACE = 0.03  # of the page's height
 LINE = 0.02  # of the page: running headers whose text changes keep their base line and an edge or the middle
 SHARE = 3  # at least every third page has such a header: books have others on their left pages and chapters' first
 SHORT = 100  # characters: what is longer runs along no margin
+APART = "apart"  # flag of what was called a header or footer
 MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
 _PAGE = r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
 _PAGE_OF = re.compile(_PAGE, re.I)
@@ -61,10 +62,18 @@ def _layered(element: Element, runs: bool) -> Element:
 
 
 def _as_body(element: Element) -> Element:
-    kind = element.kind
-    if kind in FURNITURE:
-        kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
-    return element.model_copy(update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY})
+    if element.kind not in FURNITURE:
+        return element.model_copy(update={"content_layer": Layer.BODY})
+    kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
+    flags = (*element.flags, *((APART,) if len(element.text) <= SHORT else ()))
+    return element.model_copy(
+        update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY, "flags": flags}
+    )
+
+
+def stands_apart(element: Element) -> bool:
+    """Whether it is body for want of proof that it is a header or footer: the text around it goes on behind it."""
+    return APART in element.flags
 
 
 def _is_marginal(element: Element) -> bool:
