@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import pymupdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.documents import BOTTOM, MIDDLE, RUN, SOURCE, TOP, assembled, checkpoint, element, grid, metas, readings
-from twopass import sections
+from twopass import sections, words
 from twopass.document import (
     Box,
     Category,
@@ -25,8 +27,13 @@ from twopass.document import (
     State,
     Status,
 )
+from twopass.engines.cpu_page import read_page
+from twopass.engines.seam import PagePointer
 from twopass.errors import Code
-from twopass.steps import assemble
+from twopass.families.layout import LayoutFamily
+from twopass.formats import markdown
+from twopass.slabs import Pixels
+from twopass.steps import assemble, enrich
 
 LEFT, RIGHT = Box(0.1, 0.2, 0.45, 0.9), Box(0.55, 0.2, 0.9, 0.9)
 
@@ -144,12 +151,116 @@ def test_the_same_text_in_the_middle_of_pages_is_body() -> None:
     assert furniture(assembled(*(checkpoint(n, element("text", "Remark.")) for n in (1, 2, 3)))) == []
 
 
-def test_a_long_text_that_stands_once_is_no_header() -> None:
+@pytest.mark.parametrize(
+    "text", ["INVOICE 2024-0117", "Draft", "Civil works", "$ 950", "1.2.3", "Page layout", "word " * 40]
+)
+def test_a_label_alone_makes_no_furniture(text: str) -> None:
     """Losing a paragraph to a wrong label is worse than keeping a header."""
-    document = assembled(checkpoint(1, element("page_header", "word " * 40, TOP), element("page_header", "Draft", TOP)))
+    document = assembled(checkpoint(1, element("page_header", text, TOP), element("text", "Body.")))
 
-    assert furniture(document) == ["Draft"]
+    assert furniture(document) == []
     assert document.elements[0].kind is Kind.TEXT
+    assert words.flow(text) in markdown.write(document)[0].replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("17", "– 17 –", "xiv", "Page 3 of 9", "3 of 9", "1/34", "第3页"),
+        *("10/1/24, 3:42 PM", "2024-03-14", "14. März 2024", "March 14, 2024", "Sept. 2024", "2024年3月14日"),
+        *("https://a.b/c", "www.fda.gov"),
+    ],
+)
+def test_numbers_dates_and_addresses_in_margins_are_furniture(text: str) -> None:
+    """Also where they stand once; a label says no more than that they stand apart."""
+    page = checkpoint(1, element("text", "Body."), element("page_footer", text, BOTTOM))
+
+    assert furniture(assembled(page)) == [text]
+
+
+def test_a_slides_footnotes_are_body() -> None:
+    """Layouts call them footers; some stand on several slides, and their numbers differ no more than a page's do."""
+    slides = [
+        checkpoint(n, element("text", "Dosing1 of adults"), element("page_footer", f"1 21 CFR 201.57(c)({n})", BOTTOM))
+        for n in (1, 2, 3)
+    ]
+    others = [checkpoint(n, element("text", f"Body {n}.")) for n in range(4, 9)]
+
+    document = assembled(*slides, *others)
+
+    notes = [e for e in document.elements if e.kind is Kind.FOOTNOTE]
+    assert [(note.parent_id, note.content_layer) for note in notes] == [
+        (f"p000{n}-e000", Layer.BODY) for n in (1, 2, 3)
+    ]
+
+
+def test_a_footer_that_begins_with_the_pages_number_is_no_footnote() -> None:
+    """Its number counts with the pages."""
+    pages = [
+        checkpoint(n, element("text", f"Body {n}."), *([element("page_footer", f"{n + 11} Springs", BOTTOM)] * (n % 2)))
+        for n in range(1, 9)
+    ]
+
+    assert furniture(assembled(*pages)) == ["12 Springs", "14 Springs", "16 Springs", "18 Springs"]
+
+
+def test_names_of_chapters_above_their_pages_are_furniture() -> None:
+    """They stand in one place of every second page and are called headers, and each says something else."""
+    names = ["Springs", "Mains", "Pumps", "Filters", "Meters", "Losses"]
+    place = Box(0.1, 0.03, 0.3, 0.05)
+    pages = [checkpoint(2 * n, element("page_header", f"{n} {name}", place)) for n, name in enumerate(names, 1)]
+    pages = [c.model_copy(update={"elements": (*c.elements, body(c.page.number))}) for c in pages]
+    between = [checkpoint(2 * n + 1, element("page_header", str(n), TOP), element("text", "Body.")) for n in range(7)]
+
+    assert [text for text in furniture(assembled(*pages, *between)) if not text.isdigit()] == [
+        f"{n} {name}" for n, name in enumerate(names, 1)
+    ]
+
+
+def body(page: int) -> Element:
+    return element("text", f"Body {page}.", page=page, id=f"p{page:04d}-e001")
+
+
+def test_what_three_of_many_slides_say_in_one_place_is_body() -> None:
+    """Sources of charts stand where other slides have nothing, or beside a company's name."""
+    left, right = Box(0.1, 0.95, 0.4, 0.97), Box(0.8, 0.95, 0.9, 0.97)
+    named = [element("text", "Body."), element("page_footer", "Water Board", right)]
+    slides = [checkpoint(n, *named, element("page_footer", f"Source: {'abcdefgh'[n]} office", left)) for n in (1, 4, 7)]
+
+    document = assembled(*slides, *(checkpoint(n, *named) for n in (2, 3, 5, 6, 8, 9, 10)))
+
+    assert set(furniture(document)) == {"Water Board"}
+
+
+@settings(max_examples=80, deadline=None)
+@given(readings, metas)
+def test_no_page_with_text_is_without_body(read: tuple[Checkpoint, ...], meta: Meta) -> None:
+    """Whatever its labels say and other pages repeat."""
+    document = assemble.document(SOURCE, meta, RUN, "id", read)
+
+    texts = {e.page for e in document.elements if e.text.strip()}
+    assert texts <= {e.page for e in document.elements if e.is_body}
+
+
+@pytest.mark.parametrize("texts", [["A notice to all."], ["2024-03-14", "7"], ["7"]])
+def test_a_page_of_one_line_keeps_it(texts: list[str]) -> None:
+    """A date on a page of its own is what the page says, and so is a number where there is nothing else."""
+    document = assembled(checkpoint(1, *(element("page_header", text, TOP) for text in texts)))
+
+    assert [e.text for e in document.elements if e.is_body] == texts[:1]
+
+
+def test_a_line_at_the_top_of_a_real_page_is_read(tmp_path: Path) -> None:
+    """The layout model calls it a header; the markdown has it."""
+    with pymupdf.open() as pdf:
+        pdf.new_page().insert_text((72, 60), "Closed on Mondays until the works are done.", fontsize=11)
+        pdf.save(tmp_path / "notice.pdf")
+        drawn = pdf[0].get_pixmap(dpi=72)
+    pixels = Pixels(drawn.width, drawn.height, held=bytes(drawn.samples))
+
+    read = LayoutFamily().parse(read_page(PagePointer(str(tmp_path / "notice.pdf"), 1), pixels, None), 1)
+
+    assert "Closed on Mondays until the works are done." in markdown.write(assembled(checkpoint(1, *read.elements)))[0]
 
 
 def test_a_continued_tables_caption_is_no_furniture() -> None:
@@ -297,6 +408,46 @@ def test_a_section_holds_what_follows_its_heading() -> None:
     assert section.summary == "The springs are deep. They never froze."
 
 
+def test_a_section_without_prose_is_told_by_its_tables_and_figures() -> None:
+    """Also where a line of it only points at them; what another page continues is told once."""
+    costs = element("table", table=grid(["a"]), summary="Table 1: Costs.")
+    alone = checkpoint(1, heading("1 Works"), costs)
+    pointed = checkpoint(1, heading("1 Works"), element("text", "See below."), costs)
+    longer = checkpoint(2, element("table", table=grid(["b"]), summary="Table 1: Costs, continued."))
+
+    assert [assembled(page, longer).sections[0].summary for page in (alone, pointed)] == ["Table 1: Costs."] * 2
+
+
+def test_a_section_of_a_list_is_told_by_its_items() -> None:
+    """A stray word beside them is no prose."""
+    items = [element("list_item", f"{name} is a spring of the upper valley.") for name in ("Lind", "Ach")]
+
+    (section,) = assembled(checkpoint(1, heading("1 Water"), *items, element("text", "guidance"))).sections
+
+    assert section.summary == "Lind is a spring of the upper valley. Ach is a spring of the upper valley. guidance"
+
+
+def test_a_section_with_nothing_of_its_own_is_told_by_its_children() -> None:
+    """By their prose, or by their figures where they have none."""
+    figure, text = element("picture", summary="Figure 1: A map."), element("text", "The springs are deep.")
+    told = checkpoint(1, heading("1 Water"), heading("1.1 Upper"), text, heading("2 Maps"), heading("2.1 All"), figure)
+
+    assert [s.summary for s in flattened(assembled(told).sections)] == [text.text] * 2 + [figure.summary] * 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(readings, metas)
+def test_a_section_has_a_summary_where_an_element_has_one(read: tuple[Checkpoint, ...], meta: Meta) -> None:
+    """However deep in the tree, and be it only its heading; keywords likewise."""
+    document = assemble.document(SOURCE, meta, RUN, "id", [enrich.page(page, None) for page in read])
+    by_id = {e.id: e for e in document.elements}
+
+    for section in flattened(document.sections):
+        whole = [by_id[name] for one in flattened((section,)) for name in one.element_ids]
+        assert bool(section.summary) >= any(e.summary and not e.continues for e in whole)
+        assert bool(section.keywords) == any(e.keywords for e in whole if words.words(" ".join(e.keywords)))
+
+
 # ------------------------------------------------------------------ what runs on
 
 
@@ -318,6 +469,15 @@ def test_a_paragraph_runs_on_over_a_page(end: str, start: str) -> None:
     second = checkpoint(2, element("picture"), element("caption", "Figure 1."), element("text", start))
 
     assert links(assembled(first, second)) == [("p0001-e000", "p0002-e002")]
+
+
+def test_a_doubtful_header_stops_nothing() -> None:
+    """It is body because it stands once, but paragraphs and tables go on behind it and never in it."""
+    header, rows = element("page_header", "Water Journal", TOP), element("table", table=grid(["a", "b"]))
+    text = assembled(checkpoint(1, element("text", "It ran")), checkpoint(2, header, element("text", "dry.")))
+    table = assembled(checkpoint(1, rows), checkpoint(2, header, rows))
+
+    assert links(text) == links(table) == [("p0001-e000", "p0002-e001")]
 
 
 @pytest.mark.parametrize(
@@ -433,6 +593,21 @@ def test_what_the_file_says_stands() -> None:
 def test_a_programs_default_is_no_title(title: str) -> None:
     """The page's own title says more."""
     assert assembled(checkpoint(1, element("title", "Springs")), title=title).meta.title == "Springs"
+
+
+@pytest.mark.parametrize("title", ["untitled", None])
+def test_a_heading_names_a_document_that_nobody_named(title: str | None) -> None:
+    """The first page's highest, both its lines; never one that any document may have, and one with a number last."""
+    abstract, scope = heading("Abstract", level=1), heading("1 Scope", level=1)
+    lines = heading("Structure of", level=2), heading("the springs", level=2)
+
+    def named(*pages: Checkpoint) -> str | None:
+        return assembled(*pages, title=title).meta.title
+
+    assert named(checkpoint(1, abstract, heading("Notes", level=3), *lines)) == "Structure of the springs"
+    assert named(checkpoint(1, scope, *lines)) == "Structure of the springs"
+    assert named(checkpoint(1, abstract, scope)) == "1 Scope"
+    assert named(checkpoint(1, abstract), checkpoint(2, *lines)) == title
 
 
 def test_problems_of_pages_are_the_documents() -> None:

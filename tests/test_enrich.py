@@ -125,6 +125,26 @@ def test_context_is_the_nearest_text_first_within_a_fifth_of_the_page() -> None:
     assert picture.context == "[text_header] It\n[text_paragraph] Near."
 
 
+def test_context_of_a_tall_table_is_what_stands_around_it() -> None:
+    """Measured from its edges to theirs: long paragraphs are near as well."""
+    above, below = element("text", "Above.", Box(0.1, 0.05, 0.9, 0.25)), element("text", "Below.", at(0.92))
+    far = element("text", "Far.", Box(0.1, 0.0, 0.9, 0.05))
+
+    table = enriched(far, above, element("table", box=Box(0.1, 0.3, 0.9, 0.9)), below)[2]
+
+    assert table.context == "[text_paragraph] Below.\n[text_paragraph] Above."
+
+
+def test_context_of_a_column_comes_before_its_neighbours() -> None:
+    """What stands beside a table is farther than what stands above it."""
+    beside, above = element("text", "Beside.", Box(0.55, 0.2, 0.9, 0.9)), element("text", "Above.", at(0.29))
+    left = Box(0.1, 0.3, 0.5, 0.9)
+
+    assert enriched(beside, above, element("table", box=left))[2].context == (
+        "[text_paragraph] Above.\n[text_paragraph] Beside."
+    )
+
+
 def test_context_is_cut_at_its_length() -> None:
     """At most 500 characters, the last line cut with dots."""
     texts = [element("text", "word " * 100, at(0.5)) for _ in range(4)]

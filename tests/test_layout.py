@@ -6,10 +6,11 @@ import json
 import pickle
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.document import Category, Kind, Layer
+from twopass.document import Box, Category, Kind, Layer
 from twopass.errors import Code
 from twopass.families import grid
 from twopass.families.layout import LayoutFamily
@@ -151,6 +152,61 @@ def test_bullets_become_dashes_and_numbers_stay() -> None:
     """A list item's markdown has one marker, its text every sign of the page."""
     assert only(box("list-item", "• a point")).markdown == "- a point"
     assert only(box("list-item", "2. a step")).markdown == "2. a step"
+
+
+def item(*lines: tuple[float, str]) -> dict[str, Any]:
+    """A list item of these lines below each other, each with where it begins."""
+    told = [
+        {"box": (x, 300 + 12 * n, 550, 310 + 12 * n), "text": text, "size": 10.0} for n, (x, text) in enumerate(lines)
+    ]
+    return {"label": "list-item", "box": (50, 300, 550, 298 + 12 * len(lines)), "lines": told}
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([(50, "1. Fill"), (65, "the tank"), (50, "2. Close it")], ["1. Fill the tank", "2. Close it"]),
+        ([(50, "(a) Fill"), (50, "(b) Close")], ["(a) Fill", "(b) Close"]),
+        ([(55, "9) Fill"), (50, "10) Close")], ["9) Fill", "10) Close"]),
+        ([(50, "1. Fill"), (70, "• by day"), (50, "2. Close")], ["1. Fill", "• by day", "2. Close"]),
+        ([(65, "the tank"), (50, "• Close it"), (50, "•Go")], ["the tank", "• Close it", "•Go"]),
+        ([(50, "– Fill"), (65, "it"), (50, "– Close")], ["– Fill it", "– Close"]),
+        ([(50, "• Fill"), (65, "it:"), (75, "‒ by day"), (75, "‒ by night")], ["• Fill it:", "‒ by day", "‒ by night"]),
+        ([(50, "1、打开"), (50, "2.关闭")], ["1、打开 2.关闭"]),
+        ([(50, "1.打开"), (50, "2.关闭")], ["1.打开", "2.关闭"]),
+        ([(50, "2. It is"), (65, "3.5 km or"), (65, "7. more"), (65, "(3) long")], None),
+        ([(50, "• It ran"), (65, "all day"), (65, "– and night")], None),
+        ([(50, "It fell by"), (50, "- 5 degrees")], None),
+    ],
+)
+def test_a_list_item_of_several_is_several(lines: list[tuple[float, str]], told: list[str] | None) -> None:
+    """The next number, a bullet, or a dash below or within a list begins another; none of them anywhere else."""
+    elements = parse(item(*lines)).elements
+
+    assert [e.text for e in elements] == (told or [" ".join(text for _, text in lines)])
+    assert {e.kind for e in elements} == {Kind.LIST_ITEM}
+
+
+def test_items_that_were_one_have_a_box_each() -> None:
+    """That of their own lines."""
+    first, second = parse(item((50, "1. Fill"), (65, "the tank"), (50, "2. Close it"))).elements
+
+    assert (first.boxes, second.boxes) == (
+        (Box.of(50, 300, 550, 322, 600, 800),),
+        (Box.of(50, 324, 550, 334, 600, 800),),
+    )
+    assert (first.id, second.id) == ("p0002-e000", "p0002-e001")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([50.0, 65.0, 80.0]), st.sampled_from(["", "•", "–", "1.", "2.", "b)"]), WORD))
+)
+def test_no_line_of_a_list_is_lost(lines: list[tuple[float, str, str]]) -> None:
+    """Whatever begins where."""
+    answer = parse(item(*((x, f"{mark} {word}") for x, mark, word in lines)))
+
+    told = " ".join(element.text for element in answer.elements)
+    assert told.split() == [part for _, mark, word in lines for part in (mark, word) if part]
 
 
 def test_a_table_without_spans_is_gfm_and_one_with_spans_html() -> None:

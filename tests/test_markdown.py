@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid, texts
+from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid, tables, texts
 from twopass import words
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
@@ -153,6 +155,74 @@ def test_a_table_with_spans_is_html() -> None:
     assert written(element("table", table=table)) == (
         '<table>\n<tr><th colspan="2">a &lt; b</th></tr>\n<tr><td>1</td></tr>\n</table>'
     )
+
+
+def linked(*parts: Table) -> Document:
+    """One table a page, each the continuation of the one before, whatever assemble would say to it."""
+    pages = [checkpoint(n, element("table", table=part)) for n, part in enumerate(parts, 1)]
+    names = ["", *(page.elements[0].id for page in pages), ""]
+    document = assembled(*pages)
+    tied = [
+        e.model_copy(update={"continues": names[n - 1] or None, "continued_by": names[n + 1] or None})
+        for n, e in enumerate(document.elements, 1)
+    ]
+    return document.model_copy(update={"elements": tuple(tied)})
+
+
+def test_a_table_over_pages_is_one_table() -> None:
+    """Its head stands once, each page's rows keep their span, and notes between are behind it."""
+    head = ["Order", "Cost"]
+    first = checkpoint(
+        1, element("table", table=grid(head, ["1", "2"], header=True)), element("footnote", "1 Note.", BOTTOM)
+    )
+    second = checkpoint(2, element("table", table=grid(head, ["3", "4"], header=True)))
+    third = checkpoint(3, element("table", table=grid(["", ""], ["5", "6"])), element("text", "After."))
+
+    text, spans = markdown.write(assembled(first, second, third))
+
+    table = "| Order | Cost |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |\n| 5 | 6 |"
+    rest = "1 Note.\n\n<!-- page: 2 -->\n\n<!-- page: 3 -->\n\nAfter."
+    assert text == f"<!-- page: 1 -->\n\n{table}\n\n{rest}\n"
+    assert [text[spans[name].start : spans[name].end] for name in ("p0002-e000", "p0003-e000")] == [
+        "| 3 | 4 |",
+        "| 5 | 6 |",
+    ]
+
+
+def test_a_table_over_pages_keeps_its_spans() -> None:
+    """A cell that the page's end cuts does not reach into the next page's rows."""
+    cut = Cell(row=1, col=0, row_span=3, text="b")
+    first = Table(html="", rows=2, cols=2, cells=(Cell(row=0, col=0, col_span=2, text="a", header=True), cut))
+
+    text = markdown.write(linked(first, grid(["c", "d"])))[0]
+
+    rows = '<tr><th colspan="2">a</th></tr>\n<tr><td>b</td></tr>\n<tr><td>c</td><td>d</td></tr>'
+    assert f"<table>\n{rows}\n</table>\n\n<!-- page: 2 -->\n" in text
+
+
+def test_tables_with_other_columns_stay_apart() -> None:
+    """Nobody knows which column goes on in which."""
+    assert (
+        "\n\n| 1 | 2 | 3 |\n| --- | --- | --- |\n" in markdown.write(linked(grid(["a", "b"]), grid(["1", "2", "3"])))[0]
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(tables, min_size=2, max_size=4))
+def test_joined_tables_lose_no_word_and_know_their_rows(parts: list[Table]) -> None:
+    """Whatever spans, gaps and doubled cells they have; only a head that was said before has no place of its own."""
+    document = linked(*parts)
+
+    text, spans = markdown.write(document)
+
+    placed = sorted(spans.items(), key=lambda item: item[1])
+    assert all(one.end <= other.start for (_, one), (_, other) in pairwise(placed))
+    assert {word for part in parts for cell in part.cells for word in words.words(cell.text)} <= set(words.words(text))
+    for part, shown in zip(parts, document.elements, strict=True):
+        start, end = spans.get(shown.id, (0, 0))
+        own = {word for cell in part.cells if not cell.header for word in words.words(cell.text)}
+        heads = {word for cell in parts[0].cells if cell.header for word in words.words(cell.text)}
+        assert own - heads <= set(words.words(text[start:end]))
 
 
 def test_docjson_and_markdown_spell_a_table_alike() -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from twopass import words
+from twopass import furniture, words
 from twopass.document import Element, Kind
 
 # What may stand between two halves of a paragraph.
@@ -41,7 +41,7 @@ def _paragraphs(elements: Sequence[Element], blank: Collection[int]) -> list[tup
     recent: list[Element] = []  # paragraphs since the last heading or list, the latest last
     between: Element | None = None
     for element in (e for e in elements if e.is_body):
-        if element.kind in FLOATS:
+        if element.kind in FLOATS or furniture.stands_apart(element):
             between = element
             continue
         if element.kind not in PARAGRAPHS:
@@ -126,7 +126,7 @@ def _tables(elements: Sequence[Element], by_id: dict[str, Element], blank: Colle
     pairs = []
     last: Element | None = None
     for element in elements:
-        if not element.is_body or element.kind in (Kind.CAPTION, Kind.FOOTNOTE):
+        if not element.is_body or element.kind in (Kind.CAPTION, Kind.FOOTNOTE) or furniture.stands_apart(element):
             continue
         if last and element.kind is Kind.TABLE and _is_rest(last, element, by_id, blank):
             pairs.append((last.id, element.id))

@@ -9,11 +9,12 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from twopass import words
-from twopass.document import Analysis, Element, Kind, OutlineEntry, Section, Source
+from twopass.document import FIGURES, HEADINGS, Analysis, Element, Kind, OutlineEntry, Section, Source
 
 DEEPEST = 9  # levels; deeper numbering is read as this
 SURE = 0.8  # of the headings with one hint must have one level for the hint to mean it
@@ -21,6 +22,8 @@ HEADING_LINES = 5
 PROMOTED = 200  # characters: no heading is longer
 SECTION_KEYWORDS, LEAST_KEYWORDS = 10, 5
 SECTION_SENTENCES = 3
+ENOUGH = 8  # words of prose: fewer only point at what stands below them
+VISUALS = FIGURES | {Kind.TABLE}
 SUMMED = 6000  # characters of a section that its summary is chosen from
 _NUMBER = re.compile(
     r"\s*(?:(?P<name>(?i:chapter|section|part|appendix|annex|kapitel|abschnitt|teil|anhang|chapitre|partie|§))\s*"
@@ -225,11 +228,16 @@ def _meanings(elements: Sequence[Element], sure: Mapping[int, int]) -> Callable[
 
 def _guess(text: str, above: int, rank: int, some_are_sure: bool) -> int:
     """Nobody says: by name, then below the last heading that is sure, then by the order of the hints."""
-    if " ".join(text.casefold().split()).strip(" .:") in _TOP or _ANNEX.match(text):
+    if _is_usual(text) or _ANNEX.match(text):
         return 1
     if some_are_sure:
         return min(above + 1, DEEPEST) if above else 1
     return min(rank, DEEPEST)
+
+
+def _is_usual(title: str) -> bool:
+    """Whether it heads a part that any document may have: Abstract, References."""
+    return " ".join(title.casefold().split()).strip(" .:") in _TOP
 
 
 @dataclass(frozen=True)
@@ -267,6 +275,18 @@ def _heads(elements: Sequence[Element]) -> list[Head]:
             shown = found.text if found else element.numbering
             heads.append(Head(place, element.level or 1, shown, found.rest if found and found.rest else text))
     return heads
+
+
+def foremost(elements: Sequence[Element]) -> str | None:
+    """The first page's highest heading, for a document without a title; those with a number only where no other is."""
+    first_page = next((element.page for element in elements if element.is_body), None)
+    ranked = []
+    for place, element in enumerate(elements):
+        if element.page == first_page and element.is_body and element.is_heading and not element.continues:
+            text, found = whole_text(elements, place), number(element.text)
+            if not says_nothing(text) and not _is_usual(found.rest if found else text):
+                ranked.append((found is not None, element.level or 1, place, text))
+    return min(ranked)[-1] if ranked else None
 
 
 def whole_text(elements: Sequence[Element], place: int) -> str:
@@ -328,7 +348,7 @@ def _nested(
         own = [element for element in elements[head.place : end] if element.is_body]
         whole = [element for element in elements[head.place : heads[stop - 1][2]] if element.is_body]
         found = _keywords(whole)
-        summary = words.summary(_prose(whole), found, SECTION_SENTENCES)
+        summary = _summary(own, whole, found)
         sections.append(
             Section(
                 id=name,
@@ -360,9 +380,27 @@ def _keywords(elements: Sequence[Element]) -> tuple[str, ...]:
     return words.distinct((spelled[folded] for folded in best), SECTION_KEYWORDS, LEAST_KEYWORDS)
 
 
+def _summary(own: Sequence[Element], whole: Sequence[Element], keywords: Sequence[str]) -> str | None:
+    """From its prose with its children's; where it has next to none, what its elements tell, at last its headings."""
+    prose = words.summary(_prose(whole), keywords, SECTION_SENTENCES)
+    if prose and len(words.words(_prose(own))) >= ENOUGH:
+        return prose
+    rest = (VISUALS, frozenset(Kind) - HEADINGS, HEADINGS)
+    return _told(own, VISUALS) or prose or next(filter(None, (_told(whole, kinds) for kinds in rest)), None)
+
+
+def _told(elements: Sequence[Element], kinds: Collection[Kind]) -> str | None:
+    """The first summaries that its elements of these kinds have."""
+    told = (element.summary for element in elements if element.kind in kinds and not element.continues)
+    return words.close_up([summary for summary in dict.fromkeys(told) if summary][:SECTION_SENTENCES]) or None
+
+
 def _prose(elements: Sequence[Element]) -> str:
-    """The section's paragraphs, broken ones whole; its list items where it has nothing else."""
-    paragraphs = [e for e in elements if e.kind is Kind.TEXT] or [e for e in elements if e.kind is Kind.LIST_ITEM]
+    """The section's paragraphs, broken ones whole, and its list items where they are next to none."""
+    paragraphs = [element for element in elements if element.kind is Kind.TEXT]
+    counts = accumulate(len(words.words(element.text)) for element in paragraphs)
+    if not any(count >= ENOUGH for count in counts):
+        paragraphs = [element for element in elements if element.kind in (Kind.TEXT, Kind.LIST_ITEM)]
     told: list[str] = []
     for element in paragraphs:
         text = words.flow(element.text)

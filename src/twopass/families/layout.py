@@ -71,12 +71,16 @@ TITLE_SIZE = 1.25  # times the next largest heading of page 1, to be the title
 LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))  # least size by the page's body type -> level hint; assemble decides
 BODY_SIZE = 10.0  # where a page has no running text to compare with
 CAPTION_REACH = 0.06  # of the page's height between a caption and its table or figure
-LIST_BULLETS = "•◦▪‣·●○■□–—*∙"
+LIST_BULLETS = "•◦▪‣·●○■□‒–—*∙"
+BESIDE = 0.25  # of the type size: marks of one list stand below each other
 NUMBER_BAND = 0.08  # of the page's height, above and below, where a number alone is the page's
 _PAGE_NUMBER = re.compile(
     r"\W*(?:page|seite|p\.|s\.|第)?\s*\d{1,4}\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽)?\W*", re.IGNORECASE
 )
 _BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
+_SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
+_DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
+_ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{words.HAN}{words.HANGUL}])")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 
@@ -163,7 +167,8 @@ class LayoutFamily:
         flags = tuple(
             flag for flag, holds in (("dense_page", told.dense), (told.via, told.via == "hidden_layer")) if holds
         )
-        seen = [(region, e) for region in told.boxes if (e := _element(region, told, page, flags)) is not None]
+        regions = [item for region in told.boxes for item in _items(region)]
+        seen = [(region, e) for region in regions if (e := _element(region, told, page, flags)) is not None]
         title = _title(seen, told.body_size) if page == 1 else None
         found = [_as_title(element) if region is title else element for region, element in seen]
         named = [e.model_copy(update={"id": element_id(page, index)}) for index, e in enumerate(found)]
@@ -190,6 +195,48 @@ def _unparsed(text: str, page: int) -> Answer:
         flags=("unparsed",),
     )
     return Answer((element,), Code.UNGROUNDED, ("unparsed",))
+
+
+def _items(region: _Region) -> list[_Region]:
+    """A list item that holds several, one by one, each with the box of its own lines."""
+    if region.label != "list-item" or len(region.lines) < 2:
+        return [region]
+    items: list[list[_Line]] = [[region.lines[0]]]
+    for line in region.lines[1:]:
+        if _begins_item(line, items):
+            items.append([])
+        items[-1].append(line)
+    if len(items) == 1:
+        return [region]
+    return [region.model_copy(update={"lines": tuple(lines), "box": _around(lines)}) for lines in items]
+
+
+def _begins_item(line: _Line, items: Sequence[Sequence[_Line]]) -> bool:
+    """Whether it has a bullet, or the number that follows the last; a dash only where one of a list could stand."""
+    if _SURE_BULLET.match(line.text):
+        return True
+    firsts = [item[0] for item in items]
+    if found := _ITEM_NUMBER.match(line.text):
+        before = (other for first in reversed(firsts) if (other := _ITEM_NUMBER.match(first.text)))
+        last = next((other.group(2) for other in before if other.group(1, 3) == found.group(1, 3)), None)
+        return last is not None and _follows(last, found.group(2))
+    if not (dash := _DASH.match(line.text)):
+        return False
+    left, near = line.box[0], BESIDE * max(line.size, 1.0)
+    same = [first for first in firsts if (other := _DASH.match(first.text)) and other.group(1) == dash.group(1)]
+    below = any(abs(left - first.box[0]) <= near for first in same)
+    return below or left > max(other.box[0] for other in items[-1]) + near
+
+
+def _follows(first: str, second: str) -> bool:
+    if first.isdecimal() and second.isdecimal():
+        return int(second) == int(first) + 1
+    return len(first) == len(second) == 1 and ord(second) == ord(first) + 1
+
+
+def _around(lines: Sequence[_Line]) -> tuple[float, float, float, float]:
+    left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
+    return min(left), min(top), max(right), max(bottom)
 
 
 def _element(region: _Region, told: _Page, page: int, flags: tuple[str, ...]) -> Element | None:

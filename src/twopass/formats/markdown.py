@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from twopass import tables, words
-from twopass.document import HEADINGS, Document, Element, Kind, Page, Span, Table
-from twopass.formats import inline
+from twopass import words
+from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
+from twopass.formats import inline, rows
 
 PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 RUNNING = PARAGRAPHS | HEADINGS  # what is joined where it runs on
 DEEPEST = 6  # hashes
 ALT = 200  # characters of visible text that an image's alternative text holds; more of it goes below the image
-COLUMNS = 200  # of a table, empty ones included
 _NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
 _BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
 _BLOCKS = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")  # more than a paragraph
@@ -48,7 +47,7 @@ class Writing:
     """What the elements of one document need to know of each other."""
 
     by_id: Mapping[str, Element]
-    next_of: Mapping[str, str]  # paragraphs that run on, both ends agreeing
+    next_of: Mapping[str, str]  # paragraphs and tables that run on, both ends agreeing
     has_title: bool
     notes: Mapping[str, str] = field(default_factory=dict)  # footnote's id -> label
     marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # element's id -> marks and labels
@@ -107,14 +106,32 @@ def _writing(document: Document) -> Writing:
     next_of = {}
     for element in body:
         after = by_id.get(element.continued_by or "")
-        # Only forwards, and only where both agree and have words: so no ring, and nothing is dropped.
-        agreed = after and after.continues == element.id and (element.kind in HEADINGS) == (after.kind in HEADINGS)
-        agreed = agreed and after and {element.kind, after.kind} <= RUNNING
-        if agreed and after and place[after.id] > place[element.id] and _has_words(element) and _has_words(after):
+        # Only forwards, and only where both agree: so no ring, and nothing is dropped.
+        if after and after.continues == element.id and place[after.id] > place[element.id] and _fit(element, after):
             next_of[element.id] = after.id
     notes, marks = _footnotes(body, by_id)
     has_title = any(element.kind is Kind.TITLE for element in body)
     return Writing(by_id, next_of, has_title, notes, marks)
+
+
+def _fit(first: Element, second: Element) -> bool:
+    """Whether both can be written as one: texts with words, or tables with as many columns."""
+    if Kind.TABLE in (first.kind, second.kind):
+        return (columns := _columns(first)) is not None and columns == _columns(second)
+    return (
+        {first.kind, second.kind} <= RUNNING
+        and first.is_heading == second.is_heading
+        and _has_words(first)
+        and _has_words(second)
+    )
+
+
+def _columns(element: Element) -> int | None:
+    """How many a table has; None where its cells do not tell all its words, which then stand below it."""
+    known = element.table if element.kind is Kind.TABLE else None
+    if not known or not known.cells or _missing(element.text, "\n".join(cell.text for cell in known.cells)):
+        return None
+    return max(known.cols, *(cell.col + cell.col_span for cell in known.cells))
 
 
 def _has_words(element: Element) -> bool:
@@ -161,17 +178,25 @@ def _missing(text: str, rendered: str) -> bool:
 def _block(element: Element, writing: Writing) -> Block:
     if element.kind in RUNNING:
         return _running(element, writing)
+    if element.id in writing.next_of:
+        return _long_table(_chain(element, writing))
     text = _RENDER.get(element.kind, _plain)(element, writing)
     if element.kind in _MUST_TELL and _missing(element.text, text):
         text = "\n\n".join(part for part in (text, _paragraph(words.flow(element.text))) if part)
     return Block((Piece(element.id, text),))
 
 
-def _running(element: Element, writing: Writing) -> Block:
-    """A paragraph, list item or heading with all that it runs on into."""
+def _chain(element: Element, writing: Writing) -> list[Element]:
+    """The element and all that it runs on into."""
     chain = [element]
     while (after := writing.next_of.get(chain[-1].id)) is not None:
         chain.append(writing.by_id[after])
+    return chain
+
+
+def _running(element: Element, writing: Writing) -> Block:
+    """A paragraph, list item or heading with all that it runs on into."""
+    chain = _chain(element, writing)
     sources = [_source(part) for part in chain]
     texts = [words.flow(text) for text, _ in sources]
     gaps = [""]
@@ -247,7 +272,7 @@ def _formula(element: Element, writing: Writing) -> str:
 
 
 def _table(element: Element, writing: Writing) -> str:
-    return table(element.table) if element.table else ""
+    return rows.table(element.table) if element.table else ""
 
 
 def _figure(element: Element, writing: Writing) -> str:
@@ -265,7 +290,7 @@ def _figure(element: Element, writing: Writing) -> str:
         parts.append(_paragraph(visible))
     if figure:
         parts.append(_paragraph(words.flow(figure.description or "")))
-        parts.append(table(figure.data) if figure.data else "")
+        parts.append(rows.table(figure.data) if figure.data else "")
         parts.append(_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)
 
@@ -280,21 +305,13 @@ def _mermaid(code: str) -> str:
     return "\n".join(["```mermaid", *lines, "```"]) if lines else ""
 
 
-def table(known: Table) -> str:
-    """GFM, or HTML where cells span."""
-    if not known.cells:
-        return _paragraph(inline.flat(known.markdown or known.html))
-    spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in known.cells)
-    return tables.html(known.cells, inline.html_cell) if spans else _gfm(known)
-
-
-def _gfm(known: Table) -> str:
-    rows = sorted({cell.row for cell in known.cells})
-    columns = sorted({cell.col for cell in known.cells} | set(range(min(known.cols, COLUMNS))))
-    texts: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for cell in known.cells:
-        texts[cell.row, cell.col].append(inline.cell(cell.text))
-    return tables.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
+def _long_table(parts: Sequence[Element]) -> Block:
+    """A table over several pages as one; each part's span holds its own rows."""
+    texts, end = rows.joined([part.table for part in parts if part.table])
+    pieces: list[Piece] = []
+    for part, text in zip(parts, texts, strict=True):
+        pieces += [Piece(None, "\n" if pieces and text else ""), Piece(part.id, text)]
+    return Block((*pieces, Piece(None, end)))
 
 
 _RENDER: Mapping[Kind, Callable[[Element, Writing], str]] = {

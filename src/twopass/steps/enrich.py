@@ -6,15 +6,16 @@ Knows the elements of one page. Knows nothing of other pages, models, files or t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import hypot
 
 from twopass import keywords, words
-from twopass.document import FURNITURE, Analysis, Category, Checkpoint, Element, Kind, Source
+from twopass.document import FURNITURE, Analysis, Box, Category, Checkpoint, Element, Kind, Source
 
 HEADING_KEYWORDS = 5  # 3 to 5 of a heading, 5 to 10 of all else; a text with fewer content words gives fewer
 LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
 WORDS_PER_KEYWORD = 12
 SHORT = 2  # sentences: as many or fewer are summed up in one
-CONTEXT_RADIUS = 0.2  # of the page's height, as seed 000 has it
+CONTEXT_RADIUS = 0.2  # of the page's height, as seed 000 has it, from edge to edge
 CONTEXT_LENGTH = 500
 CONTEXT_LEAST = 20  # a cut line shorter than this says nothing
 PREVIEW = 200  # of each neighbour; the seed's 50 kept its own bar of 100 characters of context from being met
@@ -98,17 +99,22 @@ def _caption(element: Element, elements: Sequence[Element]) -> str:
 
 
 def context(element: Element, elements: Sequence[Element]) -> str | None:
-    """Text within a fifth of the page's height of an element, nearest first, one `[category] text` a line."""
+    """Text within a fifth of the page's height of an element's edges, nearest first, one `[category] text` a line."""
     if not element.box:
         return None
-    middle = element.box.centre[1]
     near = [
-        (abs(other.box.centre[1] - middle), place, other)
+        (hypot(*_gaps(element.box, other.box)), place, other)
         for place, other in enumerate(elements)
         if other.box and other.id != element.id and other.category in TEXTS and other.kind not in FURNITURE
+        if _gaps(element.box, other.box)[1] <= CONTEXT_RADIUS
     ]
-    lines = [_line(other) for distance, _, other in sorted(near, key=lambda n: n[:2]) if distance <= CONTEXT_RADIUS]
+    lines = [_line(other) for _, _, other in sorted(near, key=lambda n: n[:2])]
     return _limited([line for line in lines if line]) or None
+
+
+def _gaps(one: Box, other: Box) -> tuple[float, float]:
+    """Across and down the page, from edge to edge: the middle of a tall table is far from all that stands around it."""
+    return max(one.x0 - other.x1, other.x0 - one.x1, 0.0), max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
 
 
 def _line(element: Element) -> str:
