@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""What the vLLM engine does on this machine's GPU, as JSON lines: start, modes, decoder, pages.
+
+Random weights will do (LOAD_FORMAT=dummy): lengths are forced, only times and counts are told. Every run is
+a process of its own, so that each measures a fresh engine:
+
+    python scripts/bench_engine.py modes --model-dir DIR
+    python scripts/bench_engine.py decoder --model-dir DIR --ban ours
+    python scripts/bench_engine.py pages --model-dir DIR --pages 512 --tokens 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BANS = {
+    "none": [],
+    "ours": ["twopass.vllm_plugin.ngram:NoRepeatNGram"],
+    "stock": ["vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"],
+}
+A4 = (1190, 1684)
+PROMPT = "<image>\n<|grounding|>Convert the document to markdown."
+PROMPT_TOKENS = 938  # of an A4 page in gundam mode
+PAGES = 4  # different ones
+MODES = ("tiny", "small", "base", "large", "gundam")
+
+
+def main() -> None:
+    options = _options()
+    since = _process_start()
+    tell(stage="imports of this script", seconds=time.time() - since)
+    run: dict[str, Callable[[Any], Awaitable[None]]] = {"modes": modes, "decoder": decoder, "pages": pages}
+    from twopass.engines import vllm
+
+    arguments = vllm.arguments
+    vllm.arguments = lambda *told: {**arguments(*told), "logits_processors": BANS[options.ban]}
+    before = time.time()
+    engine = vllm.VllmEngine(_settings(options), options.model_dir)
+    tell(stage="engine constructed", seconds=time.time() - before, since_start=time.time() - since)
+    options.engine, options.since = engine, since
+    asyncio.run(run[options.what](options))
+
+
+def _options() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("modes", "decoder", "pages"))
+    parser.add_argument("--model-dir", type=Path, required=True)
+    parser.add_argument("--ban", choices=BANS, default="ours")
+    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--pages", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=500)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--interval", type=int, default=64, help="tokens between two looks at an answer")
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    return parser.parse_args()
+
+
+def _settings(options: Any) -> Any:
+    from twopass.settings import Settings
+
+    return Settings(
+        engine="vllm", max_num_seqs=options.sequences, page_workers=options.workers, load_format="dummy",
+        stream_interval=options.interval, model_dir=options.model_dir,
+    )  # fmt: skip
+
+
+def _process_start() -> float:
+    """When this process began, as time.time() has it."""
+    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def tell(**facts: Any) -> None:
+    print(json.dumps({k: round(v, 3) if isinstance(v, float) else v for k, v in facts.items()}), flush=True)
+
+
+async def modes(options: Any) -> None:
+    """A page in every mode, the first of all apart: it sets things up."""
+    from twopass.engines.seam import Prompt, Sampling
+
+    async with _opened(options) as engine:
+        for mode in ("gundam", *MODES):
+            prompt = Prompt(
+                mode, PROMPT, options.shown[0], mode=mode, sampling=Sampling(max_tokens=64, ignore_eos=True)
+            )
+            before = time.time()
+            answer = await engine.generate(prompt)
+            tell(mode=mode, tokens_in=answer.tokens_in, tokens_out=answer.tokens_out, finish=answer.finish_reason,
+                 seconds=time.time() - before, since_start=time.time() - options.since)  # fmt: skip
+
+
+async def decoder(options: Any) -> None:
+    """Tokens a second without pictures: as many prompts as sequences, all of one length."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    rng = np.random.default_rng(1)
+    ban = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
+    params = SamplingParams(
+        temperature=0, max_tokens=options.tokens, ignore_eos=True, skip_special_tokens=False,
+        output_kind=RequestOutputKind.CUMULATIVE, extra_args=None if options.ban == "none" else ban,
+    )  # fmt: skip
+
+    async def one(number: int) -> float:
+        """When its first tokens came: decoding alone is what is measured."""
+        told = {"type": "token", "prompt_token_ids": rng.integers(5, 100_000, PROMPT_TOKENS).tolist()}
+        first = 0.0
+        async for _ in options.engine._core.generate(told, params, str(number)):
+            first = first or time.time()
+        return first
+
+    speeds = []
+    for repeat in range(options.repeats + 1):
+        before = time.time()
+        firsts = await asyncio.gather(*(one(repeat * 10_000 + n) for n in range(options.sequences)))
+        seconds = time.time() - before
+        decoding = time.time() - max(firsts)
+        tell(ban=options.ban, repeat=repeat, tokens_per_s=options.sequences * options.tokens / seconds,
+             decoding_tokens_per_s=options.sequences * (options.tokens - options.interval) / decoding)  # fmt: skip
+        if repeat:
+            speeds.append(options.sequences * options.tokens / seconds)
+    tell(ban=options.ban, sequences=options.sequences, median_tokens_per_s=statistics.median(speeds))
+    await options.engine.close()
+
+
+async def pages(options: Any) -> None:
+    """Pages a second through the engine as jobs use it: pixels in, answers of a forced length out."""
+    from twopass.engines.seam import Prompt, Sampling
+
+    sampling = replace(Sampling(), max_tokens=options.tokens, ignore_eos=True)
+    async with _opened(options) as engine:
+        for repeat in range(options.repeats):
+            before, cpu = time.time(), time.process_time()
+            asked = [
+                Prompt(str(n), PROMPT, options.shown[n % PAGES], mode="gundam", sampling=sampling)
+                for n in range(options.pages)
+            ]
+            answers = await asyncio.gather(*(engine.generate(prompt) for prompt in asked))
+            seconds = time.time() - before
+            tell(repeat=repeat, pages_per_s=options.pages / seconds, ban=options.ban, sequences=options.sequences,
+                 tokens_per_s=sum(a.tokens_out for a in answers) / seconds, interval=options.interval,
+                 own_cpu_ms_a_page=1000 * (time.process_time() - cpu) / options.pages)  # fmt: skip
+
+
+class _opened:
+    """The engine with its page workers."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+
+    async def __aenter__(self) -> Any:
+        from twopass.slabs import Slab, Slabs
+        from twopass.workers import Workers
+
+        engine = self._options.engine
+        size = A4[0] * A4[1] * 3
+        slabs = Slabs(PAGES, PAGES * size, fixed=size)
+        self._workers = Workers(self._options.workers, slabs, more_slabs=(engine.slabs,))
+        self._options.shown = [_page(slab) for slab in (Slab(number) for number in slabs.descriptors)]
+        await self._workers.open()
+        await engine.open(self._workers)
+        return engine
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._options.engine.close()
+        await self._workers.close()
+
+
+def _page(slab: Any) -> Any:
+    """A page of grey noise: every page is worth the same to a model that sees all pixels."""
+    from twopass.slabs import Pixels
+
+    width, height = A4
+    noise = np.random.default_rng(slab.number).integers(0, 256, width * height * 3, np.uint8)
+    np.frombuffer(slab.map(noise.nbytes), np.uint8)[:] = noise
+    return Pixels(width, height, slab)
+
+
+if __name__ == "__main__":
+    main()
