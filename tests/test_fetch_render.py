@@ -298,3 +298,28 @@ def test_a_text_layer_in_any_script_is_taken(text: str) -> None:
     found = text_layer.elements(words_of(text), 1)
 
     assert " ".join(element.text for element in found) == text
+
+
+PUMPS = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
+RULES = "Nobody may open the valve of the upper spring without telling both operators of the water works first. "
+YEARS = "Prices are those of January, and half of what was lost last summer is now thought to lie in other villages. "
+PROSE = PUMPS + RULES + YEARS + WORDS
+NETS = "GND VCC VDD VSS SCK NRST SWCLK SWDIO SPLY XTRST PWM CTRL VBAT " * 20
+PARTS = " ".join(f"BGX-{number}-TRK M{number}x12 DIN{number} HQLR{number}" for number in range(4000, 4100))
+
+
+def test_a_text_layer_whose_letters_stand_for_others_is_not_taken() -> None:
+    """Fonts that name every letter wrongly give words of consonants, whatever their spelling."""
+    lied = PROSE.lower().translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
+
+    assert text_layer.elements(words_of(lied), 1) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PROSE, PROSE.upper(), NETS, PARTS, "Strč prst skrz krk, plch zdrhl skrz drn. " * 20],
+    ids=["prose", "capitals", "nets", "parts", "czech"],
+)
+def test_words_with_few_vowels_are_no_garbage(text: str) -> None:
+    """Acronyms, part numbers and Czech are taken as they are."""
+    assert text_layer.elements(words_of(text), 1)
