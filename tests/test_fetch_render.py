@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pymupdf
 import pytest
 from PIL import Image, ImageDraw
 
+from fakes.workers import DyingWorkers
 from twopass import text_layer
 from twopass.document import Box, State, Word
-from twopass.errors import Code, SourceError
+from twopass.errors import Code, SourceError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.job import Door, Job
 from twopass.picture import Picture
@@ -47,11 +49,14 @@ def text(page: Any) -> None:
     page.insert_textbox((72, 72, 500, 300), WORDS * 3)
 
 
+@dataclass
 class Reader:
     """Fetches and draws bytes with one worker."""
 
-    def __init__(self, folder: Path, workers: Workers, slabs: Slabs, settings: Settings) -> None:
-        self.folder, self.workers, self.slabs, self.settings = folder, workers, slabs, settings
+    folder: Path
+    workers: Workers
+    slabs: Slabs
+    settings: Settings
 
     @asynccontextmanager
     async def file(self, data: bytes, name: str = "file.bin", **fields: Any) -> AsyncIterator[CheckedFile]:
@@ -118,6 +123,17 @@ async def test_what_cannot_be_read_is_refused_with_a_code(door: Reader, data: by
     assert caught.value.code is code
     async with door.file(pdf_of(text)) as file:
         assert file.info.page_count == 1
+
+
+async def test_a_worker_that_dies_over_a_source_is_tried_once_more(door: Reader) -> None:
+    """One death is an accident, two are the file's."""
+    once, twice = DyingWorkers(door.workers, inspect=1), DyingWorkers(door.workers, inspect=2)
+
+    async with replace(door, workers=once).file(pdf_of(text)) as file:
+        assert file.info.page_count == 1
+    with pytest.raises(WorkerDied):
+        async with replace(door, workers=twice).file(pdf_of(text)):
+            pass
 
 
 async def test_too_many_pages_are_refused(door: Reader) -> None:

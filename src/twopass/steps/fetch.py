@@ -67,7 +67,7 @@ async def document(uri: str, job: Job, settings: Settings, workers: Workers) -> 
         mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)
-        inspected = await workers.call(inspect, str(path), mime, password, limits)
+        inspected = await workers.insist(inspect, str(path), mime, password, limits)
         info = SourceInfo(
             uri=shown(uri),
             etag=got.etag,
