@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pymupdf
 import pytest
 
 from fakes.reader import Reader
+from fakes.workers import DyingWorkers
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Prompt
@@ -293,6 +296,51 @@ async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, t
 
     assert not again.asked
     assert stable(tmp_path / "out") == before
+
+
+async def test_a_page_that_cannot_be_drawn_again_keeps_its_text(reader: Reader, tmp_path: Path) -> None:
+    """A job that goes on and finds a crop missing loses that crop, not the page and not the document."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), **fields)
+    for path in (tmp_path / "out").rglob("*"):
+        if path.name == "manifest.json" or path.name == "p0002-e002.png":
+            path.unlink()
+
+    again = ScriptedEngine()
+    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    result = await dying.run(engine=again, **fields)
+
+    assert not again.asked
+    assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
+    assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 2)]
+    assert images_of(tmp_path / "out") == ["images/p0001-e002.png"]
+    assert links_of(tmp_path / "out") == ["images/p0001-e002.png"]
+
+
+async def test_a_crop_that_cannot_be_cut_is_no_broken_link(reader: Reader, tmp_path: Path) -> None:
+    """Its element stands without it, the problem names the page, and nothing is read a second time for it."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    engine = ScriptedEngine()
+
+    dying = replace(reader, workers=DyingWorkers(reader.workers, png_of=2))
+    result = await dying.run(1, engine, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    assert len(engine.asked) == 2
+    assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 1)]
+    assert images_of(tmp_path / "out") == links_of(tmp_path / "out") == ["images/p0002-e002.png"]
+    assert not list((tmp_path / "out").rglob("p0001-e002.png"))
+
+
+def images_of(output: Path) -> list[str]:
+    """The crops that document.json names."""
+    document = json.loads(next(output.rglob("document.json")).read_text())
+    return [element["image"] for element in document["elements"] if element["image"]]
+
+
+def links_of(output: Path) -> list[str]:
+    """The crops that document.md shows."""
+    return re.findall(r"!\[.*?\]\((.*?)\)", next(output.rglob("document.md")).read_text())
 
 
 async def test_recorded_completions_read_the_document_again(reader: Reader, tmp_path: Path) -> None:

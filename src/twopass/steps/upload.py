@@ -10,14 +10,14 @@ import hashlib
 import io
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Box, Checkpoint, Document, Element, Kind, Problem, ReadFrom, SourceInfo
-from twopass.errors import Code, StoreError
+from twopass.document import Box, Checkpoint, Document, Element, Kind, Problem, ReadFrom, Severity, SourceInfo
+from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.formats import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.slabs import Pixels
@@ -125,16 +125,35 @@ async def existing(folder: Folder) -> frozenset[str]:
     return frozenset(key.removeprefix(prefix) for key in await folder.store.keys(prefix))
 
 
-async def images(folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]) -> None:
-    """Cut the page's figures out of its picture; pure, so two workers write equal bytes."""
+async def images(
+    folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]
+) -> Checkpoint:
+    """Cut the page's figures out of its picture; pure, so two workers write equal bytes.
+
+    The page comes back without those that killed their worker twice.
+    """
     for element in page.elements:
         if element.image and element.image not in there and element.box:
-            png = await workers.call(png_of, pixels, element.box)
-            await folder.store.put(folder.key(element.image), png, "image/png")
+            try:
+                png = await workers.insist(png_of, pixels, element.box)
+            except WorkerDied as died:
+                page = without_images(page, {element.image}, died)
+            else:
+                await folder.store.put(folder.key(element.image), png, "image/png")
+    return page
 
 
-def missing_images(page: Checkpoint, there: frozenset[str]) -> bool:
-    return any(element.image and element.image not in there for element in page.elements)
+def without_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Checkpoint:
+    """The page as a document tells of it when these could not be cut: no link leads nowhere, and it is said."""
+    number, again = page.page.number, "resume false reads the document anew"
+    message = f"page {number}: without {', '.join(sorted(names))}: {error.message}; {again}"
+    lost = Problem(code=error.code, severity=Severity.WARNING, page=number, message=message)
+    elements = tuple(e.model_copy(update={"image": None}) if e.image in names else e for e in page.elements)
+    return page.model_copy(update={"elements": elements, "problems": (*page.problems, lost)})
+
+
+def missing_images(page: Checkpoint, there: frozenset[str]) -> frozenset[str]:
+    return frozenset(element.image for element in page.elements if element.image) - there
 
 
 def png_of(pixels: Pixels, box: Box) -> bytes:
