@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pymupdf
 import pytest
@@ -34,6 +35,13 @@ def pdf_of(pages: int) -> bytes:
             page.insert_text((72, 90), f"{number} Chapter {number}", fontsize=18, fontname="hebo")
             page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
             page.draw_rect((100, 400, 300, 600), fill=(0.2 * (number % 5), 0.5, 0.5))
+        return bytes(pdf.tobytes())
+
+
+def drawing() -> bytes:
+    """A page with ink and without text."""
+    with pymupdf.open() as pdf:
+        pdf.new_page().draw_rect((100, 400, 300, 600), fill=(0.2, 0.5, 0.5))
         return bytes(pdf.tobytes())
 
 
@@ -260,6 +268,70 @@ async def test_a_page_that_kills_its_worker_twice_takes_the_text_layer(reader: R
     assert len([prompt for prompt in engine.asked if prompt.endswith("2")]) == 2
     assert "Page 2" in markdown
     assert progress.now.elements_done == progress.now.elements_total
+
+
+async def test_a_page_lost_to_a_dead_worker_is_tried_again_by_the_next_job(reader: Reader, tmp_path: Path) -> None:
+    """The document is finished and says what is missing; the same job again reads that page and all formats anew."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    first = await dying.run(1, ScriptedEngine(), **fields)
+    told = manifest_in(tmp_path / "out")
+
+    second = ScriptedEngine()
+    again = await reader.run(engine=second, formats=["docjson"], **fields)
+    await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/healthy")
+
+    assert (first.status, first.documents[0].pages) == ("partial_success", {"failed": 1, "read": 2})
+    assert [(p.code, p.page) for p in first.problems] == [(Code.RENDER_CRASH, 1)]
+    assert "send the same job again" in first.problems[0].message
+    assert told["result"]["status"] == "partial_success"
+    assert [prompt[-1] for prompt in second.asked] == ["1"]
+    assert (again.status, again.problems) == ("success", ())
+    assert manifest_in(tmp_path / "out")["result"]["pages"] == {"read": 3}
+    assert stable(tmp_path / "out") == stable(tmp_path / "healthy")
+
+
+async def test_a_scan_that_kills_the_engines_worker_is_tried_again(reader: Reader, tmp_path: Path) -> None:
+    """A page without a text layer fails, and its checkpoint does not stand in the way of the next job."""
+    (tmp_path / "a.pdf").write_bytes(drawing())
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+
+    def dies(prompt: Prompt) -> str:
+        raise WorkerDied(Code.RENDER_TIMEOUT, "read_page took over 120 s")
+
+    first = await reader.run(engine=ScriptedEngine(dies), **fields)
+    stored = list((tmp_path / "out").rglob("pages/*.json"))
+    again = await reader.run(engine=ScriptedEngine(), **fields)
+
+    assert [(p.code, p.page) for p in first.problems] == [(Code.RENDER_TIMEOUT, 1)]
+    assert "send the same job again" in first.problems[0].message
+    assert not stored
+    assert again.documents[0].pages == {"read": 1}
+
+
+async def test_a_page_lost_to_an_accident_is_taken_from_who_read_it(reader: Reader, tmp_path: Path) -> None:
+    """Two workers on one document leave one: the checkpoint of the luckier one stands in both answers."""
+    (tmp_path / "a.pdf").write_bytes(drawing())
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    asked, stored = asyncio.Event(), asyncio.Event()
+
+    class Unlucky(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            asked.set()
+            await stored.wait()
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker died in read_page")
+
+    unlucky = asyncio.create_task(reader.run(engine=Unlucky(), **fields))
+    await asked.wait()
+    lucky = await reader.run(engine=ScriptedEngine(), **fields)
+    stored.set()
+
+    assert (lucky.documents[0].pages, (await unlucky).documents[0].pages) == ({"read": 1}, {"read": 1})
+
+
+def manifest_in(output: Path) -> dict[str, Any]:
+    return dict(json.loads(next(output.rglob("manifest.json")).read_text()))
 
 
 async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader, tmp_path: Path) -> None:

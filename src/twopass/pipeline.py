@@ -71,7 +71,7 @@ async def document(
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
         done = None if job.slice else await upload.finished(folder)
-        if done and done.has(job.formats_needed):
+        if done and done.is_final and set(job.formats_needed) <= set(done.formats):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
             return await report.with_inline(report.repeated(done, file, watch), folder, job)
@@ -79,7 +79,8 @@ async def document(
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
-        desk = Reading(job, house, file, folder, there, deadline, progress, watch)
+        formats = reading.formats(job, done)
+        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch)
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
             return report.sliced(file, folder, pages, problems, watch, house.settings)
@@ -98,7 +99,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     artefacts = {}
     if complete or not folder.store.keeps:  # else they might replace those of a worker that had more time
         with watch.stage("upload"):
-            artefacts = await upload.artefacts(folder, whole, job.formats_needed)
+            artefacts = await upload.artefacts(folder, whole, desk.formats)
     outcome = report.read(whole, pages, artefacts, watch, desk.house.settings)
     if complete:
         result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)

@@ -16,7 +16,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Box, Checkpoint, Document, Element, Kind, Problem, ReadFrom, Severity, SourceInfo
+from twopass.document import (
+    ACCIDENTS,
+    Box,
+    Checkpoint,
+    Document,
+    Element,
+    Kind,
+    Problem,
+    ReadFrom,
+    Severity,
+    SourceInfo,
+)
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.formats import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
@@ -59,8 +70,14 @@ class Finished:
     result: DocumentResult
     problems: tuple[Problem, ...]
 
-    def has(self, formats: Sequence[Format]) -> bool:
-        return {WRITERS[name].name for name in formats} <= set(self.result.artefacts)
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        return tuple(name for name in Format if WRITERS[name].name in self.result.artefacts)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no page was lost to an accident: another try would change nothing."""
+        return not any(told.severity is Severity.ERROR and told.code in ACCIDENTS for told in self.problems)
 
 
 async def finished(folder: Folder) -> Finished | None:
@@ -95,7 +112,12 @@ def _with_crop(element: Element) -> Element:
 
 
 async def checkpoint(folder: Folder, read: Checkpoint) -> Checkpoint:
-    """Store the page once: ours if we are first, else the one that is already there."""
+    """Store the page once: ours if we are first, else the one that is already there.
+
+    One that was lost to an accident is not stored: who stores first wins, and the next job may read it.
+    """
+    if read.page.is_accident:
+        return await stored_page(folder, read.page.number) or read
     ours = read.model_copy(update={"cost": {**read.cost, "nonce": secrets.token_hex(8)}})
     key = folder.key(page_name(read.page.number))
     outcome = await folder.store.create(key, ours.model_dump_json().encode(), JSON)
