@@ -274,6 +274,16 @@ async def test_every_page_of_a_tiff_is_a_page(door: Reader) -> None:
         assert (picture.pixels.width, picture.pixels.height) == (60, 80)
 
 
+@pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG"])
+async def test_a_picture_with_frames_is_one_page(door: Reader, kind: str) -> None:
+    """A phone's JPEG carries a preview or a depth map, and an animation shows one thing."""
+    data = image_of(kind, save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
+
+    async with door.picture(data) as picture, door.file(data, "b.bin") as file:
+        assert file.info.page_count == 1
+        assert picture.pixels.array()[60, 80].max() < 60
+
+
 async def test_transparency_shows_white_paper(door: Reader) -> None:
     """A transparent PNG is read as it looks on a page, not on black."""
     image = Image.new("RGBA", (100, 100), (0, 0, 0, 0))

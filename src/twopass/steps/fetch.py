@@ -165,7 +165,8 @@ def iso_date(text: str | None) -> str | None:
 
 def _inspect_image(path: str, limits: Limits) -> Inspected:
     with opened_image(path, limits.image_pixels) as image:
-        count = getattr(image, "n_frames", 1)
+        # Frames of any other kind are one picture's: its animation, its depth map, its preview.
+        count = image.n_frames if image.format == "TIFF" else 1
         if count > limits.pages:
             raise SourceError(Code.SOURCE_TOO_LARGE, f"{count} pages; at most {limits.pages}: raise MAX_PAGES")
         return Inspected(tuple(_frame_size(image, index, limits.image_pixels) for index in range(count)), Meta())
