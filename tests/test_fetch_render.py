@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 import pymupdf
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, TiffImagePlugin, TiffTags
+from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
 from fakes.workers import DyingWorkers
 from twopass import text_layer
@@ -252,6 +254,64 @@ async def test_an_image_states_its_own_size(door: Reader) -> None:
         assert (stated.pixels.width, stated.pixels.height) == (400, 200)
         assert stated.page.width_pt == pytest.approx(144, abs=0.1)
         assert silent.page.width_pt == pytest.approx(200)
+
+
+async def test_a_fax_has_the_shape_of_its_paper(door: Reader) -> None:
+    """204 dots across and 98 down: the page is as long as it was sent, and is drawn with square pixels."""
+    async with door.picture(image_of("TIFF", (864, 500), dpi=(204, 98))) as picture:
+        width, height = picture.page.width_pt, picture.page.height_pt
+        assert (width, height) == (pytest.approx(864 / 204 * 72, abs=0.01), pytest.approx(500 / 98 * 72, abs=0.01))
+        assert (picture.pixels.width, picture.pixels.height) == (864, 1040)
+        assert picture.page.image and picture.page.image.dpi == 204
+        assert picture.pixels.array()[110:150, 60].max() < 60  # rows 40 to 80 of the file begin at 83 and end at 166
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG", "PNG"])
+async def test_a_turned_image_keeps_its_shape(door: Reader, kind: str) -> None:
+    """Resolutions across and down turn with the picture, whichever library has turned its size already."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+
+    async with door.picture(image_of(kind, exif=exif, dpi=(200, 100))) as picture:
+        assert picture.page.width_pt == pytest.approx(144, abs=0.1)
+        assert picture.page.height_pt == pytest.approx(144, abs=0.1)
+        assert (picture.pixels.width, picture.pixels.height) == (400, 400)
+
+
+def tiff_of(numerator: int, denominator: int) -> bytes:
+    """A TIFF that states this fraction for its dots across."""
+    return image_of("TIFF", dpi=(204, 98)).replace(
+        struct.pack("<II", 204, 1), struct.pack("<II", numerator, denominator)
+    )
+
+
+def endless_tiff() -> bytes:
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    for tag in (X_RESOLUTION, Y_RESOLUTION):
+        tags.tagtype[tag] = TiffTags.FLOAT
+        tags[tag] = float("inf")
+    tags[RESOLUTION_UNIT] = 2
+    return image_of("TIFF", tiffinfo=tags)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tiff_of(0, 0),
+        tiff_of(0, 1),
+        endless_tiff(),
+        image_of("PNG", dpi=(0, 0)),
+        image_of("PNG", dpi=(1, 1)),
+        image_of("JPEG", dpi=(60_000, 60_000)),
+        image_of("TIFF", dpi=(2400, 98)),
+    ],
+    ids=["nan", "zero", "infinite", "none", "one", "absurd", "stretched"],
+)
+async def test_a_resolution_that_cannot_be_true_is_none(door: Reader, data: bytes) -> None:
+    """The page has 144 dpi then, and no statement of a file ends its worker."""
+    async with door.picture(data) as picture:
+        assert (picture.page.width_pt, picture.page.height_pt) == (200, 100)
+        assert (picture.pixels.width, picture.pixels.height) == (400, 200)
 
 
 async def test_a_photographs_orientation_is_applied(door: Reader) -> None:

@@ -179,5 +179,5 @@ def _frame_size(image: Any, index: int, limit: int) -> PageSize | None:
         return None
     check_pixels(image.size, limit)
     width, height = displayed_size(image)
-    dpi = stated_dpi(image)
-    return PageSize(width * 72 / dpi, height * 72 / dpi, dpi)
+    across, down = stated_dpi(image)
+    return PageSize(width * 72 / across, height * 72 / down, max(across, down))
