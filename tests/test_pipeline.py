@@ -353,6 +353,25 @@ async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader,
     assert whole.status == "success"
 
 
+async def test_a_job_that_goes_on_counts_only_what_it_spent(reader: Reader, tmp_path: Path) -> None:
+    """Each page's tokens and seconds are in the answer of the job that read it, once."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+
+    class Dear(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            return replace(await super().generate(prompt), tokens_in=100, tokens_out=7, seconds=2.0)
+
+    slow = Dear(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
+    cut = (await reader.run(engine=slow, job_id="one", deadline_s=3, **fields)).documents[0].usage
+    whole = (await reader.run(engine=Dear(), job_id="two", **fields)).documents[0]
+
+    names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now")
+    assert [cut[name] for name in names] == [400, 28, 8.0, 4]
+    assert [whole.usage[name] for name in names] == [200, 14, 4.0, 2]
+    assert whole.usage["pages_per_s"] == pytest.approx(2 / whole.timings["duration_s"], rel=0.1)
+
+
 async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, tmp_path: Path) -> None:
     """A kill between a checkpoint and its images costs no second reading."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(2))

@@ -83,7 +83,7 @@ async def document(
         desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch)
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
-            return report.sliced(file, folder, pages, problems, watch, house.settings)
+            return report.sliced(file, folder, pages, problems, job, watch, house.settings)
         return await assembled(desk, run, pages, problems)
 
 
@@ -100,7 +100,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     if complete or not folder.store.keeps:  # else they might replace those of a worker that had more time
         with watch.stage("upload"):
             artefacts = await upload.artefacts(folder, whole, desk.formats)
-    outcome = report.read(whole, pages, artefacts, watch, desk.house.settings)
+    outcome = report.read(whole, pages, artefacts, job, watch, desk.house.settings)
     if complete:
         result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)
         outcome = replace(outcome, result=result)
