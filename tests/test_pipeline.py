@@ -16,11 +16,14 @@ import pytest
 
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
+from twopass import report
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Prompt
-from twopass.errors import Code, EngineError, WorkerDied
+from twopass.errors import Code, EngineError, StoreError, WorkerDied
+from twopass.job import Door, Job
 from twopass.progress import Tracker
+from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.workers import Workers
 
@@ -231,6 +234,32 @@ async def test_a_source_that_comes_after_the_deadline_ends_with_its_code(reader:
     result = await reader.run(source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out", deadline_s=1e-6)
 
     assert result.as_answer()["error"].startswith("DEADLINE")
+
+
+async def test_a_long_document_that_fits_is_returned_inline(reader: Reader, tmp_path: Path) -> None:
+    """What counts is the answer's size and not a guess from its pages."""
+    with pymupdf.open() as pdf:
+        for number in range(150):
+            pdf.new_page(width=200, height=100).insert_text((20, 50), f"Slide {number}")
+        pdf.save(tmp_path / "a.pdf")
+
+    result = await reader.run(
+        engine=ScriptedEngine(lambda prompt: ""), source=f"{tmp_path}/a.pdf", inline=["docjson", "markdown"], dpi=36
+    )
+
+    inline = result.documents[0].inline
+    assert result.status == "success"
+    assert len(inline["docjson"]["pages"]) == 150
+    assert "Slide 149" in inline["markdown"]
+
+
+def test_what_can_never_fit_is_refused_before_it_is_read() -> None:
+    """An hour of reading for an answer that nobody gets is worse than a refusal."""
+    job = Job.parse({"input": {"source": "a.pdf", "inline": ["docjson"]}}, Settings(), Door.LOCAL)
+
+    report.check_inline(job, 400)
+    with pytest.raises(StoreError, match="OUTPUT_MISSING: 600 pages"):
+        report.check_inline(job, 600)
 
 
 async def test_two_addresses_of_one_file_make_one_document(reader: Reader, tmp_path: Path) -> None:
