@@ -219,6 +219,20 @@ def test_a_page_whose_fonts_lie_is_read_by_ocr(tmp_path: Path) -> None:
     assert "borehole" in words_of(answer)
 
 
+def test_letters_that_are_only_pixels_stay_in_their_picture(tmp_path: Path) -> None:
+    """README's limit: on a page with a text layer a screenshot is a picture, and its text is not read."""
+    with pymupdf.open() as other:
+        other.new_page(width=300, height=100).insert_text((20, 60), "Overflow alarm", fontsize=30)
+        shot = other[0].get_pixmap(dpi=144)
+    document = pymupdf.open()
+    text_page(document, PROSE[:2]).insert_image((100, 220, 400, 320), pixmap=shot)
+    answer = read(saved(document, tmp_path / "shot.pdf"))
+
+    assert answer["via"] == "text_layer"
+    assert "picture" in {box["label"] for box in answer["boxes"]}
+    assert not {"Overflow", "alarm"} & set(words_of(answer))
+
+
 def test_a_hidden_layer_is_better_than_nothing(tmp_path: Path) -> None:
     """Where OCR sees no text the layer is taken, and the answer says so."""
     with pymupdf.open() as document:
