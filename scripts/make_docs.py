@@ -105,11 +105,13 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.RENDER_CRASH: (
         "The page ended the process that worked on it, twice.",
-        "The other pages are read; save the file from another program and send it anew.",
+        "Send the same job again: it tries this page once more and reads no other. Where it ends so again, save the "
+        "file from another program.",
     ),
     Code.RENDER_TIMEOUT: (
         "The page took longer than one piece of work may.",
-        "Raise `WORKER_TIMEOUT_S` or lower `dpi`.",
+        "Send the same job again: it tries this page once more and reads no other. Where it ends so again, raise "
+        "`WORKER_TIMEOUT_S` or lower `dpi`.",
     ),
     Code.PIXEL_LIMIT: (
         "The page was drawn smaller than asked for, to stay within the limit.",

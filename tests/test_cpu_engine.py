@@ -200,6 +200,39 @@ def test_a_hidden_layer_under_a_scan_is_read_anew(tmp_path: Path) -> None:
     assert "wrong" not in words_of(answer)
 
 
+def test_a_page_whose_fonts_lie_is_read_by_ocr(tmp_path: Path) -> None:
+    """Where a font says of every letter that it is the one before, the picture counts and not the text layer."""
+    document = pymupdf.open()
+    page = text_page(document, PROSE, font="helv", size=12)
+    pairs = "".join(f"<{code:02x}> <{code - 1:04x}>\n" for code in range(ord("a"), ord("z") + 1))
+    lies = document.get_new_xref()
+    document.update_object(lies, "<<>>")
+    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange 26 beginbfchar {pairs} endbfchar"
+    document.update_stream(lies, cmap.encode())
+    document.xref_set_key(page.get_fonts()[0][0], "ToUnicode", f"{lies} 0 R")
+    path = saved(document, tmp_path / "lies.pdf")
+
+    answer = read(path)
+
+    assert "anqdgnkd" in layer_words(path)  # borehole
+    assert answer["via"] == "ocr"
+    assert "borehole" in words_of(answer)
+
+
+def test_letters_that_are_only_pixels_stay_in_their_picture(tmp_path: Path) -> None:
+    """README's limit: on a page with a text layer a screenshot is a picture, and its text is not read."""
+    with pymupdf.open() as other:
+        other.new_page(width=300, height=100).insert_text((20, 60), "Overflow alarm", fontsize=30)
+        shot = other[0].get_pixmap(dpi=144)
+    document = pymupdf.open()
+    text_page(document, PROSE[:2]).insert_image((100, 220, 400, 320), pixmap=shot)
+    answer = read(saved(document, tmp_path / "shot.pdf"))
+
+    assert answer["via"] == "text_layer"
+    assert "picture" in {box["label"] for box in answer["boxes"]}
+    assert not {"Overflow", "alarm"} & set(words_of(answer))
+
+
 def test_a_hidden_layer_is_better_than_nothing(tmp_path: Path) -> None:
     """Where OCR sees no text the layer is taken, and the answer says so."""
     with pymupdf.open() as document:

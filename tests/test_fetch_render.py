@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymupdf
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, TiffImagePlugin, TiffTags
+from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
+from fakes.workers import DyingWorkers
 from twopass import text_layer
 from twopass.document import Box, State, Word
-from twopass.errors import Code, SourceError
+from twopass.errors import Code, SourceError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.job import Door, Job
 from twopass.picture import Picture
@@ -47,11 +51,14 @@ def text(page: Any) -> None:
     page.insert_textbox((72, 72, 500, 300), WORDS * 3)
 
 
+@dataclass
 class Reader:
     """Fetches and draws bytes with one worker."""
 
-    def __init__(self, folder: Path, workers: Workers, slabs: Slabs, settings: Settings) -> None:
-        self.folder, self.workers, self.slabs, self.settings = folder, workers, slabs, settings
+    folder: Path
+    workers: Workers
+    slabs: Slabs
+    settings: Settings
 
     @asynccontextmanager
     async def file(self, data: bytes, name: str = "file.bin", **fields: Any) -> AsyncIterator[CheckedFile]:
@@ -118,6 +125,17 @@ async def test_what_cannot_be_read_is_refused_with_a_code(door: Reader, data: by
     assert caught.value.code is code
     async with door.file(pdf_of(text)) as file:
         assert file.info.page_count == 1
+
+
+async def test_a_worker_that_dies_over_a_source_is_tried_once_more(door: Reader) -> None:
+    """One death is an accident, two are the file's."""
+    once, twice = DyingWorkers(door.workers, inspect=1), DyingWorkers(door.workers, inspect=2)
+
+    async with replace(door, workers=once).file(pdf_of(text)) as file:
+        assert file.info.page_count == 1
+    with pytest.raises(WorkerDied):
+        async with replace(door, workers=twice).file(pdf_of(text)):
+            pass
 
 
 async def test_too_many_pages_are_refused(door: Reader) -> None:
@@ -238,6 +256,64 @@ async def test_an_image_states_its_own_size(door: Reader) -> None:
         assert silent.page.width_pt == pytest.approx(200)
 
 
+async def test_a_fax_has_the_shape_of_its_paper(door: Reader) -> None:
+    """204 dots across and 98 down: the page is as long as it was sent, and is drawn with square pixels."""
+    async with door.picture(image_of("TIFF", (864, 500), dpi=(204, 98))) as picture:
+        width, height = picture.page.width_pt, picture.page.height_pt
+        assert (width, height) == (pytest.approx(864 / 204 * 72, abs=0.01), pytest.approx(500 / 98 * 72, abs=0.01))
+        assert (picture.pixels.width, picture.pixels.height) == (864, 1040)
+        assert picture.page.image and picture.page.image.dpi == 204
+        assert picture.pixels.array()[110:150, 60].max() < 60  # rows 40 to 80 of the file begin at 83 and end at 166
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG", "PNG"])
+async def test_a_turned_image_keeps_its_shape(door: Reader, kind: str) -> None:
+    """Resolutions across and down turn with the picture, whichever library has turned its size already."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+
+    async with door.picture(image_of(kind, exif=exif, dpi=(200, 100))) as picture:
+        assert picture.page.width_pt == pytest.approx(144, abs=0.1)
+        assert picture.page.height_pt == pytest.approx(144, abs=0.1)
+        assert (picture.pixels.width, picture.pixels.height) == (400, 400)
+
+
+def tiff_of(numerator: int, denominator: int) -> bytes:
+    """A TIFF that states this fraction for its dots across."""
+    return image_of("TIFF", dpi=(204, 98)).replace(
+        struct.pack("<II", 204, 1), struct.pack("<II", numerator, denominator)
+    )
+
+
+def endless_tiff() -> bytes:
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    for tag in (X_RESOLUTION, Y_RESOLUTION):
+        tags.tagtype[tag] = TiffTags.FLOAT
+        tags[tag] = float("inf")
+    tags[RESOLUTION_UNIT] = 2
+    return image_of("TIFF", tiffinfo=tags)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tiff_of(0, 0),
+        tiff_of(0, 1),
+        endless_tiff(),
+        image_of("PNG", dpi=(0, 0)),
+        image_of("PNG", dpi=(1, 1)),
+        image_of("JPEG", dpi=(60_000, 60_000)),
+        image_of("TIFF", dpi=(2400, 98)),
+    ],
+    ids=["nan", "zero", "infinite", "none", "one", "absurd", "stretched"],
+)
+async def test_a_resolution_that_cannot_be_true_is_none(door: Reader, data: bytes) -> None:
+    """The page has 144 dpi then, and no statement of a file ends its worker."""
+    async with door.picture(data) as picture:
+        assert (picture.page.width_pt, picture.page.height_pt) == (200, 100)
+        assert (picture.pixels.width, picture.pixels.height) == (400, 200)
+
+
 async def test_a_photographs_orientation_is_applied(door: Reader) -> None:
     """EXIF orientation 6 means: turn it a quarter before showing."""
     exif = Image.Exif()
@@ -256,6 +332,16 @@ async def test_every_page_of_a_tiff_is_a_page(door: Reader) -> None:
 
     async with door.picture(buffer.getvalue(), number=2) as picture:
         assert (picture.pixels.width, picture.pixels.height) == (60, 80)
+
+
+@pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG"])
+async def test_a_picture_with_frames_is_one_page(door: Reader, kind: str) -> None:
+    """A phone's JPEG carries a preview or a depth map, and an animation shows one thing."""
+    data = image_of(kind, save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
+
+    async with door.picture(data) as picture, door.file(data, "b.bin") as file:
+        assert file.info.page_count == 1
+        assert picture.pixels.array()[60, 80].max() < 60
 
 
 async def test_transparency_shows_white_paper(door: Reader) -> None:
@@ -298,3 +384,28 @@ def test_a_text_layer_in_any_script_is_taken(text: str) -> None:
     found = text_layer.elements(words_of(text), 1)
 
     assert " ".join(element.text for element in found) == text
+
+
+PUMPS = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
+RULES = "Nobody may open the valve of the upper spring without telling both operators of the water works first. "
+YEARS = "Prices are those of January, and half of what was lost last summer is now thought to lie in other villages. "
+PROSE = PUMPS + RULES + YEARS + WORDS
+NETS = "GND VCC VDD VSS SCK NRST SWCLK SWDIO SPLY XTRST PWM CTRL VBAT " * 20
+PARTS = " ".join(f"BGX-{number}-TRK M{number}x12 DIN{number} HQLR{number}" for number in range(4000, 4100))
+
+
+def test_a_text_layer_whose_letters_stand_for_others_is_not_taken() -> None:
+    """Fonts that name every letter wrongly give words of consonants, whatever their spelling."""
+    lied = PROSE.lower().translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
+
+    assert text_layer.elements(words_of(lied), 1) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PROSE, PROSE.upper(), NETS, PARTS, "Strč prst skrz krk, plch zdrhl skrz drn. " * 20],
+    ids=["prose", "capitals", "nets", "parts", "czech"],
+)
+def test_words_with_few_vowels_are_no_garbage(text: str) -> None:
+    """Acronyms, part numbers and Czech are taken as they are."""
+    assert text_layer.elements(words_of(text), 1)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pymupdf
 import pytest
 
 from fakes.reader import Reader
+from fakes.workers import DyingWorkers
+from twopass import report
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Prompt
-from twopass.errors import Code, EngineError, WorkerDied
+from twopass.errors import Code, EngineError, StoreError, WorkerDied
+from twopass.job import Door, Job
 from twopass.progress import Tracker
+from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.workers import Workers
 
@@ -31,6 +38,13 @@ def pdf_of(pages: int) -> bytes:
             page.insert_text((72, 90), f"{number} Chapter {number}", fontsize=18, fontname="hebo")
             page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
             page.draw_rect((100, 400, 300, 600), fill=(0.2 * (number % 5), 0.5, 0.5))
+        return bytes(pdf.tobytes())
+
+
+def drawing() -> bytes:
+    """A page with ink and without text."""
+    with pymupdf.open() as pdf:
+        pdf.new_page().draw_rect((100, 400, 300, 600), fill=(0.2, 0.5, 0.5))
         return bytes(pdf.tobytes())
 
 
@@ -222,6 +236,32 @@ async def test_a_source_that_comes_after_the_deadline_ends_with_its_code(reader:
     assert result.as_answer()["error"].startswith("DEADLINE")
 
 
+async def test_a_long_document_that_fits_is_returned_inline(reader: Reader, tmp_path: Path) -> None:
+    """What counts is the answer's size and not a guess from its pages."""
+    with pymupdf.open() as pdf:
+        for number in range(150):
+            pdf.new_page(width=200, height=100).insert_text((20, 50), f"Slide {number}")
+        pdf.save(tmp_path / "a.pdf")
+
+    result = await reader.run(
+        engine=ScriptedEngine(lambda prompt: ""), source=f"{tmp_path}/a.pdf", inline=["docjson", "markdown"], dpi=36
+    )
+
+    inline = result.documents[0].inline
+    assert result.status == "success"
+    assert len(inline["docjson"]["pages"]) == 150
+    assert "Slide 149" in inline["markdown"]
+
+
+def test_what_can_never_fit_is_refused_before_it_is_read() -> None:
+    """An hour of reading for an answer that nobody gets is worse than a refusal."""
+    job = Job.parse({"input": {"source": "a.pdf", "inline": ["docjson"]}}, Settings(), Door.LOCAL)
+
+    report.check_inline(job, 400)
+    with pytest.raises(StoreError, match="OUTPUT_MISSING: 600 pages"):
+        report.check_inline(job, 600)
+
+
 async def test_two_addresses_of_one_file_make_one_document(reader: Reader, tmp_path: Path) -> None:
     """Whoever assembles writes the same bytes: the document names the source as its first page was read from."""
     data = pdf_of(2)
@@ -259,6 +299,70 @@ async def test_a_page_that_kills_its_worker_twice_takes_the_text_layer(reader: R
     assert progress.now.elements_done == progress.now.elements_total
 
 
+async def test_a_page_lost_to_a_dead_worker_is_tried_again_by_the_next_job(reader: Reader, tmp_path: Path) -> None:
+    """The document is finished and says what is missing; the same job again reads that page and all formats anew."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    first = await dying.run(1, ScriptedEngine(), **fields)
+    told = manifest_in(tmp_path / "out")
+
+    second = ScriptedEngine()
+    again = await reader.run(engine=second, formats=["docjson"], **fields)
+    await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/healthy")
+
+    assert (first.status, first.documents[0].pages) == ("partial_success", {"failed": 1, "read": 2})
+    assert [(p.code, p.page) for p in first.problems] == [(Code.RENDER_CRASH, 1)]
+    assert "send the same job again" in first.problems[0].message
+    assert told["result"]["status"] == "partial_success"
+    assert [prompt[-1] for prompt in second.asked] == ["1"]
+    assert (again.status, again.problems) == ("success", ())
+    assert manifest_in(tmp_path / "out")["result"]["pages"] == {"read": 3}
+    assert stable(tmp_path / "out") == stable(tmp_path / "healthy")
+
+
+async def test_a_scan_that_kills_the_engines_worker_is_tried_again(reader: Reader, tmp_path: Path) -> None:
+    """A page without a text layer fails, and its checkpoint does not stand in the way of the next job."""
+    (tmp_path / "a.pdf").write_bytes(drawing())
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+
+    def dies(prompt: Prompt) -> str:
+        raise WorkerDied(Code.RENDER_TIMEOUT, "read_page took over 120 s")
+
+    first = await reader.run(engine=ScriptedEngine(dies), **fields)
+    stored = list((tmp_path / "out").rglob("pages/*.json"))
+    again = await reader.run(engine=ScriptedEngine(), **fields)
+
+    assert [(p.code, p.page) for p in first.problems] == [(Code.RENDER_TIMEOUT, 1)]
+    assert "send the same job again" in first.problems[0].message
+    assert not stored
+    assert again.documents[0].pages == {"read": 1}
+
+
+async def test_a_page_lost_to_an_accident_is_taken_from_who_read_it(reader: Reader, tmp_path: Path) -> None:
+    """Two workers on one document leave one: the checkpoint of the luckier one stands in both answers."""
+    (tmp_path / "a.pdf").write_bytes(drawing())
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    asked, stored = asyncio.Event(), asyncio.Event()
+
+    class Unlucky(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            asked.set()
+            await stored.wait()
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker died in read_page")
+
+    unlucky = asyncio.create_task(reader.run(engine=Unlucky(), **fields))
+    await asked.wait()
+    lucky = await reader.run(engine=ScriptedEngine(), **fields)
+    stored.set()
+
+    assert (lucky.documents[0].pages, (await unlucky).documents[0].pages) == ({"read": 1}, {"read": 1})
+
+
+def manifest_in(output: Path) -> dict[str, Any]:
+    return dict(json.loads(next(output.rglob("manifest.json")).read_text()))
+
+
 async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader, tmp_path: Path) -> None:
     """After the deadline the document has no manifest; the same job again finishes it."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(6))
@@ -278,6 +382,25 @@ async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader,
     assert whole.status == "success"
 
 
+async def test_a_job_that_goes_on_counts_only_what_it_spent(reader: Reader, tmp_path: Path) -> None:
+    """Each page's tokens and seconds are in the answer of the job that read it, once."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+
+    class Dear(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            return replace(await super().generate(prompt), tokens_in=100, tokens_out=7, seconds=2.0)
+
+    slow = Dear(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
+    cut = (await reader.run(engine=slow, job_id="one", deadline_s=3, **fields)).documents[0].usage
+    whole = (await reader.run(engine=Dear(), job_id="two", **fields)).documents[0]
+
+    names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now")
+    assert [cut[name] for name in names] == [400, 28, 8.0, 4]
+    assert [whole.usage[name] for name in names] == [200, 14, 4.0, 2]
+    assert whole.usage["pages_per_s"] == pytest.approx(2 / whole.timings["duration_s"], rel=0.1)
+
+
 async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, tmp_path: Path) -> None:
     """A kill between a checkpoint and its images costs no second reading."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(2))
@@ -293,6 +416,51 @@ async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, t
 
     assert not again.asked
     assert stable(tmp_path / "out") == before
+
+
+async def test_a_page_that_cannot_be_drawn_again_keeps_its_text(reader: Reader, tmp_path: Path) -> None:
+    """A job that goes on and finds a crop missing loses that crop, not the page and not the document."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), **fields)
+    for path in (tmp_path / "out").rglob("*"):
+        if path.name == "manifest.json" or path.name == "p0002-e002.png":
+            path.unlink()
+
+    again = ScriptedEngine()
+    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    result = await dying.run(engine=again, **fields)
+
+    assert not again.asked
+    assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
+    assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 2)]
+    assert images_of(tmp_path / "out") == ["images/p0001-e002.png"]
+    assert links_of(tmp_path / "out") == ["images/p0001-e002.png"]
+
+
+async def test_a_crop_that_cannot_be_cut_is_no_broken_link(reader: Reader, tmp_path: Path) -> None:
+    """Its element stands without it, the problem names the page, and nothing is read a second time for it."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    engine = ScriptedEngine()
+
+    dying = replace(reader, workers=DyingWorkers(reader.workers, png_of=2))
+    result = await dying.run(1, engine, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    assert len(engine.asked) == 2
+    assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 1)]
+    assert images_of(tmp_path / "out") == links_of(tmp_path / "out") == ["images/p0002-e002.png"]
+    assert not list((tmp_path / "out").rglob("p0001-e002.png"))
+
+
+def images_of(output: Path) -> list[str]:
+    """The crops that document.json names."""
+    document = json.loads(next(output.rglob("document.json")).read_text())
+    return [element["image"] for element in document["elements"] if element["image"]]
+
+
+def links_of(output: Path) -> list[str]:
+    """The crops that document.md shows."""
+    return re.findall(r"!\[.*?\]\((.*?)\)", next(output.rglob("document.md")).read_text())
 
 
 async def test_recorded_completions_read_the_document_again(reader: Reader, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import operator
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from twopass import files
@@ -60,6 +62,18 @@ async def test_a_crash_costs_one_call(workers: Workers) -> None:
 
     assert caught.value.code is Code.RENDER_CRASH
     assert await workers.call(operator.add, 1, 2) == 3
+
+
+async def test_a_child_that_died_while_idle_costs_no_call(workers: Workers) -> None:
+    """Whoever comes next gets another child and its answer."""
+    child = await workers.call(os.getpid)
+    os.kill(child, signal.SIGKILL)
+    while psutil.pid_exists(child):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # its end reaches the loop
+
+    assert await workers.call(operator.add, 1, 2) == 3
+    assert await workers.call(os.getpid) != child
 
 
 async def test_a_call_that_hangs_is_killed(slabs: Slabs) -> None:

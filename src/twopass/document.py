@@ -161,6 +161,7 @@ class State(StrEnum):
 
 
 LOST = frozenset({State.FAILED, State.UNREAD})
+ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT})  # of a worker: another try may end better
 
 
 class Status(StrEnum):
@@ -359,6 +360,11 @@ class Page(Value):
     @property
     def is_lost(self) -> bool:
         return self.state in LOST
+
+    @property
+    def is_accident(self) -> bool:
+        """Lost with its worker and not to what it is; never checkpointed, so that the next job tries it again."""
+        return self.state is State.FAILED and self.reason in ACCIDENTS
 
 
 class RawCompletion(Value):

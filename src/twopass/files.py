@@ -19,7 +19,9 @@ PDF = "application/pdf"
 IMAGE_DPI = 144.0  # of an image that does not state one
 OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
 FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
-SANE_DPI = range(30, 2401)  # outside, the file's statement is a default or a joke
+LEAST_DPI, MOST_DPI = 30, 2400  # outside, the file's statement is a default or a joke
+SQUARE = 1.02  # times as many dots down as across, or less: rounding
+STRETCHED = 3.0  # times: a fax has 204 × 98, beyond that one of the two is wrong
 
 _kept: dict[tuple[str, str | None, int, int], Any] = {}  # path, password, time, size -> open PDF
 
@@ -30,7 +32,7 @@ class PageSize:
 
     width_pt: float
     height_pt: float
-    dpi: float | None = None  # of an image page, which has pixels already
+    dpi: float | None = None  # of an image page, which has pixels already; of the finer side where they differ
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,21 @@ def check_pixels(size: tuple[int, int], limit: int) -> None:
 def displayed_size(image: Any) -> tuple[int, int]:
     """Width and height after the EXIF orientation."""
     width, height = image.size
-    return (height, width) if image.getexif().get(0x0112, 1) >= 5 else (width, height)
+    # Pillow gives a TIFF's size as it is displayed, any other's as it is stored.
+    return (height, width) if image.format != "TIFF" and _is_sideways(image) else (width, height)
 
 
-def stated_dpi(image: Any) -> float:
-    """The image's own resolution, IMAGE_DPI where it states none."""
-    stated = image.info.get("dpi")
-    dpi = round(float(stated[0])) if stated else 0
-    return float(dpi) if dpi in SANE_DPI else IMAGE_DPI
+def _is_sideways(image: Any) -> bool:
+    return int(image.getexif().get(0x0112, 1)) >= 5
+
+
+def stated_dpi(image: Any) -> tuple[float, float]:
+    """The image's own resolution across and down, as displayed; IMAGE_DPI where it states none that can be true."""
+    across, down = image.info.get("dpi") or (0, 0)
+    across, down = (float(down), float(across)) if _is_sideways(image) else (float(across), float(down))
+    if not (LEAST_DPI <= across <= MOST_DPI and LEAST_DPI <= down <= MOST_DPI):  # also of what is no number
+        return IMAGE_DPI, IMAGE_DPI
+    stretch = max(across, down) / min(across, down)
+    if stretch > STRETCHED:
+        return IMAGE_DPI, IMAGE_DPI
+    return float(round(across)), float(round(down if stretch > SQUARE else across))

@@ -9,7 +9,7 @@ Pages flow through on their own; the window bounds how many are in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ async def document(
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
         done = None if job.slice else await upload.finished(folder)
-        if done and done.has(job.formats_needed):
+        if done and done.is_final and set(job.formats_needed) <= set(done.formats):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
             return await report.with_inline(report.repeated(done, file, watch), folder, job)
@@ -79,10 +79,11 @@ async def document(
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
-        desk = Reading(job, house, file, folder, there, deadline, progress, watch)
+        formats = reading.formats(job, done)
+        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch)
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
-            return report.sliced(file, folder, pages, problems, watch, house.settings)
+            return report.sliced(file, folder, pages, problems, job, watch, house.settings)
         return await assembled(desk, run, pages, problems)
 
 
@@ -98,8 +99,8 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     artefacts = {}
     if complete or not folder.store.keeps:  # else they might replace those of a worker that had more time
         with watch.stage("upload"):
-            artefacts = await upload.artefacts(folder, whole, job.formats_needed)
-    outcome = report.read(whole, pages, artefacts, watch, desk.house.settings)
+            artefacts = await upload.artefacts(folder, whole, desk.formats)
+    outcome = report.read(whole, pages, artefacts, job, watch, desk.house.settings)
     if complete:
         result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)
         outcome = replace(outcome, result=result)
@@ -139,24 +140,36 @@ async def _stored(number: int, desk: Reading) -> Checkpoint | None:
     if upload.page_name(number) not in desk.there:
         return None
     stored = await upload.stored_page(desk.folder, number)
-    if stored and upload.missing_images(stored, desk.there):
-        async with _drawn(number, desk) as picture:
-            await upload.images(desk.folder, stored, picture.pixels, desk.house.workers, desk.there)
+    if stored and (missing := upload.missing_images(stored, desk.there)):
+        try:
+            return await _twice(lambda _: _cut_again(stored, desk), number)
+        except (WorkerDied, SourceError) as error:
+            return upload.without_images(stored, missing, error)
     return stored
+
+
+async def _cut_again(stored: Checkpoint, desk: Reading) -> Checkpoint:
+    async with _drawn(stored.page.number, desk) as picture:
+        return await upload.images(desk.folder, stored, picture.pixels, desk.house.workers, desk.there)
 
 
 async def _read(number: int, desk: Reading) -> Checkpoint:
     """The page through both passes, tried again alone if its worker died, and failed with a code after that."""
     with desk.watch.page():
         try:
-            try:
-                return await _passes(number, desk, last_try=False)
-            except WorkerDied as died:
-                log.warning("page tried again", page=number, code=died.code)
-                return await _passes(number, desk, last_try=True)
+            return await _twice(lambda last_try: _passes(number, desk, last_try), number)
         except (WorkerDied, SourceError) as error:
             failed = structure.failed(number, error.code, f"page {number}: {error.message}")
             return await _stored_first(failed, desk)
+
+
+async def _twice(work: Callable[[bool], Awaitable[Checkpoint]], number: int) -> Checkpoint:
+    """The work on a page, done again alone if a worker died over it; the work is told whether it is the last try."""
+    try:
+        return await work(False)
+    except WorkerDied as died:
+        log.warning("page tried again", page=number, code=died.code)
+        return await work(True)
 
 
 async def _passes(number: int, desk: Reading, last_try: bool) -> Checkpoint:
@@ -170,8 +183,7 @@ async def _passes(number: int, desk: Reading, last_try: bool) -> Checkpoint:
             read = await _enriched(read, desk)
         with watch.stage("upload"):
             stored = await _stored_first(read, desk)
-            await upload.images(desk.folder, stored, picture.pixels, house.workers, desk.there)
-    return stored
+            return await upload.images(desk.folder, stored, picture.pixels, house.workers, desk.there)
 
 
 async def _structured(picture: Picture, desk: Reading, last_try: bool) -> Checkpoint:

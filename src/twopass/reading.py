@@ -17,9 +17,9 @@ from twopass.engines.seam import describe
 from twopass.errors import Code, SourceError
 from twopass.files import CheckedFile
 from twopass.house import House
-from twopass.job import Door, Job
+from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
-from twopass.steps.upload import Folder
+from twopass.steps.upload import Finished, Folder
 from twopass.stopwatch import Stopwatch
 
 
@@ -32,6 +32,7 @@ class Reading:
     file: CheckedFile
     folder: Folder
     there: frozenset[str]
+    formats: tuple[Format, ...]
     deadline: float | None
     progress: Tracker
     watch: Stopwatch
@@ -52,6 +53,12 @@ def document_id(file: CheckedFile, job: Job, chosen: Mapping[str, Any]) -> str:
     """The document's name; `resume: false` reads into a folder of its own, never over a finished document."""
     anew = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
     return contract.document_id(file.stem, file.info.sha256, chosen) + anew
+
+
+def formats(job: Job, done: Finished | None) -> tuple[Format, ...]:
+    """Those to write: what is asked for, and what lies there and might tell less of the pages."""
+    wanted = {*job.formats_needed, *(done.formats if done else ())}
+    return tuple(name for name in Format if name in wanted)
 
 
 def deadline(job: Job, house: House) -> float | None:

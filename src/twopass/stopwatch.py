@@ -49,11 +49,10 @@ class Stopwatch:
 
     @contextmanager
     def page(self) -> Iterator[None]:
+        """Count the page; one that the deadline cut off was not read and does not count."""
         began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._pages.append(time.monotonic() - began)
+        yield
+        self._pages.append(time.monotonic() - began)
 
     @property
     def seconds(self) -> float:

@@ -58,6 +58,10 @@ _MARK = re.compile(
 )
 SENTENCE = 400  # characters; what is longer is cut in a summary
 GARBAGE = 0.3  # of the characters without a meaning: the text layer's fonts lie
+VOWELS = frozenset("aeiouy")
+LEAST_VOWELS = 0.2  # of the letters: honest pages have 0.34 and more, one whose fonts lie 0.13
+LETTERS = 100  # of different words, which 200 letters of running text have; fewer say nothing about vowels
+ACRONYM = 3  # letters: GND, VDD and SCK may stand on a page without any vowel
 
 
 def language(text: str, hint: str | None = None) -> str | None:
@@ -90,13 +94,21 @@ def words(text: str) -> list[str]:
 
 
 def is_garbage(text: str) -> bool:
-    """Whether too much of a text layer means nothing to anybody: U+FFFD, private use, control characters."""
+    """Whether a text layer's fonts lie: characters that mean nothing to anybody, or hardly a vowel in its words."""
     letters = re.sub(r"[ \t\r\n]", "", text)
-    return sum(map(_is_senseless, letters)) > GARBAGE * len(letters)
+    return sum(map(_is_senseless, letters)) > GARBAGE * len(letters) or _lacks_vowels(text)
 
 
 def _is_senseless(letter: str) -> bool:
     return letter == "\ufffd" or unicodedata.category(letter) in ("Cc", "Co")
+
+
+def _lacks_vowels(text: str) -> bool:
+    """Whether letters stand for others. Each word counts once, part numbers and acronyms not at all."""
+    own = {word for word in words(text) if word.isalpha() and not (word.isascii() and len(word) <= ACRONYM)}
+    letters = [letter for letter in unicodedata.normalize("NFD", "".join(own)) if letter.isalpha()]
+    consonants = sum("a" <= letter <= "z" and letter not in VOWELS for letter in letters)
+    return len(letters) >= LETTERS and consonants > (1 - LEAST_VOWELS) * len(letters)
 
 
 def plain(text: str) -> str:

@@ -17,8 +17,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
+import structlog
+
 from twopass.errors import Code, WorkerDied
 from twopass.slabs import Slabs
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +56,10 @@ class _Child:
         assert self.process.stdout
         size = int.from_bytes(await self.process.stdout.readexactly(SIZE), "big")
         return pickle.loads(await self.process.stdout.readexactly(size))
+
+    @property
+    def is_dead(self) -> bool:
+        return self.process.returncode is not None
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -90,6 +98,9 @@ class Workers:
         child = await self._idle.get()
         alive = False
         try:
+            if child and child.is_dead:  # since its last call: no fault of this one
+                await self._bury(child)
+                child = None
             child = child or await self._start()
             async with asyncio.timeout(self._timeout_s):
                 answer = await child.send((function, args, kwargs))
@@ -110,6 +121,14 @@ class Workers:
         if failure is not None:
             raise failure
         return value  # type: ignore[no-any-return]
+
+    async def insist(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`call`, and once more where the child dies over it: one death may be an accident."""
+        try:
+            return await self.call(function, *args, **kwargs)
+        except WorkerDied as died:
+            log.warning("called again", function=function.__name__, code=died.code)
+            return await self.call(function, *args, **kwargs)
 
     async def _start(self) -> _Child:
         """A child that has said hello; raises WorkerDied and leaves none that has not."""

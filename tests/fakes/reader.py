@@ -27,12 +27,17 @@ class Reader:
     settings: Settings = field(default_factory=Settings)
 
     async def run(
-        self, window: int = 4, engine: Engine | None = None, progress: Tracker | None = None, **fields: Any
+        self,
+        window: int = 4,
+        engine: Engine | None = None,
+        progress: Tracker | None = None,
+        job_id: str = "job",
+        **fields: Any,
     ) -> Result:
         chosen = engine or self.engine
         await chosen.open(self.workers)
         loop = asyncio.get_running_loop()
         family = families.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
-        job = Job.parse({"id": "job", "input": fields}, house.settings, Door.LOCAL)
+        job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
         return await pipeline.run(job, house, progress or Tracker())

@@ -67,7 +67,7 @@ async def document(uri: str, job: Job, settings: Settings, workers: Workers) -> 
         mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)
-        inspected = await workers.call(inspect, str(path), mime, password, limits)
+        inspected = await workers.insist(inspect, str(path), mime, password, limits)
         info = SourceInfo(
             uri=shown(uri),
             etag=got.etag,
@@ -165,7 +165,8 @@ def iso_date(text: str | None) -> str | None:
 
 def _inspect_image(path: str, limits: Limits) -> Inspected:
     with opened_image(path, limits.image_pixels) as image:
-        count = getattr(image, "n_frames", 1)
+        # Frames of any other kind are one picture's: its animation, its depth map, its preview.
+        count = image.n_frames if image.format == "TIFF" else 1
         if count > limits.pages:
             raise SourceError(Code.SOURCE_TOO_LARGE, f"{count} pages; at most {limits.pages}: raise MAX_PAGES")
         return Inspected(tuple(_frame_size(image, index, limits.image_pixels) for index in range(count)), Meta())
@@ -178,5 +179,5 @@ def _frame_size(image: Any, index: int, limit: int) -> PageSize | None:
         return None
     check_pixels(image.size, limit)
     width, height = displayed_size(image)
-    dpi = stated_dpi(image)
-    return PageSize(width * 72 / dpi, height * 72 / dpi, dpi)
+    across, down = stated_dpi(image)
+    return PageSize(width * 72 / across, height * 72 / down, max(across, down))

@@ -63,7 +63,7 @@ async def page(
         if file.is_pdf:
             drawn = await workers.call(draw_pdf, pointer, zoom, slab, room)
         else:
-            drawn = await workers.call(draw_image, pointer, zoom * 72 / (size.dpi or dpi), slab, room)
+            drawn = await workers.call(draw_image, pointer, _pixels(size, zoom), slab, room)
         yield _picture(pointer, size, drawn, zoom, scaled=zoom < (size.dpi or dpi) / 72, slab=slab)
 
 
@@ -76,6 +76,11 @@ def _zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
     # To whole pixels on the way down: rounding up would step over the limit again.
     whole = min(max(math.floor(side * most), 1) / side for side in (size.width_pt, size.height_pt))
     return whole * (1 - 1e-9)
+
+
+def _pixels(size: PageSize, zoom: float) -> tuple[int, int]:
+    """Width and height of the page drawn so large; whole pixels down, but for the error of the division before."""
+    return max(int(size.width_pt * zoom + 1e-6), 1), max(int(size.height_pt * zoom + 1e-6), 1)
 
 
 def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, scaled: bool, slab: Slab) -> Picture:
@@ -127,15 +132,15 @@ def _drawn(page: Any, zoom: float) -> Array:
     return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
-def draw_image(pointer: PagePointer, scale: float, slab: Slab, room: int) -> Drawn:
-    """In a page worker: decode one frame of an image file, upright, into the slab."""
+def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: int) -> Drawn:
+    """In a page worker: decode one frame of an image file, upright, in so many pixels, into the slab."""
     from PIL import ImageOps
 
     with opened_image(pointer.file, 1 << 62) as image:  # its pixels were checked when it was fetched
         image.seek(pointer.number - 1)
         upright = flat(ImageOps.exif_transpose(image))
-    if scale < 1:
-        upright = upright.resize((max(int(upright.width * scale), 1), max(int(upright.height * scale), 1)))
+    if upright.size != size:  # too large, or a fax with fewer dots down than across
+        upright = upright.resize(size)
     array = np.asarray(upright)
     ink = ink_of(array)
     turn = scan.turn(array) if ink >= BLANK_INK else 0

@@ -135,13 +135,18 @@ _ADVICE = {
 
 
 def _problem(page: Page, reason: Code) -> Problem:
-    taken = "; the PDF's own text was taken" if page.state is State.TEXT_LAYER else ""
+    taken = page.state is State.TEXT_LAYER
     severity = Severity.WARNING if taken else Severity.ERROR
-    message = f"page {page.number}: {_ADVICE.get(reason, 'the answer cannot be used')}{taken}"
+    next_step = "; the PDF's own text was taken" if taken else _again(page)
+    message = f"page {page.number}: {_ADVICE.get(reason, 'the answer cannot be used')}{next_step}"
     return Problem(code=reason, severity=severity, page=page.number, message=message)
 
 
 def failed(number: int, reason: Code, message: str, state: State = State.FAILED) -> Checkpoint:
     """The checkpoint of a page that could not be drawn or was not come to."""
     page = Page(number=number, width_pt=0, height_pt=0, state=state, reason=reason)
-    return Checkpoint(page=page, problems=(Problem(code=reason, page=number, message=message),))
+    return Checkpoint(page=page, problems=(Problem(code=reason, page=number, message=message + _again(page)),))
+
+
+def _again(page: Page) -> str:
+    return "; send the same job again to try this page once more" if page.is_accident else ""

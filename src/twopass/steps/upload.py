@@ -10,14 +10,25 @@ import hashlib
 import io
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Box, Checkpoint, Document, Element, Kind, Problem, ReadFrom, SourceInfo
-from twopass.errors import Code, StoreError
+from twopass.document import (
+    ACCIDENTS,
+    Box,
+    Checkpoint,
+    Document,
+    Element,
+    Kind,
+    Problem,
+    ReadFrom,
+    Severity,
+    SourceInfo,
+)
+from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.formats import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.slabs import Pixels
@@ -59,8 +70,14 @@ class Finished:
     result: DocumentResult
     problems: tuple[Problem, ...]
 
-    def has(self, formats: Sequence[Format]) -> bool:
-        return {WRITERS[name].name for name in formats} <= set(self.result.artefacts)
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        return tuple(name for name in Format if WRITERS[name].name in self.result.artefacts)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no page was lost to an accident: another try would change nothing."""
+        return not any(told.severity is Severity.ERROR and told.code in ACCIDENTS for told in self.problems)
 
 
 async def finished(folder: Folder) -> Finished | None:
@@ -95,7 +112,12 @@ def _with_crop(element: Element) -> Element:
 
 
 async def checkpoint(folder: Folder, read: Checkpoint) -> Checkpoint:
-    """Store the page once: ours if we are first, else the one that is already there."""
+    """Store the page once: ours if we are first, else the one that is already there.
+
+    One that was lost to an accident is not stored: who stores first wins, and the next job may read it.
+    """
+    if read.page.is_accident:
+        return await stored_page(folder, read.page.number) or read
     ours = read.model_copy(update={"cost": {**read.cost, "nonce": secrets.token_hex(8)}})
     key = folder.key(page_name(read.page.number))
     outcome = await folder.store.create(key, ours.model_dump_json().encode(), JSON)
@@ -125,16 +147,35 @@ async def existing(folder: Folder) -> frozenset[str]:
     return frozenset(key.removeprefix(prefix) for key in await folder.store.keys(prefix))
 
 
-async def images(folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]) -> None:
-    """Cut the page's figures out of its picture; pure, so two workers write equal bytes."""
+async def images(
+    folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]
+) -> Checkpoint:
+    """Cut the page's figures out of its picture; pure, so two workers write equal bytes.
+
+    The page comes back without those that killed their worker twice.
+    """
     for element in page.elements:
         if element.image and element.image not in there and element.box:
-            png = await workers.call(png_of, pixels, element.box)
-            await folder.store.put(folder.key(element.image), png, "image/png")
+            try:
+                png = await workers.insist(png_of, pixels, element.box)
+            except WorkerDied as died:
+                page = without_images(page, {element.image}, died)
+            else:
+                await folder.store.put(folder.key(element.image), png, "image/png")
+    return page
 
 
-def missing_images(page: Checkpoint, there: frozenset[str]) -> bool:
-    return any(element.image and element.image not in there for element in page.elements)
+def without_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Checkpoint:
+    """The page as a document tells of it when these could not be cut: no link leads nowhere, and it is said."""
+    number, again = page.page.number, "resume false reads the document anew"
+    message = f"page {number}: without {', '.join(sorted(names))}: {error.message}; {again}"
+    lost = Problem(code=error.code, severity=Severity.WARNING, page=number, message=message)
+    elements = tuple(e.model_copy(update={"image": None}) if e.image in names else e for e in page.elements)
+    return page.model_copy(update={"elements": elements, "problems": (*page.problems, lost)})
+
+
+def missing_images(page: Checkpoint, there: frozenset[str]) -> frozenset[str]:
+    return frozenset(element.image for element in page.elements if element.image) - there
 
 
 def png_of(pixels: Pixels, box: Box) -> bytes:

@@ -1,0 +1,22 @@
+"""Workers that really lose a child in place of some of their calls."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from twopass.workers import Workers
+
+
+class DyingWorkers(Workers):
+    """Other workers, whose child dies in place of so many calls of the functions named."""
+
+    def __init__(self, workers: Workers, **deaths: int) -> None:
+        self.count = workers.count
+        self._workers, self._deaths = workers, deaths
+
+    async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._deaths.get(function.__name__, 0):
+            self._deaths[function.__name__] -= 1
+            return await self._workers.call(os._exit, 1)
+        return await self._workers.call(function, *args, **kwargs)
