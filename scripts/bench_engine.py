@@ -108,30 +108,31 @@ async def decoder(options: Any) -> None:
 
     rng = np.random.default_rng(1)
     ban = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
-    params = SamplingParams(
+    plain = SamplingParams(
         temperature=0, max_tokens=options.tokens, ignore_eos=True, skip_special_tokens=False,
-        output_kind=RequestOutputKind.CUMULATIVE, extra_args=None if options.ban == "none" else ban,
+        output_kind=RequestOutputKind.CUMULATIVE,
     )  # fmt: skip
+    banned = plain.clone()
+    banned.extra_args = ban
 
-    async def one(number: int) -> float:
-        """When its first tokens came: decoding alone is what is measured."""
+    async def one(name: str, params: SamplingParams) -> None:
         told = {"type": "token", "prompt_token_ids": rng.integers(5, 100_000, PROMPT_TOKENS).tolist()}
-        first = 0.0
-        async for _ in options.engine._core.generate(told, params, str(number)):
-            first = first or time.time()
-        return first
+        async for _ in options.engine._core.generate(told, params, name):
+            pass
 
-    speeds = []
-    for repeat in range(options.repeats + 1):
+    async def tokens_per_s(name: str, params: SamplingParams) -> float:
         before = time.time()
-        firsts = await asyncio.gather(*(one(repeat * 10_000 + n) for n in range(options.sequences)))
-        seconds = time.time() - before
-        decoding = time.time() - max(firsts)
-        tell(ban=options.ban, repeat=repeat, tokens_per_s=options.sequences * options.tokens / seconds,
-             decoding_tokens_per_s=options.sequences * (options.tokens - options.interval) / decoding)  # fmt: skip
-        if repeat:
-            speeds.append(options.sequences * options.tokens / seconds)
-    tell(ban=options.ban, sequences=options.sequences, median_tokens_per_s=statistics.median(speeds))
+        await asyncio.gather(*(one(f"{name}-{n}", params) for n in range(options.sequences)))
+        return options.sequences * options.tokens / (time.time() - before)
+
+    await tokens_per_s("warm", banned)
+    speeds: dict[str, list[float]] = {"without": [], "with": []}
+    for repeat in range(options.repeats):  # in turn, and in turn who is first: this machine's speed changes
+        for name in sorted(speeds, reverse=repeat % 2 == 0):
+            speeds[name].append(await tokens_per_s(f"{name}{repeat}", banned if name == "with" else plain))
+    ratio = statistics.median(speeds["with"]) / statistics.median(speeds["without"])
+    tell(ban=options.ban, sequences=options.sequences, tokens=options.tokens, ratio=ratio,
+         **{name: [round(speed) for speed in some] for name, some in speeds.items()})  # fmt: skip
     await options.engine.close()
 
 

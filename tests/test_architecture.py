@@ -96,6 +96,7 @@ HOMES = {
     "rjieba": {"keywords.py"},
     "rich": {"bars.py"},
     "torch": {"vllm_plugin"},
+    "triton": {"vllm_plugin/ngram_kernel.py"},
     "transformers": {"vllm_plugin"},
 }
 

@@ -25,7 +25,7 @@ from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 NONE = -1  # no token; in vLLM's lists, a place that is not filled in yet
 OWN = -2  # the token that was largest here in the last step; in vLLM's lists, a place that needs no filling in
-NEW = -3  # tokens seen of a request whose row holds somebody else's
+NEW = -3  # a request whose row still holds somebody else's tokens
 GREEDY = 1e-5  # vLLM's own bound
 NEVER = 1 << 30  # a run this long does not come about
 
@@ -78,6 +78,7 @@ class NoRepeatNGram(LogitsProcessor):
         rows = vllm_config.scheduler_config.max_num_seqs
         self._device, self._pin = device, is_pin_memory
         self._requests: dict[int, _Request] = {}
+        self._free: dict[int, list[int]] = {}  # outputs of greedy requests without a ban: nobody waits for these
         self._newest = torch.full((rows, 0), NONE, device=device)  # [row, age]: age 0 is the newest token
         self._runs = torch.zeros((rows, 0), dtype=torch.int32, device=device)  # [row, distance - 1]
         self._own = torch.full((rows,), NONE, device=device)  # [row]: the largest logit of the last step
@@ -91,12 +92,13 @@ class NoRepeatNGram(LogitsProcessor):
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        if process_dict_updates(self._requests, batch_update, self._entered):
+        process_dict_updates(self._free, batch_update, _entered_free)
+        if process_dict_updates(self._requests, batch_update, _entered):
             self._batch = None
             self._seat()
-        for request in self._requests.values():
-            if request.greedy and request.output and request.output[-1] == NONE:
-                request.output[-1] = OWN
+        for output in (*self._free.values(), *(r.output for r in self._requests.values() if r.greedy)):
+            if output and output[-1] == NONE:
+                output[-1] = OWN
 
     def _seat(self) -> None:
         """A row for everybody who has none; it still holds somebody else's tokens."""
@@ -106,26 +108,18 @@ class NoRepeatNGram(LogitsProcessor):
             if request.row == NONE:
                 request.row = free.pop()
 
-    def _entered(self, params: SamplingParams, prompt: list[int] | None, output: list[int]) -> _Request | None:
-        ban = Ban.of(params)
-        return _Request(ban, output, _is_greedy(params)) if ban else None
-
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         if not self._requests:
             return logits
         batch = self._batch = self._batch or self._described()
-        new = self._grown(batch)
-        newest, runs = self._newest[batch.rows], self._runs[batch.rows]
-        tokens, fresh = new[:, None], new[:, None] != NONE
-        runs = torch.where(fresh, torch.where(newest == tokens, runs + 1, 0), runs)
-        newest = torch.where(fresh, torch.cat((tokens, newest[:, :-1]), 1), newest)
-        self._newest[batch.rows], self._runs[batch.rows] = newest, runs
-        banned = (runs >= batch.need) & batch.within & ~(newest[:, :, None] == batch.allowed[:, None, :]).any(-1)
-        # Adding nought or minus infinity wherever: `nonzero` would have to wait for the device.
-        places = batch.indices * logits.shape[1] + newest.clamp(min=0)
-        ends = torch.where(banned, float("-inf"), 0.0).to(logits.dtype)
-        logits.view(-1).scatter_add_(0, places.flatten(), ends.flatten())
-        self._own[batch.rows] = logits.argmax(-1)[batch.indices[:, 0]]
+        told = self._grown(batch)
+        step = _kernel() if self._device.type == "cuda" else stepped
+        step(
+            batch.rows, batch.indices, told, self._own, self._newest, self._runs,
+            batch.need, batch.reach, batch.allowed, logits, NONE, OWN, NEW,
+        )  # fmt: skip
+        if batch.greedy:
+            self._own[batch.rows] = logits.argmax(-1)[batch.indices]
         return logits
 
     def _described(self) -> _Batch:
@@ -134,21 +128,22 @@ class NoRepeatNGram(LogitsProcessor):
         if (more := widest - self._newest.shape[1]) > 0:
             self._newest = torch.nn.functional.pad(self._newest, (0, more), value=NONE)
             self._runs = torch.nn.functional.pad(self._runs, (0, more))
-        return _Batch.of(self._requests, self._newest.shape[1], self._device)
+        return _Batch.of(self._requests, self._device, self._pin)
 
     def _grown(self, batch: _Batch) -> torch.Tensor:
         """Each request's token since the last step, NONE where there is none; rows that cannot follow are rebuilt."""
-        own = self._own[batch.rows]
         new = [self._next(request) for request in batch.requests]
         if new.count(OWN) == len(new):
-            return own
-        told = torch.tensor(new, pin_memory=self._pin).to(self._device, non_blocking=True)
-        return torch.where(told == OWN, own, told)
+            return batch.all_own
+        return torch.tensor(new, pin_memory=self._pin).to(self._device, non_blocking=True)
 
     def _next(self, request: _Request) -> int:
         length, seen = len(request.output), request.seen
         if length == seen:
             return NONE
+        if length == 0:
+            request.seen = 0
+            return NEW
         if length == seen + 1 and request.output[-1] != NONE:
             request.seen = length
             return request.output[-1]
@@ -156,12 +151,8 @@ class NoRepeatNGram(LogitsProcessor):
         return NONE
 
     def _rebuild(self, request: _Request) -> None:
-        """A row from its whole list: at the start, and after vLLM took a request out and in again."""
+        """A row from its whole list, after vLLM took a request out and in again."""
         request.seen = len(request.output)
-        if not request.output:
-            self._newest[request.row].fill_(NONE)
-            self._runs[request.row].fill_(0)
-            return
         width = self._newest.shape[1]
         newest, runs = followed(request.output[-(width + request.ban.ngram) :], width)
         self._newest[request.row] = torch.tensor(newest, device=self._device)
@@ -170,29 +161,67 @@ class NoRepeatNGram(LogitsProcessor):
 
 @dataclass(frozen=True)
 class _Batch:
-    """What does not change while the same requests are in the batch; tensors on the device."""
+    """What does not change while the same requests are in the batch; tensors on the device, one entry a request."""
 
     requests: tuple[_Request, ...]
-    rows: torch.Tensor  # [request]
-    indices: torch.Tensor  # [request, 1]: rows of the logits
-    need: torch.Tensor  # [request, 1]
-    within: torch.Tensor  # [request, distance - 1]
-    allowed: torch.Tensor  # [request, tokens], filled up with -2
+    greedy: bool  # whether anybody is
+    rows: torch.Tensor
+    indices: torch.Tensor  # rows of the logits
+    need: torch.Tensor
+    reach: torch.Tensor
+    allowed: torch.Tensor  # [request, tokens], filled up with NEW, which is no token
+    all_own: torch.Tensor
 
     @classmethod
-    def of(cls, requests: dict[int, _Request], width: int, device: torch.device) -> _Batch:
+    def of(cls, requests: dict[int, _Request], device: torch.device, pin: bool) -> _Batch:
+        """In one copy: it is made whenever somebody enters or leaves, at every other step of a full engine."""
         bans = [request.ban for request in requests.values()]
         most = max([1, *(len(ban.allowed) for ban in bans)])
-        filled = [[*ban.allowed, *[NONE - 1] * (most - len(ban.allowed))] for ban in bans]
-        reach = torch.tensor([[ban.reach] for ban in bans], device=device)
-        return cls(
-            tuple(requests.values()),
-            torch.tensor([request.row for request in requests.values()], device=device),
-            torch.tensor([[index] for index in requests], device=device),
-            torch.tensor([[ban.need] for ban in bans], device=device),
-            torch.arange(1, width + 1, device=device)[None] <= reach,
-            torch.tensor(filled, device=device),
-        )
+        facts = [
+            [request.row for request in requests.values()],
+            list(requests),
+            [ban.need for ban in bans],
+            [ban.reach for ban in bans],
+            [OWN] * len(bans),
+            *([ban.allowed[n] if n < len(ban.allowed) else NEW for ban in bans] for n in range(most)),
+        ]
+        rows, indices, need, reach, own, *allowed = torch.tensor(facts, pin_memory=pin).to(device, non_blocking=True)
+        greedy = any(request.greedy for request in requests.values())
+        return cls(tuple(requests.values()), greedy, rows, indices, need, reach, torch.stack(allowed, 1), own)
+
+
+def stepped(
+    rows: torch.Tensor, indices: torch.Tensor, told: torch.Tensor, own: torch.Tensor, newest: torch.Tensor,
+    runs: torch.Tensor, need: torch.Tensor, reach: torch.Tensor, allowed: torch.Tensor, logits: torch.Tensor,
+    none: int, ours: int, new: int,
+) -> None:  # fmt: skip
+    """In place: the newest token into its row, runs longer or ended, logits of what they ban to minus infinity."""
+    token = torch.where(told == ours, own[rows], told)[:, None]
+    old = torch.where(token == new, none, newest[rows])
+    run = torch.where(token == new, 0, runs[rows])
+    token = torch.where(token == new, none, token)
+    run = torch.where(token == none, run, torch.where(old == token, run + 1, 0))
+    old = torch.where(token == none, old, torch.cat((token, old[:, :-1]), 1))
+    newest[rows], runs[rows] = old, run
+    within = torch.arange(old.shape[1], device=old.device) < reach[:, None]
+    banned = (run >= need[:, None]) & within & ~(old[:, :, None] == allowed[:, None]).any(-1)
+    request, distance = banned.nonzero(as_tuple=True)
+    logits[indices[request], old[request, distance]] = float("-inf")
+
+
+def _entered(params: SamplingParams, prompt: list[int] | None, output: list[int]) -> _Request | None:
+    ban = Ban.of(params)
+    return _Request(ban, output, _is_greedy(params)) if ban else None
+
+
+def _entered_free(params: SamplingParams, prompt: list[int] | None, output: list[int]) -> list[int] | None:
+    return output if Ban.of(params) is None and _is_greedy(params) else None
+
+
+def _kernel() -> Any:
+    from twopass.vllm_plugin import ngram_kernel  # needs a GPU's compiler
+
+    return ngram_kernel.step
 
 
 def _is_greedy(params: SamplingParams) -> bool:
