@@ -94,6 +94,7 @@ HOMES = {
     "onnxruntime": {"engines/cpu_page.py"},
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},
+    "rapidfuzz": {"families/agreement.py"},
     "rich": {"bars.py"},
     "torch": {"vllm_plugin"},
     "transformers": {"vllm_plugin"},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from twopass.families.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (LayoutFamily(),)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2)}
 
 
 def named(name: str) -> Family:
