@@ -57,7 +57,7 @@ def next_prompt(
 def _of_figure(replies: Sequence[Reply]) -> str | None:
     if not replies:
         return "figure"
-    data = len(replies) == 1 and not _failure(replies[0]) and figures.parsed(grounding.plain(replies[0].text))
+    data = len(replies) == 1 and not failure(replies[0]) and figures.parsed(grounding.plain(replies[0].text))
     return "describe" if len(replies) == 1 and not data else None
 
 
@@ -71,7 +71,7 @@ def reread(element: Element, replies: Sequence[Reply]) -> Element:
     return _table(element, reply) if element.kind is Kind.TABLE else _text(element, reply)
 
 
-def _failure(reply: Reply) -> str | None:
+def failure(reply: Reply) -> str | None:
     """The flag of a reply that cannot stand, whatever it says."""
     if reply.finish_reason == "loop" or loops.looping(reply.text):
         return "pass2_loop"
@@ -113,13 +113,18 @@ def _keeps(first: str, second: str) -> bool:
 
 def _text(element: Element, reply: Reply) -> Element:
     """Running text, headings, formulas and code."""
-    if failure := _failure(reply):
-        return flagged(element, failure)
+    if why := failure(reply):
+        return flagged(element, why)
     again = deepseek_elements.told(element, _said(reply.text))
     if not again.text:
         return flagged(element, "pass2_empty")
     layer = None if element.kind is Kind.FORMULA else reply.layer  # a layer spells maths otherwise
-    return _standing(element, again, judged(element.text, again.text, layer), reply)
+    return standing(element, again, judged(_content(element), _content(again), layer), reply)
+
+
+def _content(element: Element) -> str:
+    """What two readings are compared by: a formula's LaTeX, all else's text."""
+    return (element.formula and element.formula.latex) or element.text
 
 
 def _said(text: str) -> str:
@@ -128,8 +133,8 @@ def _said(text: str) -> str:
 
 
 def _table(element: Element, reply: Reply) -> Element:
-    if failure := _failure(reply):
-        return flagged(element, failure)
+    if why := failure(reply):
+        return flagged(element, why)
     table = _first_table(reply.text)
     if table is None or not written_table.words(table):
         return flagged(element, "pass2_empty")
@@ -137,7 +142,7 @@ def _table(element: Element, reply: Reply) -> Element:
     verdict = judged(element.text, again.text, reply.layer)
     if verdict.read_by == 1 and element.table is None:  # its words, and no cells: a table it must be
         verdict = verdict._replace(read_by=2)
-    return _standing(element, again, verdict, reply)
+    return standing(element, again, verdict, reply)
 
 
 def _first_table(text: str) -> Table | None:
@@ -146,7 +151,7 @@ def _first_table(text: str) -> Table | None:
     return next(found, None)
 
 
-def _standing(first: Element, second: Element, verdict: Verdict, reply: Reply) -> Element:
+def standing(first: Element, second: Element, verdict: Verdict, reply: Reply) -> Element:
     """The element whose reading stands, with who read it and how sure that is."""
     stands = second if verdict.read_by == 2 else first
     kept = tuple(flag for flag in first.flags if verdict.read_by == 1 or flag not in _ANSWERED)
@@ -164,8 +169,8 @@ def _seen(element: Element, replies: Sequence[Reply]) -> Element:
     """A picture with what was read out of it; a failed reply only leaves its flag."""
     known = element
     for reply in replies:
-        failure = _failure(reply)
-        known = flagged(known, failure) if failure else _with(known, reply)
+        why = failure(reply)
+        known = flagged(known, why) if why else _with(known, reply)
     return known
 
 
