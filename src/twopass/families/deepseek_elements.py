@@ -76,6 +76,7 @@ SUBSTRINGS = (
     ("heading", Kind.TITLE),
     ("section", Kind.SECTION_HEADER),
     ("table", Kind.TABLE),
+    ("photo", Kind.PICTURE),  # before graph: a photograph is none
     ("graph", Kind.CHART),
     ("chart", Kind.CHART),
     ("plot", Kind.CHART),
@@ -83,7 +84,6 @@ SUBSTRINGS = (
     ("flow", Kind.PICTURE),
     ("image", Kind.PICTURE),
     ("figure", Kind.PICTURE),
-    ("photo", Kind.PICTURE),
 )
 DIAGRAMS = ("figure", "diagram", "flow")  # labels of pictures that seed 000 calls diagrams
 PROSE = frozenset({Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE)
@@ -263,7 +263,7 @@ def _unglued(elements: Sequence[Element]) -> list[Element]:
         if element.is_heading:
             above += element.text
         elif above:
-            told.append(_after(above, element) if element.kind is Kind.TEXT else element)
+            told.append(_after(above, element) if element.kind in (Kind.TEXT, Kind.LIST_ITEM) else element)
             above = ""
             continue
         told.append(element)
@@ -276,7 +276,8 @@ def _after(headings: str, element: Element) -> Element:
         return element
     shown = prose.after_heading(element.markdown, headings)
     flags = (*element.flags, "heading_repeated")
-    return element.model_copy(update={"text": rest, "markdown": shown, "flags": flags})
+    kind = _kind_of_text(rest)  # a heading's number makes no list item of the paragraph
+    return element.model_copy(update={"text": rest, "markdown": shown, "flags": flags, "kind": kind})
 
 
 def _with_captions(elements: Sequence[Element]) -> list[Element]:
