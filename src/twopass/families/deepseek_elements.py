@@ -276,7 +276,7 @@ def _after(headings: str, element: Element) -> Element:
         return element
     shown = prose.after_heading(element.markdown, headings)
     flags = (*element.flags, "heading_repeated")
-    kind = _kind_of_text(rest)  # a heading's number makes no list item of the paragraph
+    kind = Kind.LIST_ITEM if prose.is_item(rest) else Kind.TEXT  # its number was the heading's
     return element.model_copy(update={"text": rest, "markdown": shown, "flags": flags, "kind": kind})
 
 
