@@ -30,7 +30,7 @@ from twopass.families.seam import Reply
 
 LEAST_SIDE = 20  # pixels of a crop, padding included: less shows a rule or a dot
 AGREE = 0.9
-KEEPS, LONGER = 0.95, 3  # a reading that has all of the other's words, and is not many times as long
+KEEPS, LONGER, SLACK = 0.95, 3, 20  # has all of the other's words, and is not many times as long
 CLEARLY = 0.02  # more agreement with the layer than the other reading has
 LAYER_WORDS = 3
 SUMMED = 3  # sentences of a description
@@ -108,7 +108,7 @@ def judged(first: str, second: str, layer: str | None) -> Verdict:
 
 
 def _keeps(first: str, second: str) -> bool:
-    return (agreement.known(first, second) or 0.0) >= KEEPS and len(second) <= LONGER * len(first)
+    return (agreement.known(first, second) or 0.0) >= KEEPS and len(second) <= LONGER * len(first) + SLACK
 
 
 def _text(element: Element, reply: Reply) -> Element:

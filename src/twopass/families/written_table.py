@@ -7,6 +7,7 @@ the two spellings. Knows nothing of where tables stand.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from html import unescape
 from typing import NamedTuple
@@ -25,7 +26,7 @@ _STYLE = re.compile(
     flags=re.IGNORECASE,
 )
 _PIPES = re.compile(
-    r"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-{2,}:?[ \t]*\|)+(?:\n[ \t]*\|.*\|[ \t]*)*", flags=re.MULTILINE
+    r"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+(?:\n[ \t]*\|.*\|[ \t]*)*", flags=re.MULTILINE
 )
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
 
@@ -100,7 +101,7 @@ def _placed(rows: Sequence[Sequence[_Spot]]) -> Table:
             taken |= {(r + down, c + across) for down in range(high) for across in range(wide)}
             cells.append(Cell(row=r, col=c, row_span=high, col_span=wide, text=spot.text, header=spot.header))
             c += wide
-    widths = {sum(1 for place in taken if place[0] == r) for r in range(len(rows))}
+    widths = set(Counter(r for r, _ in taken).values())
     table = grid.table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
     return table.model_copy(update={"complexity": "complex"}) if len(widths) > 1 else table
 
