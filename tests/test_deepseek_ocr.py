@@ -315,7 +315,7 @@ def test_other_tasks_give_one_element(task: str) -> None:
         (Look(1191, 1684, 0.02, 300), "base"),  # a title page
         (Look(1191, 1684, 0.02, 2000), "gundam"),  # thin type: little ink, much text
         (Look(1191, 1684, 0.12, 0), "gundam"),  # a scan
-        (Look(1280, 960, 0.1, 400), "large"),  # a slide
+        (Look(1440, 1080, 0.1, 400), "large"),  # a slide
         (Look(2366, 3843, 0.31, 15813), "gundam"),
         (Look(0, 0), "tiny"),
     ],

@@ -35,7 +35,9 @@ CONTENTS = block("title", "# Contents") + block(
 )
 DATES = block("text", "\n".join(f"2024-{m:02}-{d:02} closed" for m in range(1, 5) for d in range(1, 31)))
 EMPTY_ROWS = block("table", f"<table>{'<tr><td></td><td></td><td></td></tr>' * 60}</table>")
-LEGITIMATE = (PAGE, FORM, CONTENTS, DATES, EMPTY_ROWS)
+# thirty times as high as wide: a line is less than a cell of the grid
+SKINNY = "".join(block("text", str(n), (67, 10 * n, 138, 10 * n + n % 2)) for n in range(1, 99))
+LEGITIMATE = (PAGE, FORM, CONTENTS, DATES, EMPTY_ROWS, SKINNY)
 
 LOOPS = {
     "marching": PAGE + "".join(block("text", "<pre> <pre>", (520, 40 + 7 * n, 780, 48 + 7 * n)) for n in range(130)),

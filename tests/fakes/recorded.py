@@ -116,11 +116,16 @@ ANSWERS: Mapping[str, str] = {
 }
 
 
+def _completion(text: str) -> Completion:
+    """A loop ends at the token limit, as the real ones do."""
+    return Completion(text, "length" if text == LOOP else "stop")
+
+
 class Listening(ReplayEngine):
     """The recorded answers, and what was asked: each prompt, and a picture's size and mean colour."""
 
     def __init__(self, source_key: str, answers: Mapping[str, str] = ANSWERS, family: str = "deepseek_ocr") -> None:
-        super().__init__({f"{source_key}/{name}": Completion(text) for name, text in answers.items()}, family)
+        super().__init__({f"{source_key}/{name}": _completion(text) for name, text in answers.items()}, family)
         self.asked: dict[str, Prompt] = {}
         self.colours: dict[str, tuple[float, ...]] = {}
 

@@ -55,8 +55,8 @@ PAGE_MODES = (
     Row("base", side=1024, ink=0.25, characters=2500),
     # A4 at 144 dpi shrinks to 0.6 in base: good for a title page, a slide, a letter; small print needs tiles.
     Row("base", ink=0.04, characters=800),
-    # 400 tokens up to 1,280 px undiminished: as sharp as gundam's tiles for half of their tokens, without seams.
-    Row("large", side=1280, ink=0.2, characters=3000),
+    # 400 tokens see 1,280 px undiminished, a slide of 1,440 hardly less: as sharp as tiles, half the tokens, no seams.
+    Row("large", side=1440, ink=0.2, characters=3000),
     # Everything else, A4 with running text above all: tiles of 640 px over the page, 903 tokens.
     Row("gundam"),
 )
@@ -64,7 +64,7 @@ PAGE_MODES = (
 CROP_MODES = (
     Row("small", side=640, aspect=1.5),  # a square logo or small chart, undiminished
     Row("base", side=1024),  # formulas and tables: long and narrow, so padded and not stretched
-    Row("large", side=1280),  # a half page, undiminished
+    Row("large", side=1440),  # half a page, hardly diminished
     Row("gundam"),  # whole-page tables
 )
 # A page that went wrong in one mode is seen otherwise in another: tiles where there were none, and the reverse.

@@ -10,7 +10,7 @@ have dates one day apart. So what counts is what no page can hold:
 | a sentence of up to 25 words; longer ones | a refrain, 9 times; 5 times | 10; 6 |
 | rows or cells of a table | an empty form's rows, 99 | 100 |
 | the same words but for numbers (no table) | entries of a list, 149 | 150 |
-| boxes that cannot be drawn, one after another | a few slips | 6 |
+| boxes that cannot be drawn, one beside another | a few slips | 6 |
 | the same words told again where they stand already | a slip or two | 8 |
 | the same words, boxes marching by the very same step | a form's column, 23 | 24 |
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from twopass import words
 from twopass.families.grounding import Block, Corners, read
 
 TAIL = 6000  # characters that are looked at: a hundred rows of a table, six long sentences
@@ -92,7 +93,7 @@ def _period(text: str) -> int:
 def _enough(unit: str, times: int) -> bool:
     if _MARKUP.search(unit):
         return times >= ROWS
-    count = len(unit.split())
+    count = len(words.words(unit))
     if len(set(unit.strip())) <= 1:
         return times * len(unit) >= (LETTERS if unit.strip().isalnum() else SIGNS)
     if not re.search(r"\w", unit):
@@ -129,7 +130,7 @@ def marching(blocks: Sequence[Block]) -> Run | None:
     """The first blocks that only repeat what blocks before them told."""
     told = [(_said(block), block.corners[0]) for block in blocks if block.corners]
     places = [place for place, block in enumerate(blocks) if block.corners]
-    runs = [_run(len(told), lambda n: _is_flat(told[n][1]), FLAT)]
+    runs = [_run(len(told), lambda n: _is_stuck(told, n), FLAT)]
     for period in range(1, PERIODS + 1):
 
         def again(n: int, k: int = period) -> bool:
@@ -162,8 +163,10 @@ def _said(block: Block) -> str:
     return " ".join(block.content.split())
 
 
-def _is_flat(box: Corners) -> bool:
-    return box[2] <= box[0] or box[3] <= box[1]
+def _is_stuck(told: Sequence[tuple[str, Corners]], n: int) -> bool:
+    """Whether a box cannot be drawn and gets nowhere; down a page thirty times as high as wide every line is flat."""
+    box, before = told[n][1], told[max(n - 1, 0)][1]
+    return (box[2] <= box[0] or box[3] <= box[1]) and box[1] <= max(before[1], before[3])
 
 
 def _touch(one: Corners, other: Corners) -> bool:
