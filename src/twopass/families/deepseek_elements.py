@@ -1,4 +1,4 @@
-"""Blocks of a DeepSeek-OCR answer in, a page's elements out: what each is, what it says, what belongs to it.
+"""Blocks of a DeepSeek-OCR answer in, a page's elements out: what each is called, and what it says.
 
 Knows the model's labels and what it writes under them. Knows nothing of prompts, rungs or other pages.
 """
@@ -13,7 +13,6 @@ from twopass import sections, words
 from twopass.document import (
     FURNITURE,
     HEADINGS,
-    Box,
     Category,
     Element,
     Figure,
@@ -23,11 +22,10 @@ from twopass.document import (
     Table,
     element_id,
 )
+from twopass.families import captions, written_table
 from twopass.families import deepseek_prose as prose
-from twopass.families import written_table
 from twopass.families.grounding import Block
 
-CAPTION_REACH = 0.2  # of the page's height between a caption and its table or figure
 # What the model really says (title … equation), and what other readers of it have met.
 KINDS = {
     "title": Kind.TITLE,
@@ -104,7 +102,7 @@ def elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
     made = [_element(piece, page, tagged) for piece in _with_tables(list(_pieces(blocks)))]
     made = _unglued([element for element in made if element.text or element.boxes])
     named = [element.model_copy(update={"id": element_id(page, index)}) for index, element in enumerate(made)]
-    return tuple(_with_captions(named))
+    return tuple(captions.tied(named))
 
 
 def kind_of(label: str | None) -> Kind:
@@ -278,59 +276,6 @@ def _after(headings: str, element: Element) -> Element:
     flags = (*element.flags, "heading_repeated")
     kind = Kind.LIST_ITEM if prose.is_item(rest) else Kind.TEXT  # its number was the heading's
     return element.model_copy(update={"text": rest, "markdown": shown, "flags": flags, "kind": kind})
-
-
-def _with_captions(elements: Sequence[Element]) -> list[Element]:
-    """Captions and notes tied to the nearest table or figure they can belong to; both sides know it."""
-    owners: dict[str, str] = {}
-    taken: set[str] = set()
-    for place, element in enumerate(elements):
-        owner = _owner(place, elements, taken) if _is_tied(element) else None
-        if owner:
-            owners[element.id] = owner
-            taken |= {owner} if element.kind is Kind.CAPTION else set()
-    captions = [element.id for element in elements if element.kind is Kind.CAPTION]
-    tied = []
-    for element in elements:
-        own = tuple(caption for caption in captions if owners.get(caption) == element.id)
-        tied.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": own}))
-    return tied
-
-
-def _is_tied(element: Element) -> bool:
-    """A caption, or a note that its label ties to a table or figure; other notes are assemble's."""
-    told = element.native_label or ""
-    return element.kind is Kind.CAPTION or (element.kind is Kind.FOOTNOTE and told != "footnote")
-
-
-def _owner(place: int, elements: Sequence[Element], taken: set[str]) -> str | None:
-    """The nearest by white space, then by place in the answer; one that has a caption only if no other is near."""
-    near = []
-    for other, visual in enumerate(elements):
-        if _fits(elements[place], visual):
-            steps = abs(other - place) * 2 + (other > place)  # of equals the one told before: captions interpose
-            gap = _gap(elements[place].box, visual.box)
-            if gap <= CAPTION_REACH:
-                near.append(
-                    (visual.id in taken and elements[place].kind is Kind.CAPTION, steps > 3, gap, steps, visual.id)
-                )
-    return min(near)[-1] if near else None
-
-
-def _fits(caption: Element, visual: Element) -> bool:
-    told = caption.native_label or ""
-    if visual.kind is Kind.TABLE:
-        return not told.startswith(("image", "figure", "chart"))
-    return visual.is_figure and not told.startswith("table")
-
-
-def _gap(one: Box | None, other: Box | None) -> float:
-    """White space between two boxes one above the other; a little where a box is missing, much beside each other."""
-    if one is None or other is None:
-        return CAPTION_REACH / 2
-    if min(one.x1, other.x1) <= max(one.x0, other.x0):
-        return 1.0
-    return max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
 
 
 def paragraphs(text: str) -> list[Block]:
