@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from fakes.documents import MIDDLE, checkpoint, checkpoints, element, grid
-from twopass import keywords, words
+from twopass import keywords, surroundings, words
 from twopass.document import Analysis, Box, Checkpoint, Element, Figure, Source
 from twopass.steps import enrich
 
@@ -151,7 +151,7 @@ def test_context_is_cut_at_its_length() -> None:
 
     context = enriched(element("table", box=MIDDLE), *texts)[0].context
 
-    assert context and len(context) <= enrich.CONTEXT_LENGTH and context.endswith("...")
+    assert context and len(context) <= surroundings.CONTEXT_LENGTH and context.endswith("...")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from twopass.document import Element
 from twopass.engines.seam import Completion, PagePointer, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.layout import LayoutFamily
-from twopass.families.seam import Question
+from twopass.families.seam import Question, Reply
 from twopass.job import Door, Job
 from twopass.picture import Picture
 from twopass.settings import Settings
@@ -90,7 +90,12 @@ class CuriousFamily(LayoutFamily):
     """Asks about every element."""
 
     def question(
-        self, element: Element, everything: bool, size: tuple[int, int], beside: Sequence[Element]
+        self,
+        element: Element,
+        everything: bool,
+        size: tuple[int, int],
+        beside: Sequence[Element],
+        replies: Sequence[Reply] = (),
     ) -> Question | None:
         return Question("describe")
 

@@ -14,6 +14,7 @@ from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 SEQUENCES = 16
+CPU_FAMILY = "layout"  # of checkpoints without a document
 
 
 class ReplayEngine:
@@ -26,7 +27,7 @@ class ReplayEngine:
     def __init__(
         self,
         answers: Mapping[str, Completion],
-        family: str = "layout",
+        family: str = CPU_FAMILY,
         sequences: int = SEQUENCES,
         delay: Callable[[Prompt], float] = lambda prompt: 0.0,
     ) -> None:
@@ -36,15 +37,15 @@ class ReplayEngine:
         self._delay = delay
 
     @classmethod
-    def from_folder(cls, folder: Path, family: str = "layout") -> Self:
-        """From every checkpoint (`pages/NNNN.json`) below a folder."""
+    def from_folder(cls, folder: Path, family: str | None = None) -> Self:
+        """From every checkpoint (`pages/NNNN.json`) below a folder; the family is the recorded one if none is named."""
         answers = {}
         for path in sorted(folder.rglob("pages/*.json")):
             for told in json.loads(path.read_text())["completions"]:
                 answers[told["prompt_id"]] = Completion(
                     told["text"], told["finish_reason"], told["tokens_in"], told["tokens_out"]
                 )
-        return cls(answers, family)
+        return cls(answers, family or _family(folder))
 
     async def generate(self, prompt: Prompt) -> Completion:
         await asyncio.sleep(self._delay(prompt))
@@ -58,3 +59,10 @@ class ReplayEngine:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _family(folder: Path) -> str:
+    """Who asked when it was recorded, as the first document below the folder tells."""
+    for path in sorted(folder.rglob("document.json")):
+        return str(json.loads(path.read_text())["run"]["options"].get("family", CPU_FAMILY))
+    return CPU_FAMILY

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from twopass.families.deepseek_ocr import DEEPSEEK_OCR, DEEPSEEK_OCR_2
+from twopass.families.instructed import DEEPSEEK_OCR_JSON
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (LayoutFamily(),)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2, DEEPSEEK_OCR_JSON)
+}
 
 
 def named(name: str) -> Family:

@@ -151,12 +151,17 @@ class LayoutFamily:
         return False
 
     def question(
-        self, element: Element, everything: bool, size: tuple[int, int], beside: Sequence[Element]
+        self,
+        element: Element,
+        everything: bool,
+        size: tuple[int, int],
+        beside: Sequence[Element],
+        replies: Sequence[Reply] = (),
     ) -> Question | None:
         """The engine has told all it knows."""
         return None
 
-    def reread(self, element: Element, reply: Reply) -> Element:
+    def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element
 
     def parse(self, text: str, page: int, rung: Rung = ONLY[0], layer: Sequence[Word] = ()) -> Answer:

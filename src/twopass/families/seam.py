@@ -119,14 +119,19 @@ class Family(Protocol):
         ...
 
     def question(
-        self, element: Element, everything: bool, size: tuple[int, int], beside: Sequence[Element]
+        self,
+        element: Element,
+        everything: bool,
+        size: tuple[int, int],
+        beside: Sequence[Element],
+        replies: Sequence[Reply] = (),
     ) -> Question | None:
-        """What pass 2 asks about an element, None when nothing; `everything` asks about all that can be asked.
+        """What pass 2 asks next about an element, None when nothing (more); `everything` asks about all it can.
 
-        `size` is the crop's in pixels, `beside` the page's elements.
+        `size` is the crop's in pixels, `beside` the page's elements, `replies` what was answered so far.
         """
         ...
 
-    def reread(self, element: Element, reply: Reply) -> Element:
+    def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
         """The element after pass 2: which answer stands, why, and how sure that is."""
         ...

@@ -164,10 +164,13 @@ def _footnotes(
 
 def _source(element: Element) -> tuple[str, bool]:
     """An element's running text, and whether it is Markdown: the reader's own only where it has all the words."""
-    own = element.markdown.strip()
-    is_plain = _item(words.flow(own))[2] == _item(words.flow(element.text))[2]  # no markup, and so nothing is escaped
-    if element.is_heading or is_plain or not own or _BLOCKS.search(own) or _missing(element.text, own):
-        return element.text, False
+    return (element.text, False) if element.is_heading else _spelled(element.text, element.markdown.strip())
+
+
+def _spelled(text: str, own: str) -> tuple[str, bool]:
+    is_plain = _item(words.flow(own))[2] == _item(words.flow(text))[2]  # no markup, and so nothing is escaped
+    if is_plain or not own or _BLOCKS.search(own) or _missing(text, own):
+        return text, False
     return own, True
 
 
@@ -176,6 +179,8 @@ def _missing(text: str, rendered: str) -> bool:
 
 
 def _block(element: Element, writing: Writing) -> Block:
+    if element.kind in PARAGRAPHS and element.id not in writing.next_of and len(_parts(element.text)) > 1:
+        return _several(element, writing)
     if element.kind in RUNNING:
         return _running(element, writing)
     if element.id in writing.next_of:
@@ -217,6 +222,35 @@ def _running(element: Element, writing: Writing) -> Block:
     if element.is_heading:
         pieces[-1] = pieces[-1]._replace(text=inline.heading_end(pieces[-1].text))
     return Block(tuple(pieces), list_kind)
+
+
+def _parts(text: str) -> list[str]:
+    """Paragraphs and list items of one element: a model may box a whole list at once."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        bare = line.strip()
+        if not bare or _NUMBERED.match(bare) or _BULLET.match(bare):
+            parts.append([])
+        parts[-1].append(bare)
+    return [words.flow("\n".join(part)) for part in parts if any(part)]
+
+
+def _several(element: Element, writing: Writing) -> Block:
+    """Its paragraphs apart, its items one below the other."""
+    texts, own = _parts(element.text), _parts(element.markdown)
+    sources = [_spelled(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
+    whole, before = "", None
+    for text, is_markdown in sources or [(text, False) for text in texts]:
+        marker, list_kind, rest = _item(text) if _is_item(text) else ("", None, text)
+        line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()))
+        gap = "" if not whole else "\n" if list_kind and list_kind == before else "\n\n"
+        whole += gap + marker + (line if is_markdown and not marker else inline.leading(line))
+        before = list_kind
+    return Block((Piece(element.id, whole),))
+
+
+def _is_item(text: str) -> bool:
+    return bool(_NUMBERED.match(text) or _BULLET.match(text))
 
 
 def _item(text: str) -> tuple[str, str, str]:

@@ -5,6 +5,8 @@ Knows which elements to ask about and how to cut them out. Knows nothing of how 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twopass import together
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.seam import Engine, Prompt, told
@@ -14,6 +16,7 @@ from twopass.picture import Picture
 from twopass.slabs import Pixels
 from twopass.workers import Workers
 
+MOST_QUESTIONS = 3  # about one element, whatever its family would like to know
 PADDING = 8  # pixels around a crop: boxes of a 0..999 grid cut into strokes without it
 
 
@@ -22,13 +25,18 @@ def wanted(checkpoint: Checkpoint, picture: Picture, family: Family, job: Job) -
     if job.pass2 is Pass2.NONE or job.task is not Task.DOCUMENT or checkpoint.page.is_lost:
         return {}
     asked = {
-        element.id: family.question(
-            element, job.pass2 is Pass2.ALL, _size(element, picture.pixels), checkpoint.elements
-        )
+        element.id: _question(element, checkpoint, picture, family, job)
         for element in checkpoint.elements
         if element.box
     }
     return {name: question for name, question in asked.items() if question is not None}
+
+
+def _question(
+    element: Element, checkpoint: Checkpoint, picture: Picture, family: Family, job: Job, replies: Sequence[Reply] = ()
+) -> Question | None:
+    everything = job.pass2 is Pass2.ALL
+    return family.question(element, everything, _size(element, picture.pixels), checkpoint.elements, replies)
 
 
 async def read(
@@ -42,12 +50,19 @@ async def read(
 ) -> Checkpoint:
     """Every wanted element asked about at once; the first failure ends them all and is raised as it is."""
 
-    async def ask(element: Element) -> tuple[Element, RawCompletion, float]:
-        prompt = _prompt(element, questions[element.id], picture, source_key, job, family)
-        completion = await engine.generate(prompt)
-        reply = Reply(completion.text, prompt.text, completion.finish_reason, _layer(element, picture))
-        again = await workers.call(reread, family, element, reply)
-        return again, told(prompt, completion), completion.seconds
+    async def ask(element: Element) -> tuple[Element, list[RawCompletion], float]:
+        question: Question | None = questions[element.id]
+        replies: list[Reply] = []
+        completions: list[RawCompletion] = []
+        seconds = 0.0
+        while question and len(replies) < MOST_QUESTIONS:
+            prompt = _prompt(element, question, len(replies), picture, source_key, job, family)
+            completion = await engine.generate(prompt)
+            replies.append(Reply(completion.text, prompt.text, completion.finish_reason, _layer(element, picture)))
+            completions.append(told(prompt, completion))
+            seconds += completion.seconds
+            question = _question(element, checkpoint, picture, family, job, replies)
+        return await workers.call(reread, family, element, replies), completions, seconds
 
     questions = wanted(checkpoint, picture, family, job)
     async with together.group() as group:
@@ -57,22 +72,23 @@ async def read(
     return checkpoint.model_copy(
         update={
             "elements": tuple(again.get(element.id, element) for element in checkpoint.elements),
-            "completions": checkpoint.completions + tuple(told for _, told, _ in answers),
+            "completions": (*checkpoint.completions, *(told for _, completions, _ in answers for told in completions)),
             "cost": {**checkpoint.cost, "engine_s": checkpoint.cost.get("engine_s", 0) + sum(s for *_, s in answers)},
         }
     )
 
 
-def reread(family: Family, element: Element, reply: Reply) -> Element:
-    """In a page worker: the family's reading of one answer about one element."""
-    return family.reread(element, reply)
+def reread(family: Family, element: Element, replies: Sequence[Reply]) -> Element:
+    """In a page worker: the family's reading of the answers about one element."""
+    return family.reread(element, replies)
 
 
 def _prompt(
-    element: Element, question: Question, picture: Picture, source_key: str, job: Job, family: Family
+    element: Element, question: Question, asked: int, picture: Picture, source_key: str, job: Job, family: Family
 ) -> Prompt:
+    """The first question's id is the element's; the next ones' count."""
     return Prompt(
-        id=f"{source_key}/{element.id}",
+        id=f"{source_key}/{element.id}" + (f"-{asked + 1}" if asked else ""),
         text=question.prompt,
         image=crop(picture.pixels, element),
         mode=question.mode or job.mode,

@@ -6,20 +6,14 @@ Knows the elements of one page. Knows nothing of other pages, models, files or t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import hypot
 
-from twopass import keywords, words
-from twopass.document import FURNITURE, Analysis, Box, Category, Checkpoint, Element, Kind, Source
+from twopass import keywords, surroundings, words
+from twopass.document import Analysis, Checkpoint, Element, Kind, Source
 
 HEADING_KEYWORDS = 5  # 3 to 5 of a heading, 5 to 10 of all else; a text with fewer content words gives fewer
 LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
 WORDS_PER_KEYWORD = 12
 SHORT = 2  # sentences: as many or fewer are summed up in one
-CONTEXT_RADIUS = 0.2  # of the page's height, as seed 000 has it, from edge to edge
-CONTEXT_LENGTH = 500
-CONTEXT_LEAST = 20  # a cut line shorter than this says nothing
-PREVIEW = 200  # of each neighbour; the seed's 50 kept its own bar of 100 characters of context from being met
-TEXTS = frozenset({Category.TEXT_HEADER, Category.TEXT_SECTION, Category.TEXT_PARAGRAPH})
 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
@@ -52,7 +46,7 @@ def _element(element: Element, elements: Sequence[Element], language: str | None
     summary = element.summary or _summary(element, caption, found)
     update: dict[str, object] = {"keywords": found, "summary": summary}
     if visual:
-        update["context"] = element.context or context(element, elements)
+        update["context"] = element.context or surroundings.context(element, elements)
     if element.analysis.source is not Source.MODEL:
         update["analysis"] = Analysis(source=Source.DERIVED if found or summary else Source.NONE)
     elif (found, summary) != (element.keywords, element.summary):
@@ -96,38 +90,3 @@ def _headers(element: Element) -> str:
 def _caption(element: Element, elements: Sequence[Element]) -> str:
     own = [e for e in elements if e.id in element.caption_ids or (e.parent_id == element.id and e.kind is Kind.CAPTION)]
     return words.flow(words.close_up(words.flow(caption.text) for caption in own))
-
-
-def context(element: Element, elements: Sequence[Element]) -> str | None:
-    """Text within a fifth of the page's height of an element's edges, nearest first, one `[category] text` a line."""
-    if not element.box:
-        return None
-    near = [
-        (hypot(*_gaps(element.box, other.box)), place, other)
-        for place, other in enumerate(elements)
-        if other.box and other.id != element.id and other.category in TEXTS and other.kind not in FURNITURE
-        if _gaps(element.box, other.box)[1] <= CONTEXT_RADIUS
-    ]
-    lines = [_line(other) for _, _, other in sorted(near, key=lambda n: n[:2])]
-    return _limited([line for line in lines if line]) or None
-
-
-def _gaps(one: Box, other: Box) -> tuple[float, float]:
-    """Across and down the page, from edge to edge: the middle of a tall table is far from all that stands around it."""
-    return max(one.x0 - other.x1, other.x0 - one.x1, 0.0), max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
-
-
-def _line(element: Element) -> str:
-    text = words.flow(element.text)
-    preview = text if len(text) <= PREVIEW else text[: PREVIEW - 3] + "..."
-    return f"[{element.category}] {preview}" if preview else ""
-
-
-def _limited(lines: Sequence[str]) -> str:
-    whole = ""
-    for line in lines:
-        room = CONTEXT_LENGTH - len(whole) - (1 if whole else 0)
-        if len(line) > room:
-            return f"{whole}\n{line[: room - 3]}...".strip() if room > CONTEXT_LEAST else whole
-        whole = f"{whole}\n{line}" if whole else line
-    return whole

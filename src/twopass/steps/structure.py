@@ -98,7 +98,8 @@ def parse(family: Family, text: str, page: int, rung: Rung, layer: Sequence[Word
 
 def _verdict(completion: Completion, answer: Answer) -> Code | None:
     """Why the answer will not do; None when it will."""
-    if completion.finish_reason in CUT_SHORT:
+    # A loop runs into the token limit too, and more tokens would not help it.
+    if completion.finish_reason in CUT_SHORT and answer.reason is not Code.LOOP:
         return CUT_SHORT[completion.finish_reason]
     return answer.reason or (None if answer.elements else Code.EMPTY)
 

@@ -1,0 +1,180 @@
+"""An answer in, where it begins to repeat itself out: while it grows, and afterwards.
+
+A page may repeat itself and a model may not: forms have the same line forty times, tables have equal rows, lists
+have dates one day apart. So what counts is what no page can hold:
+
+| sign | what a page may have | a loop from |
+|---|---|---|
+| one letter or sign | 63 letters in a row; leaders, rules and blanks to fill in, 399 | 64; 400 |
+| a phrase of up to 7 words, word for word | a form's line, 39 times | 40 |
+| a sentence of up to 25 words; longer ones | a refrain, 9 times; 5 times | 10; 6 |
+| rows or cells of a table | an empty form's rows, 99 | 100 |
+| the same words but for numbers (no table) | entries of a list, 149 | 150 |
+| boxes that cannot be drawn, one beside another | a few slips | 6 |
+| the same words told again where they stand already | a slip or two | 8 |
+| the same words, boxes marching by the very same step | a form's column, 23 | 24 |
+
+Knows text and boxes. Knows nothing of rungs, engines or what becomes of a loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from twopass import words
+from twopass.families.grounding import Block, Corners, read
+
+TAIL = 6000  # characters that are looked at: a hundred rows of a table, six long sentences
+KEY = 24  # characters: what ends the text must have been said before, else nothing repeats
+LETTERS, SIGNS = 64, 400
+PHRASE, SENTENCE = 7, 25  # words
+PHRASES, SENTENCES, PARAGRAPHS = 40, 10, 6
+ROWS = 100
+NUMBERED = 150
+FLAT, RETOLD, MARCHING = 6, 8, 24
+ROUNDS = 4  # loops of one answer that are cut out
+PERIODS = 4  # blocks that take turns
+_DIGITS = re.compile(r"\d+")
+_MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
+
+
+class Run(NamedTuple):
+    """Places [start, end) of what says nothing new."""
+
+    start: int
+    end: int
+
+
+def looping(text: str) -> bool:
+    """Whether a growing answer has begun to repeat itself; looks at its end only."""
+    if repetition(text) is not None:
+        return True
+    tail = text[-TAIL:]
+    first = max(tail.find("<|ref|>"), 0)
+    return "[[" in tail and marching(read(tail[first:]).blocks) is not None
+
+
+def repetition(text: str) -> int | None:
+    """Where the end of a text stops saying anything new; None where it goes on saying."""
+    whole = text.rstrip()
+    if len(text) - len(whole) >= SIGNS:
+        return len(whole)
+    tail = whole[-TAIL:]
+    if (second := _repeated(tail, _enough)) is not None:
+        return len(whole) - len(tail) + second
+    folded = _DIGITS.sub("0", tail)
+    numbered = _repeated(folded, _enough_numbered) is not None
+    return len(whole) if numbered else None  # every line says another number: all of them are kept
+
+
+def _repeated(text: str, enough: Callable[[str, int], bool]) -> int | None:
+    """Offset of the second telling of what the text's end repeats."""
+    period = _period(text)
+    if not period:
+        return None
+    unit = text[-period:]
+    start = len(text) - period
+    while start >= period and text[start - period : start] == unit:
+        start -= period
+    times = (len(text) - start) // period
+    return start + period if enough(unit, times) else None
+
+
+def _period(text: str) -> int:
+    """How far back the text's last characters stand the time before; 0 where they do not."""
+    key = text[-KEY:]
+    before = text.rfind(key, 0, len(text) - 1)
+    return len(text) - len(key) - before if before >= 0 else 0
+
+
+def _enough(unit: str, times: int) -> bool:
+    if _MARKUP.search(unit):
+        return times >= ROWS
+    count = len(words.words(unit))
+    if len(set(unit.strip())) <= 1:
+        return times * len(unit) >= (LETTERS if unit.strip().isalnum() else SIGNS)
+    if not re.search(r"\w", unit):
+        return times * len(unit) >= SIGNS
+    return times >= (PHRASES if count <= PHRASE else SENTENCES if count <= SENTENCE else PARAGRAPHS)
+
+
+def _enough_numbered(unit: str, times: int) -> bool:
+    return times >= NUMBERED and not _MARKUP.search(unit) and bool(re.search(r"[^\W\d_]", unit))
+
+
+def without(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
+    """The blocks that say something new, each up to where it repeats itself, and whether anything did.
+
+    The last one before each repetition carries the flag `loop`.
+    """
+    kept = [_up_to_loop(block) for block in blocks]
+    for _ in range(ROUNDS):
+        run = marching(kept)
+        if run is None:
+            break
+        before = [replace(block, flags=("loop",)) for block in kept[max(run.start - 1, 0) : run.start]]
+        kept = [*kept[: max(run.start - 1, 0)], *before, *kept[run.end :]]
+    looped = len(kept) < len(blocks) or any("loop" in block.flags for block in kept)
+    return tuple(kept), looped
+
+
+def _up_to_loop(block: Block) -> Block:
+    again = repetition(block.content)
+    return block if again is None else replace(block, content=block.content[:again], flags=("loop",))
+
+
+def marching(blocks: Sequence[Block]) -> Run | None:
+    """The first blocks that only repeat what blocks before them told."""
+    told = [(_said(block), block.corners[0]) for block in blocks if block.corners]
+    places = [place for place, block in enumerate(blocks) if block.corners]
+    runs = [_run(len(told), lambda n: _is_stuck(told, n), FLAT)]
+    for period in range(1, PERIODS + 1):
+
+        def again(n: int, k: int = period) -> bool:
+            return n >= k and told[n][0] == told[n - k][0] and _touch(told[n][1], told[n - k][1])
+
+        def marches(n: int, k: int = period) -> bool:
+            return n >= 2 * k and told[n][0] == told[n - k][0] == told[n - 2 * k][0] and _even(told, n, k)
+
+        runs += [_run(len(told), again, RETOLD * period), _run(len(told), marches, MARCHING * period)]
+    found = [run for run in runs if run]
+    if not found:
+        return None
+    first = min(found)
+    return Run(places[first.start], places[first.end - 1] + 1)
+
+
+def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:
+    """The first stretch of at least so many places where something holds."""
+    start = 0
+    for n in range(count + 1):
+        if n < count and holds(n):
+            continue
+        if n - start >= least:
+            return Run(start, n)
+        start = n + 1
+    return None
+
+
+def _said(block: Block) -> str:
+    return " ".join(block.content.split())
+
+
+def _is_stuck(told: Sequence[tuple[str, Corners]], n: int) -> bool:
+    """Whether a box cannot be drawn and gets nowhere; down a page thirty times as high as wide every line is flat."""
+    box, before = told[n][1], told[max(n - 1, 0)][1]
+    return (box[2] <= box[0] or box[3] <= box[1]) and box[1] <= max(before[1], before[3])
+
+
+def _touch(one: Corners, other: Corners) -> bool:
+    """Whether two boxes share more than an edge, or are one."""
+    wide = min(one[2], other[2]) > max(one[0], other[0])
+    return one == other or (wide and min(one[3], other[3]) > max(one[1], other[1]))
+
+
+def _even(told: Sequence[tuple[str, Corners]], n: int, k: int) -> bool:
+    """Whether a box stands as far from the one before as that from the one before it."""
+    return all(a - b == b - c for a, b, c in zip(told[n][1], told[n - k][1], told[n - 2 * k][1], strict=True))

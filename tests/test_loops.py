@@ -1,0 +1,89 @@
+"""What counts as a loop, and what a page may repeat."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes import answers
+from twopass.families import grounding, loops
+
+
+@pytest.mark.parametrize("text", answers.LOOPS.values(), ids=answers.LOOPS)
+def test_a_loop_is_seen_while_it_grows_and_afterwards(text: str) -> None:
+    """The watch ends it before the answer is whole; the verdict knows it too."""
+    seen = next(n for n in range(256, len(text) + 256, 256) if loops.looping(text[:n]))
+
+    assert seen > len(answers.PAGE)
+    assert loops.without(grounding.read(text).blocks)[1]
+
+
+@pytest.mark.parametrize("text", answers.LOOPS.values(), ids=answers.LOOPS)
+def test_what_was_read_before_the_loop_stays(text: str) -> None:
+    """The page's own blocks are all there, what came in the loop hardly."""
+    before = grounding.read(answers.PAGE).blocks
+    kept, _ = loops.without(grounding.read(text).blocks)
+
+    assert [block.content for block in kept[: len(before)]] == [block.content for block in before]
+    assert len(before) <= len(kept) <= len(before) + 3
+    assert sum(len(block.content) for block in kept[len(before) :]) < 6000
+    assert any(block.flags == ("loop",) for block in kept[len(before) - 1 :])
+
+
+@pytest.mark.parametrize("text", answers.LEGITIMATE)
+def test_what_a_page_may_repeat_is_no_loop(text: str) -> None:
+    """Forms, contents, lists of dates and empty tables, at every length."""
+    assert not [n for n in range(0, len(text) + 64, 64) if loops.looping(text[:n])]
+    assert loops.without(grounding.read(text).blocks) == (grounding.read(text).blocks, False)
+
+
+@pytest.mark.skipif(not answers.REAL.exists(), reason="real answers are not beside the repository")
+def test_of_the_real_answers_only_the_form_loops() -> None:
+    """simple_form says three letters over and over; all others are sound."""
+    looping = {path.name for path in answers.REAL.glob("*.txt") if loops.looping(path.read_text())}
+
+    assert looping == {"simple_form.grounding_markdown.txt"}
+
+
+WORD = st.text(st.sampled_from("abcdefgh äöü中文"), min_size=1, max_size=8)
+
+
+@given(WORD, st.lists(st.integers(1, 400), min_size=1, max_size=39, unique=True))
+def test_a_forms_repeated_line_is_no_loop(line: str, heights: list[int]) -> None:
+    """One text in up to 39 places that do not touch."""
+    text = "".join(answers.block("text", line, (100, 2 * y, 300, 2 * y + 1)) for y in sorted(heights))
+    steps = {b - a for a, b in zip(sorted(heights), sorted(heights)[1:], strict=False)}
+
+    assert len(heights) > 24 and len(steps) == 1 or not loops.looping(text)
+
+
+@given(st.lists(st.tuples(WORD, st.integers(0, 10**6)), min_size=1, max_size=60))
+def test_rows_that_differ_in_their_numbers_are_no_loop(rows: list[tuple[str, int]]) -> None:
+    """A table of sixty rows with the same words and other numbers."""
+    word = rows[0][0]
+    table = "".join(f"<tr><td>{word}</td><td>{n}</td></tr>" for n in sorted({n for _, n in rows}))
+
+    assert not loops.looping(answers.block("table", f"<table>{table}</table>"))
+
+
+@given(st.text(max_size=60), st.text(max_size=400))
+def test_any_text_has_a_verdict(unit: str, lead: str) -> None:
+    """Neither the watch nor the cut fails, whatever is repeated."""
+    text = lead + unit * 70
+    place = loops.repetition(text)
+
+    assert place is None or 0 <= place <= len(text)
+    assert loops.looping(text) in (True, False)
+
+
+def test_the_watch_is_cheap() -> None:
+    """It is asked every 64 tokens of every answer in flight."""
+    text = answers.PAGE * 40
+    started = time.process_time()
+    for _ in range(200):
+        loops.looping(text)
+
+    assert (time.process_time() - started) / 200 < 0.002
