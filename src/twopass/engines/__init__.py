@@ -6,7 +6,7 @@ from twopass.engines.seam import Engine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-NAMES = ("cpu", "replay")
+NAMES = ("cpu", "openai", "replay")
 
 
 def constructed(settings: Settings) -> Engine:
@@ -15,6 +15,10 @@ def constructed(settings: Settings) -> Engine:
         from twopass.engines.cpu import CpuEngine
 
         return CpuEngine(settings.engine_sequences or settings.workers)
+    if settings.engine == "openai":
+        from twopass.engines.openai import OpenAIEngine
+
+        return OpenAIEngine(settings)
     if settings.engine == "replay":
         from twopass.engines.replay import ReplayEngine
 
