@@ -22,7 +22,7 @@ class Settings(BaseSettings):
     # An empty variable is a field somebody left blank in a form, and not a value.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
-    engine: str = Field("cpu", description="what reads: cpu, openai, replay")
+    engine: str = Field("cpu", description="what reads: cpu, openai, hf, replay")
     engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
     replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
     model: str = Field("deepseek_ocr", description="deepseek_ocr or deepseek_ocr2, for engines that run it themselves")

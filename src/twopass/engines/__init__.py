@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from twopass import weights
 from twopass.engines.seam import Engine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-NAMES = ("cpu", "openai", "replay")
+NAMES = ("cpu", "hf", "openai", "replay")
 
 
 def constructed(settings: Settings) -> Engine:
@@ -15,6 +16,10 @@ def constructed(settings: Settings) -> Engine:
         from twopass.engines.cpu import CpuEngine
 
         return CpuEngine(settings.engine_sequences or settings.workers)
+    if settings.engine == "hf":
+        from twopass.engines.hf import HfEngine
+
+        return HfEngine(settings.model, weights.find(settings), settings.dtype or "bfloat16")
     if settings.engine == "openai":
         from twopass.engines.openai import OpenAIEngine
 

@@ -24,6 +24,7 @@ from twopass.engines.openai_stream import Answer, Garbled, Told
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
+from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 P = ParamSpec("P")
@@ -61,6 +62,7 @@ class OpenAIEngine:
     """A model that somebody else serves; `precision` says which, because nothing else of a document would."""
 
     kind = "openai"
+    slabs: Slabs | None = None
 
     def __init__(self, settings: Settings) -> None:
         if not settings.openai_base_url:
