@@ -11,24 +11,29 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from fakes import openai_server
 from fakes.openai_server import OpenAIServer, event, piece, said, status
+from fakes.reader import Reader
 from twopass import engines
 from twopass.engines import openai as engine_module
-from twopass.engines import openai_chat
+from twopass.engines import openai_chat, openai_stream
 from twopass.engines.openai import OpenAIEngine
 from twopass.engines.openai_chat import Served
 from twopass.engines.seam import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
+from twopass.job import Result
 from twopass.settings import Settings
-from twopass.slabs import Pixels
+from twopass.slabs import Pixels, Slabs
 from twopass.workers import Workers
 
 PICTURE = np.arange(24 * 32 * 3, dtype=np.uint8).reshape(24, 32, 3)
@@ -325,10 +330,73 @@ def test_every_error_of_httpx_is_translated(kind: type[Exception]) -> None:
         raise error
 
 
+async def read(server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, output: Path) -> Result:
+    """Two pages of the sample through the whole pipeline."""
+    engine = OpenAIEngine(settings(server, openai_family="layout"))
+    try:
+        return await Reader(workers, slabs, engine).run(source=str(sample), output=str(output), pages="1-2")
+    finally:
+        await engine.close()
+
+
+async def test_a_job_whose_prompts_are_refused_keeps_its_text(
+    server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+) -> None:
+    """The PDF's own text takes over, and the result says why."""
+    server.script = [status(400)] * 9
+    answer = (await read(server, workers, slabs, sample, tmp_path)).as_answer()
+
+    assert answer["documents"][0]["pages"] == {"text_layer": 2}
+    assert {problem["code"] for problem in answer["problems"]} == {"ENGINE_REFUSED"}
+
+
+async def test_a_job_whose_server_is_gone_ends_unread(
+    server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+) -> None:
+    """Nothing is called read, nothing is called failed: the same job again reads it."""
+    server.script = [status(503)] * 9
+    answer = (await read(server, workers, slabs, sample, tmp_path)).as_answer()
+
+    assert answer["error"].startswith("ENGINE_DEAD")
+    assert not list(tmp_path.rglob("pages/*.json"))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "delta", "content", "usage", "finish_reason", "error", "code", "prompt_tokens"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(json_values, max_size=4))
+async def test_any_stream_is_an_answer_or_a_fault(events: list[Any]) -> None:
+    """Whatever a server sends, nothing but the two faults comes out, and an answer's counts are numbers."""
+
+    async def lines() -> AsyncIterator[str]:
+        for one in events:
+            yield f"data: {json.dumps(one)}"
+
+    try:
+        async for answer in openai_stream.growing(lines()):
+            assert isinstance(answer.text, str)
+            assert answer.tokens_in + answer.tokens_out >= 0 or answer.usage
+    except (openai_stream.Garbled, openai_stream.Told):
+        pass
+
+
 def test_an_error_of_a_server_is_cut_short() -> None:
     """A server may quote the prompt; what reaches the log is too little to be a document."""
     long = json.dumps({"error": {"message": "x" * 10_000}}).encode()
 
-    assert len(engine_module.openai_stream.words(long)) == 200
-    assert engine_module.openai_stream.words(b"\xff<html>") == "\ufffd<html>"
-    assert engine_module.openai_stream.words(b'{"error": "plain"}') == "plain"
+    assert len(openai_stream.words(long)) == 200
+    assert openai_stream.words(b"\xff<html>") == "\ufffd<html>"
+    assert openai_stream.words(b'{"error": "plain"}') == "plain"

@@ -146,3 +146,9 @@ async def test_a_folder_that_is_no_model_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(EngineError, match="cannot load"):
         await HfEngine("deepseek_ocr2", tmp_path, "float32").open(Workers(0, Slabs(0, 0)))
+
+
+async def test_a_precision_that_is_none_is_told(tmp_path: Path) -> None:
+    """With those that there are."""
+    with pytest.raises(EngineError, match="DTYPE is one of float32, bfloat16, float16"):
+        await HfEngine("deepseek_ocr2", tmp_path, "fp8").open(Workers(0, Slabs(0, 0)))

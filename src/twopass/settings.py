@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     openai_model: str | None = Field(None, description="engine openai: null: the first that the server lists")
     openai_family: str = Field("deepseek_ocr", description="engine openai: how to ask that model and read its answers")
     openai_timeout_s: float = Field(300.0, gt=0, description="engine openai: longest silence before and in an answer")
-    openai_tries: int = Field(5, ge=1, description="engine openai: tries of a request that the server is too busy for")
+    openai_tries: int = Field(8, ge=1, description="engine openai: tries of a request that the server is too busy for")
     openai_plain: bool = Field(False, description="engine openai: leave out the fields that only vLLM knows")
     openai_priority: bool = Field(
         False, description="engine openai: send priorities; the server runs with --scheduling-policy priority"

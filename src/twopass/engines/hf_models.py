@@ -25,6 +25,7 @@ from twopass.engines.seam import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.slabs import Pixels
 
+DTYPES = ("float32", "bfloat16", "float16")
 IMAGE = "<image>"
 LOOK_EVERY = 64  # tokens between two questions whether the answer loops
 WHOLE_TOKENS, TILE_TOKENS = 256, 144  # of DeepSeek-OCR-2; one more separates them from the text
@@ -63,6 +64,8 @@ class Model(Protocol):
 
 def load(model: str, folder: Path, dtype: str) -> Model:
     """The weights of a folder, ready to be asked; raises EngineError."""
+    if dtype not in DTYPES:
+        raise EngineError(Code.ENGINE_DEAD, f"engine hf knows no {dtype}; DTYPE is one of {', '.join(DTYPES)}")
     try:
         return (Native if model == "deepseek_ocr2" else Remote).load(folder, getattr(torch, dtype))
     except (OSError, ValueError, ImportError, RuntimeError) as error:

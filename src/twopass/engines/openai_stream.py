@@ -75,10 +75,10 @@ def _event(data: str) -> dict[str, Any]:
 
 def _take(answer: Answer, event: dict[str, Any]) -> None:
     try:
-        answer.usage = event.get("usage") or answer.usage
+        answer.usage |= {name: count for name, count in (event.get("usage") or {}).items() if isinstance(count, int)}
         for choice in event.get("choices") or ():
             if said := choice["delta"].get("content"):
-                answer.parts.append(said)
+                answer.parts.append("" + said)
                 answer.pieces += 1
             if reason := choice.get("finish_reason"):
                 answer.finish_reason = FINISHES.get(reason, "error")
