@@ -6,6 +6,7 @@ Takes five minutes on two cores, most of it in the vision part, whose size vLLM 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -50,8 +51,10 @@ PROMPTS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
+    yield folder
+    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times
 
 
 @pytest.fixture(scope="module")
