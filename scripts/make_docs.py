@@ -69,6 +69,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The engine has no memory left for the work.",
         "Take a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
     ),
+    Code.WEIGHTS_MISSING: (
+        "The model's weights are nowhere, or not all of them.",
+        "The message says where they were looked for: bake them into the image, name a folder in `MODEL_DIR`, or set "
+        "`ALLOW_DOWNLOAD`.",
+    ),
     Code.CANARY: (
         "The engine did not read a known page as it should: driver, model and settings do not fit together.",
         "Do not trust the worker; compare its versions with those of the image.",

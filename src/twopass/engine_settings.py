@@ -54,8 +54,8 @@ def preset(name: str, memory_gb: float) -> Preset:
 class EngineSettings(BaseSettings):
     """The settings of engines that run a model."""
 
-    model: str = Field("deepseek_ocr", description="deepseek_ocr or deepseek_ocr2")
-    model_dir: Path | None = Field(None, description="folder of the weights; null: found, as docs/WEIGHTS tells")
+    model: str = Field("deepseek_ocr", description="deepseek_ocr or deepseek_ocr2, for engines that run it themselves")
+    model_dir: Path | None = Field(None, description="folder of the weights; null: looked for, see the README")
     preset: str = Field("auto", description=f"{', '.join([*PRESETS, *CARDS])} (GB of GPU memory), or auto")
     dtype: str | None = Field(None, description="bfloat16, float16 or float32; null: the preset's")
     max_model_len: int | None = Field(None, ge=1024, description="context in tokens; null: the preset's")

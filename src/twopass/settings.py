@@ -24,9 +24,24 @@ class Settings(EngineSettings):
     # An empty variable is a field somebody left blank in a form, and not a value.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
-    engine: str = Field("cpu", description="what reads: cpu, vllm, replay")
+    engine: str = Field("cpu", description="what reads: cpu, vllm, openai, hf, replay")
     engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
     replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
+    allow_download: bool = Field(False, description="fetch weights that are nowhere from the Hugging Face hub")
+    openai_base_url: str | None = Field(None, description="engine openai: the server's address; ends in /v1")
+    openai_api_key: SecretStr | None = Field(None, description="engine openai: the server's key; null: none")
+    openai_model: str | None = Field(None, description="engine openai: null: the first that the server lists")
+    openai_family: str = Field("deepseek_ocr", description="engine openai: how to ask that model and read its answers")
+    openai_timeout_s: float = Field(300.0, gt=0, description="engine openai: longest silence before and in an answer")
+    openai_tries: int = Field(8, ge=1, description="engine openai: tries of a request that the server is too busy for")
+    openai_plain: bool = Field(False, description="engine openai: leave out the fields that only vLLM knows")
+    openai_priority: bool = Field(
+        False, description="engine openai: send priorities; the server runs with --scheduling-policy priority"
+    )
+    openai_modes: bool = Field(
+        False, description="engine openai: send mode and max_crops; the server runs with twopass's vLLM plugin"
+    )
+
     concurrency: int = Field(4, ge=1, le=64, description="jobs one worker takes at once; they share the engine")
     page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
     worker_timeout_s: float = Field(120.0, gt=0, description="a page worker's call that runs longer is killed")

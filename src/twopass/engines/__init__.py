@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from twopass import weights
 from twopass.engines.seam import Engine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-NAMES = ("cpu", "vllm", "replay")
+NAMES = ("cpu", "vllm", "openai", "hf", "replay")
 
 
 def constructed(settings: Settings) -> Engine:
@@ -15,6 +16,14 @@ def constructed(settings: Settings) -> Engine:
         from twopass.engines.cpu import CpuEngine
 
         return CpuEngine(settings.engine_sequences or settings.workers)
+    if settings.engine == "hf":
+        from twopass.engines.hf import HfEngine
+
+        return HfEngine(settings.model, weights.find(settings), settings.dtype or "bfloat16")
+    if settings.engine == "openai":
+        from twopass.engines.openai import OpenAIEngine
+
+        return OpenAIEngine(settings)
     if settings.engine == "replay":
         from twopass.engines.replay import ReplayEngine
 
@@ -24,7 +33,5 @@ def constructed(settings: Settings) -> Engine:
     if settings.engine == "vllm":
         from twopass.engines.vllm import VllmEngine
 
-        if settings.model_dir is None:
-            raise EngineError(Code.ENGINE_DEAD, "engine vllm needs MODEL_DIR")
-        return VllmEngine(settings, settings.model_dir)
+        return VllmEngine(settings, weights.find(settings))
     raise EngineError(Code.ENGINE_DEAD, f"no engine is called {settings.engine}; ENGINE is one of {', '.join(NAMES)}")

@@ -62,7 +62,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Completion:
-    """An engine's answer; finish_reason is stop, length, loop or abort."""
+    """An engine's answer; finish_reason is stop, length, loop, abort, or error where it refused."""
 
     text: str
     finish_reason: str = "stop"

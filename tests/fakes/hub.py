@@ -1,0 +1,85 @@
+"""A Hugging Face hub on loopback: one repository of small files, large ones with a sha256 as LFS has it.
+
+Knows the routes that huggingface_hub asks: a model's info and tree, and files by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from json import dumps
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+@dataclass
+class Hub:
+    """`spoilt` files are sent with other bytes than the hub says they have."""
+
+    repo: str
+    revision: str
+    files: dict[str, bytes]
+    spoilt: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def listed(self, name: str, key: str) -> dict[str, Any]:
+        data = self.files[name]
+        sha1 = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        told: dict[str, Any] = {key: name, "size": len(data), "blobId": sha1, "oid": sha1, "type": "file"}
+        if name.endswith(".safetensors"):
+            sha256 = hashlib.sha256(data).hexdigest()
+            told["lfs"] = {"sha256": sha256, "oid": sha256, "size": len(data), "pointerSize": 134}
+        return told
+
+    def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers."""
+        self.asked.append(path)
+        api = f"/api/models/{self.repo}"
+        if path in (f"{api}/revision/{self.revision}", api):
+            siblings = [self.listed(name, "rfilename") for name in self.files]
+            told = {"id": self.repo, "modelId": self.repo, "sha": self.revision, "private": False, "tags": []}
+            return 200, dumps({**told, "downloads": 0, "likes": 0, "siblings": siblings}).encode(), {}
+        if path == f"{api}/tree/{self.revision}":
+            return 200, dumps([self.listed(name, "path") for name in self.files]).encode(), {}
+        name = path.removeprefix(f"/{self.repo}/resolve/{self.revision}/")
+        if name in self.files:
+            told = self.listed(name, "name")
+            etag = told.get("lfs", told)["oid"]
+            body = bytes(byte ^ 1 for byte in self.files[name]) if name in self.spoilt else self.files[name]
+            return 200, body, {"ETag": f'"{etag}"', "X-Repo-Commit": self.revision}
+        return 404, b'{"error": "not here"}', {"X-Error-Code": "RepoNotFound"}
+
+
+@contextmanager
+def running(hub: Hub) -> Iterator[Hub]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            status, body, headers = hub.answer(unquote(urlsplit(self.path).path))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args: object) -> None:
+            """Nothing on stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield hub
+        finally:
+            server.shutdown()
+            thread.join()

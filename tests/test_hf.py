@@ -1,0 +1,52 @@
+"""What of the hf engine needs no Transformers; the rest is tests_vllm/test_hf.py."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.engines.hf import HfEngine
+from twopass.engines.ngram import banned
+from twopass.errors import Code, EngineError
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is here")
+def test_missing_libraries_are_told_with_what_to_install(tmp_path: Path) -> None:
+    """Not an ImportError in a log."""
+    with pytest.raises(EngineError, match=r"engine hf needs torch: pip install 'twopass\[hf\]'") as caught:
+        HfEngine("deepseek_ocr2", tmp_path, "float32")
+
+    assert caught.value.code is Code.ENGINE_DEAD
+
+
+@pytest.mark.parametrize(
+    ("said", "size", "window", "allowed", "never"),
+    [
+        ([1, 2, 3, 1, 2], 3, 90, (), {3}),
+        ([1, 2, 3, 1, 2, 4, 1, 2], 3, 90, (), {3, 4}),
+        ([1, 2, 3, 1, 2], 3, 4, (), set()),  # the first n-gram has left the window
+        ([1, 2, 3, 1, 2], 3, 90, (3,), set()),
+        ([1, 2], 3, 90, (), set()),
+        ([5, 5, 5], 2, 90, (), {5}),
+        ([5, 5, 5], 1, 90, (), set()),
+        ([], 3, 90, (), set()),
+    ],
+)
+def test_what_would_repeat_an_ngram_is_banned(
+    said: list[int], size: int, window: int, allowed: tuple[int, ...], never: set[int]
+) -> None:
+    """Inside the window, over what was said, and never an allowed token."""
+    assert banned(said, size, window, allowed) == never
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(2, 6), st.integers(1, 30))
+def test_only_a_repetition_is_banned(said: list[int], size: int, window: int) -> None:
+    """A banned token would end an n-gram that stands in the window; any other would not."""
+    there = {tuple(said[at : at + size]) for at in range(max(0, len(said) - window), len(said) - size + 1)}
+    begun = tuple(said[max(0, len(said) - size + 1) :])
+
+    assert banned(said, size, window) == {token for token in range(4) if (*begun, token) in there}
