@@ -163,3 +163,23 @@ async def test_a_prompt_longer_than_the_context_is_refused(engine: OpenAIEngine)
     completion = await engine.generate(replace(PROMPT, text="<image>" + "x" * 2 * CONTEXT))
 
     assert (completion.text, completion.finish_reason) == ("", "error")
+
+
+@pytest.mark.parametrize(("mode", "places"), [("tiny", 73), ("small", 111), ("large", 421)])
+async def test_a_server_with_our_plugin_takes_modes(server: str, mode: str, places: int) -> None:
+    """vLLM finds the plugin by itself; its own class knows one mode, and dies of another."""
+    slabs = Slabs(1, 1 << 26)
+    workers = Workers(1, slabs)
+    await workers.open()
+    engine = engines.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
+    await engine.open(workers)
+    try:
+        answer = await engine.generate(replace(PROMPT, mode=mode, sampling=Sampling(max_tokens=2)))
+        refused = await engine.generate(replace(PROMPT, mode="huge", sampling=Sampling(max_tokens=2)))
+    finally:
+        await engine.close()
+        await workers.close()
+        slabs.close()
+
+    assert (answer.tokens_in, answer.tokens_out) == (1 + places + 35, 2)
+    assert refused.finish_reason == "error"
