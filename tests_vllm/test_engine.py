@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from twopass.settings import Settings
 from twopass.slabs import Pixels, Slabs
 from twopass.workers import Workers
 
+PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
 INTERVAL = 4  # tokens between two looks: these answers are short
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
 BESIDE = 1 + len("\n") + 1 + len("Convert the document to ") + 1  # tokens beside the picture's: two words are one each
@@ -58,7 +58,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     folder = tiny.checkpoint(tmp_path_factory.mktemp("tiny"), phrases=talking.PHRASES)
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
-        gpu_memory_utilization=0.3, engine_restarts=1, canary=False, page_workers=1,
+        gpu_memory_utilization=0.3, engine_restarts=1, engine_silence_s=PATIENCE_S, canary=False, page_workers=1,
     )  # fmt: skip
     engine = engines.constructed(settings)
     assert isinstance(engine, VllmEngine) and engine.slabs
@@ -194,22 +194,25 @@ async def test_a_text_without_a_place_for_the_picture_gets_one(running: Running)
     assert (await running.ask("Free OCR.")).text.startswith(talking.FREE)
 
 
-async def test_a_core_that_dies_is_started_again(running: Running) -> None:
+async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The prompts it held are answered by the next one; when its lives are used up, the error says so."""
-    _kill_core()
+    running.engine._silence_s = SILENCE_S
+    await running.engine.open(running.workers)
+    for process in _core():
+        process.suspend()  # alive and silent
     answer = await running.ask(sampling=Sampling(max_tokens=2))  # by a core with other weights
     assert answer.finish_reason == "length"
 
-    _kill_core()
+    for process in _core():
+        process.kill()
     with pytest.raises(EngineError) as error:
         await running.ask(sampling=Sampling(max_tokens=2))
     assert error.value.code is Code.ENGINE_DEAD
 
 
-def _kill_core() -> None:
+def _core() -> list[psutil.Process]:
     cores = [
         child for child in psutil.Process().children() if "EngineCore" in " ".join([child.name(), *child.cmdline()])
     ]
     assert cores
-    for core in cores:
-        core.send_signal(signal.SIGKILL)
+    return cores

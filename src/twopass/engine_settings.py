@@ -70,5 +70,6 @@ class EngineSettings(BaseSettings):
     load_format: str = Field("auto", description="dummy: random weights, for measuring without a model")
     stream_interval: int = Field(64, ge=1, description="tokens between two looks whether an answer loops")
     engine_restarts: int = Field(3, ge=0, description="times a dead engine is started again before the worker gives up")
+    engine_silence_s: float = Field(120.0, gt=0, description="an engine at work that says nothing for longer is ended")
     shutdown_timeout_s: int = Field(20, ge=0, description="time the engine has to finish pages when it is told to stop")
     canary: bool = Field(True, description="read a known picture at start and refuse to serve when it is misread")

@@ -15,22 +15,22 @@ class BusyClock:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._inside = 0
+        self.inside = 0
         self._share = 0.0  # of a request that has been inside from the beginning
         self._last = clock()
 
     def enter(self) -> float:
         self._advance()
-        self._inside += 1
+        self.inside += 1
         return self._share
 
     def leave(self, mark: float) -> float:
         self._advance()
-        self._inside -= 1
+        self.inside -= 1
         return self._share - mark
 
     def _advance(self) -> None:
         now = self._clock()
-        if self._inside:
-            self._share += (now - self._last) / self._inside
+        if self.inside:
+            self._share += (now - self._last) / self.inside
         self._last = now

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import uuid
 from contextlib import aclosing
 from functools import lru_cache
@@ -60,6 +61,9 @@ class VllmEngine:
         self._restarts = settings.engine_restarts
         self._reviving = asyncio.Lock()
         self._busy = BusyClock()
+        self._silence_s = settings.engine_silence_s
+        self._heard = time.monotonic()
+        self._watching: asyncio.Task[None] | None = None
         self._workers: Workers | None = None
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -67,6 +71,9 @@ class VllmEngine:
 
     async def open(self, workers: Workers) -> None:
         self._workers = workers
+        if self._watching:
+            self._watching.cancel()
+        self._watching = asyncio.create_task(self._watched())
 
     async def generate(self, prompt: Prompt) -> Completion:
         """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone."""
@@ -84,6 +91,8 @@ class VllmEngine:
             raise EngineError(Code.ENGINE_DEAD, message) from None
 
     async def close(self) -> None:
+        if self._watching:
+            self._watching.cancel()
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
@@ -115,9 +124,21 @@ class VllmEngine:
             os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # this process has threads by now
             self._core = await asyncio.to_thread(self._started)
 
+    async def _watched(self) -> None:
+        """A core that is alive and says nothing, as where a GPU hangs, is ended: vLLM notices only death."""
+        while True:
+            await asyncio.sleep(self._silence_s / 4)
+            if self._busy.inside and time.monotonic() - self._heard > self._silence_s:
+                log.error("the engine says nothing", seconds=self._silence_s)
+                self._heard = time.monotonic()
+                for process in self._core.engine_core.resources.engine_manager.processes:
+                    process.kill()
+
     async def _answered(self, prompt: Prompt) -> Completion:
         assert self._workers and self.slabs, "open comes first"
         mode = "gundam" if prompt.mode == "auto" else prompt.mode
+        if mode not in self._vision.modes:
+            return Completion("", "error")
         tiles = self._vision.tiles(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
         async with self.slabs.lend(self._vision.nbytes(mode, tiles)) as slab:
             await self._workers.call(views.prepare, self._vision, prompt.image, mode, tiles, slab)
@@ -142,6 +163,8 @@ class VllmEngine:
     async def _asked(self, prompt: Prompt, told: Any) -> Completion:
         from vllm.v1.engine.exceptions import EngineGenerateError
 
+        if not self._busy.inside:
+            self._heard = time.monotonic()
         mark = self._busy.enter()
         try:
             text, reason, tokens = await self._streamed(prompt, told)
@@ -159,6 +182,7 @@ class VllmEngine:
         stream = self._core.generate(told, _params(prompt.sampling, room), uuid.uuid4().hex, priority=prompt.priority)
         async with aclosing(stream):
             async for output in stream:
+                self._heard = time.monotonic()
                 answer = output.outputs[0]
                 text, tokens = text + answer.text, tokens + len(answer.token_ids)
                 if output.finished:
