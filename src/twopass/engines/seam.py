@@ -69,6 +69,7 @@ class Completion:
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
+    logprob: float | None = None
 
 
 class Engine(Protocol):

@@ -10,7 +10,8 @@ import asyncio
 import os
 import time
 import uuid
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,10 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # more threads than cores: vLLM's own advice, and page workers want the cores
 }
 IMAGE = "<image>"
+CONTEXT = 8192  # the model's; a shorter one cuts long answers
 WAITING = 1.5  # pictures prepared for each sequence: enough wait in the core for its priorities to count
+DEATHS = 3  # that one prompt may see
+FORGIVEN_S = 3600.0  # a death longer ago than that does not count
 FINISHED = {"stop": "stop", "length": "length", "repetition": "loop"}
 
 log = structlog.get_logger()
@@ -59,8 +63,11 @@ class VllmEngine:
             round(WAITING * self.sequences) + settings.workers, 1 << 62, fixed=self._vision.most_bytes
         )
         self._restarts = settings.engine_restarts
-        self._reviving = asyncio.Lock()
+        self._deaths: list[float] = []
+        self._reviving: asyncio.Task[None] | None = None
+        self._alone = asyncio.Lock()
         self._busy = BusyClock()
+        self._logprobs = settings.logprobs
         self._silence_s = settings.engine_silence_s
         self._heard = time.monotonic()
         self._watching: asyncio.Task[None] | None = None
@@ -76,23 +83,29 @@ class VllmEngine:
         self._watching = asyncio.create_task(self._watched())
 
     async def generate(self, prompt: Prompt) -> Completion:
-        """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone."""
+        """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone.
+
+        Who is in a core that dies is asked again by the next, beside the others and at last alone: one picture
+        that kills cores must not take its neighbours with it.
+        """
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        core = self._core
-        try:
-            return await self._answered(prompt)
-        except EngineDeadError:
-            await self._revived(core)
-        try:
-            return await self._answered(prompt)
-        except EngineDeadError:
-            message = "the engine died twice over this prompt and those beside it; send the same job again to go on"
-            raise EngineError(Code.ENGINE_DEAD, message) from None
+        for death in range(DEATHS):
+            try:
+                async with self._alone if death == DEATHS - 1 else nullcontext():
+                    return await self._answered(prompt)
+            except EngineDeadError:
+                await self._revived()
+        message = (
+            f"the engine died {DEATHS} times over this prompt, the last time alone; send the same job again to try"
+        )
+        raise EngineError(Code.ENGINE_DEAD, message)
 
     async def close(self) -> None:
         if self._watching:
             self._watching.cancel()
+        if self._reviving:
+            await asyncio.wait([self._reviving])
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
@@ -111,18 +124,25 @@ class VllmEngine:
         self._ids = lru_cache(maxsize=256)(self._tokenized)
         return core
 
-    async def _revived(self, dead: Any) -> None:
-        """Another core in place of a dead one; whoever comes second finds it there. Raises EngineError."""
-        async with self._reviving:
-            if self._core is not dead:
+    async def _revived(self) -> None:
+        """Come back when there is a core again. Nobody owns the restart: who waits for it may be cancelled."""
+        if self._reviving is None or self._reviving.done():
+            if not self._core.errored:
                 return
-            if self._restarts == 0:
-                raise EngineError(Code.ENGINE_DEAD, "the engine died too often; the worker has to be replaced")
-            self._restarts -= 1
-            log.error("engine died, starting another", restarts_left=self._restarts)
-            await asyncio.to_thread(dead.shutdown)
-            os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # this process has threads by now
-            self._core = await asyncio.to_thread(self._started)
+            self._reviving = asyncio.create_task(self._restarted())
+            self._reviving.add_done_callback(_heard_of)
+        await asyncio.shield(self._reviving)
+
+    async def _restarted(self) -> None:
+        """Another core in place of the dead one; raises EngineError when it came to that too often."""
+        self._deaths = [when for when in self._deaths if time.monotonic() - when < FORGIVEN_S]
+        if len(self._deaths) >= self._restarts:
+            raise EngineError(Code.ENGINE_DEAD, "the engine died too often; the worker has to be replaced")
+        self._deaths.append(time.monotonic())
+        log.error("engine died, starting another", restarts_left=self._restarts - len(self._deaths))
+        await asyncio.to_thread(self._core.shutdown)
+        os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # this process has threads by now
+        self._core = await asyncio.to_thread(self._started)
 
     async def _watched(self) -> None:
         """A core that is alive and says nothing, as where a GPU hangs, is ended: vLLM notices only death."""
@@ -167,29 +187,32 @@ class VllmEngine:
             self._heard = time.monotonic()
         mark = self._busy.enter()
         try:
-            text, reason, tokens = await self._streamed(prompt, told)
+            answer = await self._streamed(prompt, told)
         except (ValueError, EngineGenerateError) as error:
             log.warning("vLLM refused a prompt", prompt=prompt.id, reason=str(error))
-            text, reason, tokens = "", "error", 0
+            answer = Completion("", "error")
         finally:
             seconds = self._busy.leave(mark)
-        return Completion(text, reason, len(told["prompt_token_ids"]), tokens, seconds)
+        return replace(answer, tokens_in=len(told["prompt_token_ids"]), seconds=seconds)
 
-    async def _streamed(self, prompt: Prompt, told: Any) -> tuple[str, str, int]:
-        """Text, finish_reason and number of tokens; leaving the stream early aborts the request."""
-        text, reason, tokens = "", "abort", 0
+    async def _streamed(self, prompt: Prompt, told: Any) -> Completion:
+        """Text, reason and tokens; leaving the stream early aborts the request."""
+        text, reason, tokens, logprob = "", "abort", 0, None
         room = self._arguments["max_model_len"] - len(told["prompt_token_ids"])
-        stream = self._core.generate(told, _params(prompt.sampling, room), uuid.uuid4().hex, priority=prompt.priority)
+        params = _params(prompt.sampling, room, self._logprobs)
+        stream = self._core.generate(told, params, uuid.uuid4().hex, priority=prompt.priority)
         async with aclosing(stream):
             async for output in stream:
                 self._heard = time.monotonic()
                 answer = output.outputs[0]
-                text, tokens = text + answer.text, tokens + len(answer.token_ids)
+                text, tokens, logprob = text + answer.text, tokens + len(answer.token_ids), answer.cumulative_logprob
                 if output.finished:
                     reason = FINISHED.get(answer.finish_reason, "abort")
                 elif prompt.watch and prompt.watch(text):
-                    return text, "loop", tokens
-        return text, reason, tokens
+                    reason = "loop"
+                    break
+        mean = logprob / tokens if self._logprobs and logprob is not None and tokens else None
+        return Completion(text, reason, tokens_out=tokens, logprob=mean)
 
 
 def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]:
@@ -219,7 +242,7 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
     }
 
 
-def _params(sampling: Sampling, room: int) -> Any:
+def _params(sampling: Sampling, room: int, logprobs: bool) -> Any:
     """vLLM's sampling parameters; special tokens are the grammar of grounded answers and stay."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -236,7 +259,14 @@ def _params(sampling: Sampling, room: int) -> Any:
         output_kind=RequestOutputKind.DELTA,  # the only kind that keeps to the stream interval
         extra_args=ban if sampling.ngram else None,
         ignore_eos=sampling.ignore_eos,
+        logprobs=0 if logprobs else None,  # the chosen token's own
     )
+
+
+def _heard_of(restart: asyncio.Task[None]) -> None:
+    """Its error is everybody's who waits; where nobody does any more, it is in the log."""
+    if not restart.cancelled() and (error := restart.exception()):
+        log.error("engine not started again", reason=str(error))
 
 
 def _vision(model: str) -> Vision:
@@ -269,6 +299,9 @@ def _memory_gb() -> float:
 
 
 def _precision(told: dict[str, Any]) -> str:
-    """Whatever of the arithmetic changes answers."""
-    cache = told["kv_cache_dtype"]
-    return "+".join(filter(None, (told["dtype"], told["quantization"], None if cache == "auto" else f"{cache}-kv")))
+    """Whatever of the engine changes answers: arithmetic, room for them, and that there is a model at all."""
+    parts = [told["dtype"], told["quantization"]]
+    parts += [f"{told['kv_cache_dtype']}-kv"] if told["kv_cache_dtype"] != "auto" else []
+    parts += [f"{told['max_model_len']}-context"] if told["max_model_len"] != CONTEXT else []
+    parts += ["random-weights"] if told["load_format"] == "dummy" else []
+    return "+".join(filter(None, parts))

@@ -9,7 +9,7 @@ Where vLLM schedules ahead, a token that was just sampled lies on the device and
 list is empty; asking for the list makes the whole step wait for a copy, a fifth of all tokens a second. A
 greedy request's token is known here without asking: it is the largest of the logits that this processor
 hands on. So its empty place is marked, vLLM finds nothing to fill in, and nobody waits. Whoever samples
-with a temperature or under penalties pays for the wait.
+with a temperature pays for the wait. Penalties read those lists too, and are refused.
 """
 
 from __future__ import annotations
@@ -87,6 +87,9 @@ class NoRepeatNGram(LogitsProcessor):
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
         Ban.of(sampling_params)
+        p = sampling_params
+        if p.repetition_penalty != 1.0 or p.presence_penalty or p.frequency_penalty:
+            raise ValueError("penalties cannot be had beside the n-gram ban")
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -225,9 +228,8 @@ def _kernel() -> Any:
 
 
 def _is_greedy(params: SamplingParams) -> bool:
-    """Whether the largest logit is the next token, whatever comes after this processor."""
-    plain = params.repetition_penalty == 1.0 and not params.presence_penalty and not params.frequency_penalty
-    return params.temperature < GREEDY and plain
+    """Whether the largest logit is the next token."""
+    return bool(params.temperature < GREEDY)
 
 
 def followed(tokens: Iterable[int], width: int) -> tuple[list[int], list[int]]:
