@@ -21,7 +21,7 @@ from rich.progress import Progress as Bars
 
 from twopass import bars, house, logs, pipeline
 from twopass.document import Status
-from twopass.errors import TwopassError
+from twopass.errors import EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.progress import Tracker
@@ -50,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; the same command again goes on", file=sys.stderr)
         return STOPPED
+    except EngineError as error:  # of an engine that did not open
+        print(error, file=sys.stderr)
+        return 1
     finally:  # whatever came between: what is known of the files is told
         summary = summary_of(files, ended, time.monotonic() - began)
         args.output.mkdir(parents=True, exist_ok=True)

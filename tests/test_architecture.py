@@ -67,7 +67,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "store",
         ),
     ),
-    ("house", ("engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
+    ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
     (
         "reading",
         ("document", "engines.seam", "errors", "files", "house", "job", "progress", "steps.upload", "stopwatch"),
@@ -90,6 +91,7 @@ HOMES = {
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
         "views.py",
+        "canary.py",
         "files.py",
         "steps/render.py",
         "steps/upload.py",

@@ -72,3 +72,4 @@ class EngineSettings(BaseSettings):
     engine_restarts: int = Field(3, ge=0, description="times a dead engine is started again before the worker gives up")
     shutdown_timeout_s: int = Field(20, ge=0, description="time the engine has to finish pages when it is told to stop")
     canary: bool = Field(True, description="read a known picture at start and refuse to serve when it is misread")
+    canary_timeout_s: float = Field(300.0, gt=0, description="longest wait for that, a cold engine's first answer")

@@ -16,7 +16,7 @@ from dataclasses import replace
 import structlog
 
 from twopass import reading, report
-from twopass.document import Checkpoint, Problem, Run, Severity, State
+from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
 from twopass.errors import Code, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
@@ -93,6 +93,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     desk.progress.phase(Phase.ASSEMBLING)
     with watch.stage("assemble"):
         source = reading.source(desk.file, pages)
+        run = run.model_copy(update={"canary": canary_of(pages)})
         assembling = (source, desk.file.meta, run, folder.document_id, pages, problems)
         whole = await asyncio.to_thread(assemble.document, *assembling)
     complete = not any(page.page.state is State.UNREAD for page in pages)
@@ -208,7 +209,7 @@ async def _enriched(read: Checkpoint, desk: Reading) -> Checkpoint:
 
 
 async def _stored_first(read: Checkpoint, desk: Reading) -> Checkpoint:
-    return await upload.checkpoint(desk.folder, upload.prepared(read, desk.job.id, desk.file.info))
+    return await upload.checkpoint(desk.folder, upload.prepared(read, desk.job.id, desk.file.info, desk.house.canary))
 
 
 def _drawn(number: int, desk: Reading) -> AbstractAsyncContextManager[Picture]:

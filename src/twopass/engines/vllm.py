@@ -46,6 +46,7 @@ class VllmEngine:
     """AsyncLLM, started on the main thread and asked on the house's loop."""
 
     kind = "vllm"
+    canary = True
 
     def __init__(self, settings: Settings, model: Path) -> None:
         """Start the core, which forks: no CUDA and no threads in this process yet. Takes 15 s to a minute."""

@@ -95,6 +95,10 @@ class DeepseekOcrFamily:
         return PROMPTS if self.knows_figures else MappingProxyType({n: PROMPTS[n] for n in ("document", "free")})
 
     @property
+    def canary(self) -> Question:
+        return Question(PROMPTS["free"], "gundam")  # which has both views: the whole and tiles
+
+    @property
     def modes(self) -> frozenset[str]:
         return frozenset({"auto", *(row.mode for row in self.page_modes)})
 

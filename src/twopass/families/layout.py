@@ -139,6 +139,10 @@ class LayoutFamily:
         return MappingProxyType({"page": PROMPT})
 
     @property
+    def canary(self) -> None:
+        """The wheels hold the models, and no driver comes between."""
+
+    @property
     def modes(self) -> frozenset[str]:
         """The engine sees no tokens; any mode is as good."""
         return MODES

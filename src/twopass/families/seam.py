@@ -102,6 +102,11 @@ class Family(Protocol):
         ...
 
     @property
+    def canary(self) -> Question | None:
+        """How to ask for the text of a picture with nothing but text on it; None where no model is asked."""
+        ...
+
+    @property
     def modes(self) -> frozenset[str]:
         """The modes a job may ask for."""
         ...
