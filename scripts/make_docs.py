@@ -62,11 +62,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again: pages that were read are kept.",
     ),
     Code.ENGINE_DEAD: (
-        "The engine ended, or could not be started.",
-        "Send the same job again; look into the worker's log when it comes again.",
+        "The engine ended, or could not be started; pages that it left are `unread`.",
+        "Send the same job again: it goes on where it stopped. Look into the worker's log when it comes again.",
     ),
     Code.ENGINE_MEMORY: (
-        "The engine has no memory left for the work.",
+        "The engine has no memory left for the work; pages that it left are `unread`.",
         "Take a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
     ),
     Code.WEIGHTS_MISSING: (

@@ -17,13 +17,13 @@ import structlog
 
 from twopass import reading, report
 from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
-from twopass.errors import Code, SourceError, TwopassError, WorkerDied
+from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
-from twopass.reading import Reading
+from twopass.reading import Patience, Reading
 from twopass.report import Outcome
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
@@ -80,7 +80,7 @@ async def document(
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
         formats = reading.formats(job, done)
-        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch)
+        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, Patience.of(house))
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
             return report.sliced(file, folder, pages, problems, job, watch, house.settings)
@@ -125,13 +125,16 @@ async def _fetched(
 
 
 async def page(number: int, desk: Reading) -> Checkpoint:
-    """One page, from its checkpoint or through both passes; raises only when a store or an engine is gone."""
+    """One page, from its checkpoint or through both passes; raises only when a store is gone."""
     try:
         async with asyncio.timeout_at(desk.deadline):
             read = await _stored(number, desk) or await _read(number, desk)
     except TimeoutError:
-        late = f"page {number}: the job's deadline came first; send the same job again to go on"
-        read = structure.failed(number, Code.DEADLINE, late, State.UNREAD)
+        read = structure.unread(number, Code.DEADLINE, "the job's deadline came first")
+    except EngineError as error:  # what pass 1 read goes too: half a page, once stored, would stand for ever
+        log.warning("page unread", page=number, code=error.code)
+        theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
+        read = theirs or structure.unread(number, error.code, error.message)
     desk.progress.pages_done(1)
     return read.without_completions
 
@@ -156,7 +159,7 @@ async def _cut_again(stored: Checkpoint, desk: Reading) -> Checkpoint:
 
 async def _read(number: int, desk: Reading) -> Checkpoint:
     """The page through both passes, tried again alone if its worker died, and failed with a code after that."""
-    with desk.watch.page():
+    with desk.watch.page(), desk.patience.tried():
         try:
             return await _twice(lambda last_try: _passes(number, desk, last_try), number)
         except (WorkerDied, SourceError) as error:

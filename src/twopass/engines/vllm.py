@@ -81,7 +81,7 @@ class VllmEngine:
         try:
             return await self._answered(prompt)
         except EngineDeadError:
-            message = "the engine died twice over this prompt and those beside it; send the same job again to go on"
+            message = "the engine died twice over this prompt and those beside it"
             raise EngineError(Code.ENGINE_DEAD, message) from None
 
     async def close(self) -> None:

@@ -143,8 +143,13 @@ def _problem(page: Page, reason: Code) -> Problem:
     return Problem(code=reason, severity=severity, page=page.number, message=message)
 
 
+def unread(number: int, reason: Code, why: str) -> Checkpoint:
+    """A page that was not come to, or not to its end; never stored, so that the next job reads it."""
+    return failed(number, reason, f"page {number}: {why}; send the same job again to go on", State.UNREAD)
+
+
 def failed(number: int, reason: Code, message: str, state: State = State.FAILED) -> Checkpoint:
-    """The checkpoint of a page that could not be drawn or was not come to."""
+    """The checkpoint of a page that could not be drawn."""
     page = Page(number=number, width_pt=0, height_pt=0, state=state, reason=reason)
     return Checkpoint(page=page, problems=(Problem(code=reason, page=number, message=message + _again(page)),))
 
