@@ -71,7 +71,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
     (
         "reading",
-        ("document", "engines.seam", "errors", "files", "house", "job", "progress", "steps.upload", "stopwatch"),
+        (
+            "document", "engines.seam", "errors", "families.seam", "files", "house", "job", "progress", "steps.upload",
+            "stopwatch",
+        ),
     ),
     (
         "pipeline",

@@ -37,7 +37,8 @@ log = structlog.get_logger()
 
 
 async def run(job: Job, house: House, progress: Tracker) -> Result:
-    """Read every document of the job; what goes wrong with one of them is in the result."""
+    """Read every document of the job; what goes wrong with one of them is in the result. Raises TwopassError."""
+    reading.check(job, house.family)
     watch = house.stopwatch()
     deadline = reading.deadline(job, house)
     async with opened_output(job.output, house.settings, job.s3) as output:

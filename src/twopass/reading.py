@@ -15,7 +15,8 @@ from typing import Any, Self
 from twopass import job as contract
 from twopass.document import Checkpoint, Problem, Severity, SourceInfo
 from twopass.engines.seam import describe
-from twopass.errors import Code, EngineError, SourceError
+from twopass.errors import Code, EngineError, InvalidJob, SourceError
+from twopass.families.seam import Family
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Door, Format, Job
@@ -70,6 +71,14 @@ class Reading:
     def source_key(self) -> str:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
+
+
+def check(job: Job, family: Family) -> None:
+    """Refuse what this worker's model does not take, before anything is read; raises InvalidJob."""
+    for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
+        if asked not in taken:
+            known = ", ".join(choice for choice in type(asked) if choice in taken)
+            raise InvalidJob(Code.INVALID_JOB, f"{field}: {family.name} takes no {asked}; it takes {known}")
 
 
 def options(job: Job, house: House) -> dict[str, Any]:

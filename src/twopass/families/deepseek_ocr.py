@@ -102,9 +102,13 @@ class DeepseekOcrFamily:
     def modes(self) -> frozenset[str]:
         return frozenset({"auto", *(row.mode for row in self.page_modes)})
 
+    @property
+    def tasks(self) -> frozenset[str]:
+        return frozenset({*self.prompts, "custom"})
+
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
         """The prompt, the same with a tighter ban and a little chance, another mode, and no boxes at all."""
-        mode = asked.mode if asked.mode in self.modes - {"auto"} else page_mode(look, self.page_modes)
+        mode = page_mode(look, self.page_modes) if asked.mode == "auto" else asked.mode
         normal = Rung(NORMAL, _prompt(asked), mode, asked.task)
         again = replace(normal, name="again", sampling=AGAIN)
         if asked.task != DOCUMENT:
@@ -164,7 +168,7 @@ def _fitting(rows: Sequence[Row], width: int, height: int, ink: float, character
 def _prompt(asked: Asked) -> str:
     if asked.task == "custom" and asked.prompt:
         return asked.prompt
-    return PROMPTS.get(asked.task, PROMPTS["document"]).replace("{wanted}", asked.prompt or "")
+    return PROMPTS[asked.task].replace("{wanted}", asked.prompt or "")
 
 
 def _document(text: str, page: int, layer: Sequence[Word]) -> Answer:

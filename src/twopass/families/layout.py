@@ -147,6 +147,11 @@ class LayoutFamily:
         """The engine sees no tokens; any mode is as good."""
         return MODES
 
+    @property
+    def tasks(self) -> frozenset[str]:
+        """The engine reads pages and answers no questions."""
+        return frozenset({"document"})
+
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
         """The engine answers no questions, and the same one each time."""
         return ONLY

@@ -111,6 +111,11 @@ class Family(Protocol):
         """The modes a job may ask for."""
         ...
 
+    @property
+    def tasks(self) -> frozenset[str]:
+        """The tasks a job may ask for."""
+        ...
+
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
         """The ways to ask about a page, the normal one first; never empty."""
         ...
