@@ -146,7 +146,9 @@ class DeepseekOcrFamily:
 
 
 DEEPSEEK_OCR = DeepseekOcrFamily()
-DEEPSEEK_OCR_2 = DeepseekOcrFamily("deepseek_ocr2", "2f3699e", PAGE_MODES_2, CROP_MODES_2, knows_figures=False)
+DEEPSEEK_OCR_2 = DeepseekOcrFamily(
+    "deepseek_ocr2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0", PAGE_MODES_2, CROP_MODES_2, knows_figures=False
+)
 
 
 def page_mode(look: Look, rows: Sequence[Row] = PAGE_MODES) -> str:
