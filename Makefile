@@ -1,16 +1,20 @@
-# Two commands for a newcomer: make demo, make test.
+# Two commands for a newcomer: make demo, make test. With the real vLLM, on this machine's CPU: make test-vllm.
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench sample docs clean
+.PHONY: demo test test-vllm check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest
+
+test-vllm: $(VLLM)/ready
+	$(VLLM)/bin/python -m pytest -W default tests_vllm
 
 check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
@@ -34,5 +38,13 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
 	touch $@
 
+$(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 torchvision==0.26.0
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		-r requirements/run.txt -r requirements/test.txt -r requirements/vllm.txt
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV) output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -110,7 +110,7 @@ async def decoder(options: Any) -> None:
     ban = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
     plain = SamplingParams(
         temperature=0, max_tokens=options.tokens, ignore_eos=True, skip_special_tokens=False,
-        output_kind=RequestOutputKind.CUMULATIVE,
+        output_kind=RequestOutputKind.DELTA,
     )  # fmt: skip
     banned = plain.clone()
     banned.extra_args = ban

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 # Before anybody imports torch. Two threads: more than that is slower on two cores, binding fails in containers.
 os.environ.update(
@@ -12,3 +14,5 @@ os.environ.update(
     HF_HUB_OFFLINE="1",
     VLLM_NO_USAGE_STATS="1",
 )
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # its fakes serve here too

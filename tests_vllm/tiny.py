@@ -6,6 +6,7 @@ The vision tower's size is fixed in vLLM; the language model has two small layer
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
@@ -14,16 +15,17 @@ from tokenizers.models import BPE
 VOCABULARY = 129_280
 BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
 FIRST_ADDED = 128_815
+FIRST_PHRASE = 2_000
 ADDED = (
     "<image>", "<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>", "<|grounding|>", "<td>", "</td>", "<tr>", "</tr>",
 )  # fmt: skip
 HIDDEN = 256
 
 
-def checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM") -> Path:
-    """A folder that vLLM takes with load_format dummy."""
+def checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM", phrases: Sequence[str] = ()) -> Path:
+    """A folder that vLLM takes with load_format dummy; every phrase is one token, from FIRST_PHRASE on."""
     folder.mkdir(parents=True, exist_ok=True)
-    _tokenizer().save(str(folder / "tokenizer.json"))
+    _tokenizer(phrases).save(str(folder / "tokenizer.json"))
     _write(folder / "tokenizer_config.json", _tokenizer_config())
     _write(folder / "config.json", _config(architecture))
     _write(folder / "processor_config.json", _processor_config())
@@ -34,18 +36,19 @@ def _write(path: Path, value: dict[str, object]) -> None:
     path.write_text(json.dumps(value, indent=1))
 
 
-def _tokenizer() -> Tokenizer:
+def _tokenizer(phrases: Sequence[str]) -> Tokenizer:
     """One token a byte, the special ones at DeepSeek-OCR's ids, and words that never come about up to its size."""
     known = {BOS: 0, EOS: 1, PAD: 2}
     known |= {letter: 3 + index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     known |= {token: FIRST_ADDED + index for index, token in enumerate(ADDED)}
+    known |= {phrase: FIRST_PHRASE + index for index, phrase in enumerate(phrases)}
     taken = set(known.values())
     known |= {f"w{index}": index for index in range(VOCABULARY) if index not in taken}
     tokenizer = Tokenizer(BPE(vocab=known, merges=[], fuse_unk=False))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (BOS, EOS, PAD)])
-    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ADDED])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in (*ADDED, *phrases)])
     return tokenizer
 
 

@@ -161,7 +161,7 @@ class VllmEngine:
         async with aclosing(stream):
             async for output in stream:
                 answer = output.outputs[0]
-                text, tokens = answer.text, len(answer.token_ids)
+                text, tokens = text + answer.text, tokens + len(answer.token_ids)
                 if output.finished:
                     reason = FINISHED.get(answer.finish_reason, "abort")
                 elif prompt.watch and prompt.watch(text):
@@ -210,7 +210,7 @@ def _params(sampling: Sampling, room: int) -> Any:
         temperature=sampling.temperature,
         max_tokens=min(sampling.max_tokens or room, room),
         skip_special_tokens=False,
-        output_kind=RequestOutputKind.CUMULATIVE,
+        output_kind=RequestOutputKind.DELTA,  # the only kind that keeps to the stream interval
         extra_args=ban if sampling.ngram else None,
         ignore_eos=sampling.ignore_eos,
     )
