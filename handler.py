@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from twopass import bars, house, logs, pipeline
-from twopass.errors import Code, TwopassError
+from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
 from twopass.progress import Listener, Sender, Tracker
@@ -35,6 +35,14 @@ def main() -> None:
     door = _door()
     for name, value in SDK_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    try:
+        _serve(settings, door)
+    except EngineError as error:  # of an engine that did not open: those of jobs are answered
+        log.critical("worker refuses to serve", code=error.code, reason=error.message)
+        raise SystemExit(1) from None
+
+
+def _serve(settings: Settings, door: Door) -> None:
     read: list[Result] = []
     with house.opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm

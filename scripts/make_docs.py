@@ -1,4 +1,7 @@
-"""The program's models in, README.md's table of settings and docs/CODES.md out; a test fails when they are stale."""
+"""The program's models in, README.md's tables of settings and presets and docs/CODES.md out.
+
+A test fails when they are stale.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from twopass.engine_settings import PRESETS
 from twopass.errors import Code
 from twopass.settings import MEGABYTE, Settings
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 CODES_FILE = ROOT / "docs" / "CODES.md"
-BEGIN, END = "<!-- settings -->\n", "<!-- /settings -->"
 
 # code -> what happened, what to do
 JOB_CODES: Mapping[Code, tuple[str, str]] = {
@@ -62,11 +65,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again: pages that were read are kept.",
     ),
     Code.ENGINE_DEAD: (
-        "The engine ended, or could not be started.",
-        "Send the same job again; look into the worker's log when it comes again.",
+        "The engine ended, or could not be started; pages that it left are `unread`.",
+        "Send the same job again: it goes on where it stopped. Look into the worker's log when it comes again.",
     ),
     Code.ENGINE_MEMORY: (
-        "The engine has no memory left for the work.",
+        "The engine has no memory left for the work; pages that it left are `unread`.",
         "Take a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
     ),
     Code.WEIGHTS_MISSING: (
@@ -139,15 +142,27 @@ MEANINGS = {**JOB_CODES, **PAGE_CODES}
 
 
 def main() -> None:
-    README.write_text(with_settings(README.read_text()))
+    README.write_text(with_tables(README.read_text()))
     CODES_FILE.write_text(codes())
 
 
-def with_settings(text: str) -> str:
-    """The README's text with its settings table made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{settings_table()}{END}{after}"
+def with_tables(text: str) -> str:
+    """The README's text with its tables made anew."""
+    for name, table in (("settings", settings_table()), ("presets", presets_table())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}{table}{end}{after}"
+    return text
+
+
+def presets_table() -> str:
+    rows = ["| `PRESET` | prompts at once | tokens a step | context | numbers |", "|---|---|---|---|---|"]
+    for name, preset in PRESETS.items():
+        numbers = ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
+        cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers)
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows) + "\n"
 
 
 def settings_table() -> str:

@@ -1,6 +1,6 @@
 """A folder or file in, every document below it read in this process, `batch_summary.json` out.
 
-python scripts/process.py DIR [--output output] [--preset cpu] [--formats docjson,markdown] [--no-resume]
+python scripts/process.py DIR [--output output] [--preset 24] [--formats docjson,markdown] [--no-resume]
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 from rich.progress import Progress as Bars
 
-from twopass import bars, house, logs, pipeline
+from twopass import bars, engine_settings, house, logs, pipeline
 from twopass.document import Status
-from twopass.errors import TwopassError
+from twopass.errors import EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.progress import Tracker
@@ -31,7 +31,12 @@ SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"}
 UNREAD = "unread"  # the batch was stopped, or something unforeseen befell the file, before it had a result
 STOP_S = 30.0
 STOPPED = 130  # the shell's exit code after Ctrl-C
-PRESETS: dict[str, dict[str, Any]] = {"cpu": {"engine": "cpu"}}  # the GPU's presets come with its engine
+GPUS = ("auto", *(name for name in (*engine_settings.PRESETS, *engine_settings.CARDS) if name != "cpu"))
+PRESETS: dict[str | None, dict[str, Any]] = {
+    None: {},  # ENGINE and PRESET of the environment
+    "cpu": {"engine": "cpu"},
+    **{name: {"engine": "vllm", "preset": name} for name in GPUS},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; the same command again goes on", file=sys.stderr)
         return STOPPED
+    except EngineError as error:  # of an engine that did not open
+        print(error, file=sys.stderr)
+        return 1
     finally:  # whatever came between: what is known of the files is told
         summary = summary_of(files, ended, time.monotonic() - began)
         args.output.mkdir(parents=True, exist_ok=True)
@@ -66,7 +74,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="a folder, searched through, or one file")
     parser.add_argument("--output", type=Path, default=Path("output"), help="folder for artefacts (default: output)")
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="cpu")
+    parser.add_argument("--preset", choices=["cpu", *GPUS], help="cpu, or vllm by GB of GPU memory (default: ENGINE's)")
     parser.add_argument("--formats", default="docjson,markdown", help="comma-separated (default: docjson,markdown)")
     parser.add_argument("--pages", help='as in a job: "1-5,8,11-"')
     parser.add_argument("--password", help="for encrypted PDFs")

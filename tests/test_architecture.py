@@ -67,10 +67,14 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "store",
         ),
     ),
-    ("house", ("engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
+    ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
     (
         "reading",
-        ("document", "engines.seam", "errors", "files", "house", "job", "progress", "steps.upload", "stopwatch"),
+        (
+            "document", "engines.seam", "errors", "families.seam", "files", "house", "job", "progress", "steps.upload",
+            "stopwatch",
+        ),
     ),
     (
         "pipeline",
@@ -90,6 +94,7 @@ HOMES = {
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
         "views.py",
+        "canary.py",
         "files.py",
         "steps/render.py",
         "steps/upload.py",

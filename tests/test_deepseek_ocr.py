@@ -56,6 +56,17 @@ QUIRKS: dict[str, tuple[str, dict[str, Any]]] = {
         block("text", "a daisy- chain, 01- C, Ein- und Ausgang"),
         {"text": "a daisy-chain, 01-C, Ein- und Ausgang"},
     ),
+    "a word broken at a line's end": (
+        block("text", "des Einführungs- gesetzes, der Gesellschafts-\nform, der Freiheits-beraubung"),
+        {"text": "des Einführungsgesetzes, der Gesellschaftsform, der Freiheitsberaubung"},
+    ),
+    "hyphens that are spelt": (
+        block(
+            "text",
+            "Bildungs- und Kulturamt, Zahlungs- bzw. Lieferfrist, rot- grün, Reichs-militär, Leitungs- A, lungs- x",
+        ),
+        {"text": "Bildungs- und Kulturamt, Zahlungs- bzw. Lieferfrist, rot-grün, Reichs-militär, Leitungs-A, lungs-x"},
+    ),
     "end token": (block("text", "Done.<｜end▁of▁sentence｜>"), {"text": "Done."}),
     "formula": (
         block("equation", "\\[ a = b \\tag{69} \\]"),

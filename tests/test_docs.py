@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import make_docs  # noqa: E402 - scripts are no package
+from twopass import engines  # noqa: E402
 from twopass.errors import Code  # noqa: E402
 from twopass.job import Door, Job  # noqa: E402
 from twopass.settings import Settings  # noqa: E402
@@ -23,6 +24,15 @@ RUN_BY = {
     "make test": None,
     "make bench FILES=samples/sample.pdf": None,
     ".venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
+    "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": None,  # needs a GPU
+    ".venv/bin/python scripts/process.py samples --output output --preset 24": "tests/test_process.py",
+    "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
+    """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""
+    " --logits-processors twopass.vllm_plugin.ngram:NoRepeatNGram": "tests_vllm/test_openai.py",
+    "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
+    " .venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
+    "ENGINE=hf MODEL=deepseek_ocr2 MODEL_DIR=/models/deepseek_ocr2"
+    " .venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
     "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api --rp_api_port 8000": "tests/test_handler.py",
     "curl -s http://localhost:8000/runsync -H 'Content-Type: application/json'"
     """ -d '{"input": {"source": "samples/sample.pdf"}}'""": "tests/test_handler.py",
@@ -39,11 +49,12 @@ def shell_lines() -> list[str]:
     return [line for whole in lines if (line := whole.partition("  #")[0].strip())]
 
 
-def test_the_readmes_settings_are_the_codes() -> None:
-    """Every environment variable, its default and its meaning; `make docs` writes them."""
+def test_the_readmes_tables_are_the_codes() -> None:
+    """Every environment variable, its default and its meaning, and every preset; `make docs` writes them."""
     text = (ROOT / "README.md").read_text()
 
-    assert make_docs.with_settings(text) == text
+    assert make_docs.with_tables(text) == text
+    assert "| `24` | 100 |" in text and "| `CANARY` |" in text
 
 
 def tree_names() -> list[str]:
@@ -88,6 +99,16 @@ def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: 
 
     assert telling
     assert not [word for word in telling if word.rpartition("/")[2] not in source]
+
+
+def test_a_variable_before_a_command_is_a_setting_with_such_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer who copies the line sets something."""
+    lines = [re.findall(r"\b([A-Z_]+)=(\S+) (?=.*python)", line) for line in shell_lines()]
+    told = {name.lower(): value for line in lines for name, value in line}
+
+    assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(told) <= set(Settings.model_fields)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(engines.NAMES)
+    assert Settings(**told).openai_modes
 
 
 def test_the_readmes_make_targets_are_in_the_makefile() -> None:

@@ -94,6 +94,13 @@ async def test_the_request_is_what_vllm_reads(server: OpenAIServer, workers: Wor
     assert not {"max_tokens", "priority", "mm_processor_kwargs"} & set(request)
 
 
+async def test_no_ban_is_asked_for_by_saying_nothing(server: OpenAIServer, workers: Workers) -> None:
+    """vLLM's processor and ours refuse a size of 0, which a job may ask for."""
+    await asked(server, workers, replace(PROMPT, sampling=Sampling(ngram=0)))
+
+    assert "vllm_xargs" not in server.requests[0]
+
+
 async def test_settings_add_what_only_some_servers_take(server: OpenAIServer, workers: Workers) -> None:
     """Priority and modes on demand; nothing beyond OpenAI's own fields for a plain server."""
     fields = {"openai_priority": True, "openai_modes": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import pymupdf
 import pytest
 
+from fakes import recorded
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
 from twopass import report
@@ -23,6 +25,7 @@ from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, EngineError, StoreError, WorkerDied
 from twopass.job import Door, Job
 from twopass.progress import Tracker
+from twopass.reading import GIVE_UP
 from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.workers import Workers
@@ -503,21 +506,121 @@ async def test_a_broken_page_costs_only_itself(reader: Reader, tmp_path: Path) -
     assert states["read"] == 2
 
 
-async def test_an_engine_that_is_gone_ends_the_document_with_its_code(reader: Reader, tmp_path: Path) -> None:
-    """No half-written document looks complete, and what was checkpointed stays."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(4))
+class Mortal(ScriptedEngine):
+    """Dies over the prompts named, as often as it is told, and lives again afterwards."""
 
-    def dies(prompt: Prompt) -> str:
-        if prompt.id.endswith("4"):
-            raise EngineError(Code.ENGINE_DEAD, "the engine died")
-        return answer_of(prompt)
+    def __init__(self, *endings: str, deaths: float = 1, code: Code = Code.ENGINE_DEAD) -> None:
+        super().__init__()
+        self._endings, self._deaths, self._code = endings, deaths, code
 
-    result = await reader.run(1, ScriptedEngine(dies), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+    async def generate(self, prompt: Prompt) -> Completion:
+        if self._deaths > 0 and prompt.id.endswith(self._endings):
+            self._deaths -= 1
+            self.asked.append(prompt.id)
+            raise EngineError(self._code, "the engine is gone")
+        return await super().generate(prompt)
 
-    assert result.status == "failure"
-    assert result.as_answer()["error"].startswith("ENGINE_DEAD")
-    assert len(list((tmp_path / "out").rglob("pages/*.json"))) == 3
+
+@pytest.mark.parametrize("code", [Code.ENGINE_DEAD, Code.ENGINE_MEMORY])
+async def test_an_engine_that_dies_and_revives_loses_one_page(reader: Reader, tmp_path: Path, code: Code) -> None:
+    """That page is unread and says why and what to do; the others are read, and no manifest calls it complete."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(5))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+
+    result = await reader.run(1, Mortal("3", code=code), **fields)
+
+    (problem,) = result.problems
+    assert (result.status, result.documents[0].pages) == ("partial_success", {"read": 4, "unread": 1})
+    assert (problem.code, problem.page) == (code, 3)
+    assert problem.message == "page 3: the engine is gone; send the same job again to go on"
+    assert result.documents[0].usage["pages_read_now"] == 4
+    assert not list((tmp_path / "out").rglob("pages/0003.json"))
     assert not list((tmp_path / "out").rglob("manifest.json"))
+
+
+async def test_an_engine_that_stays_dead_ends_in_a_failure_with_its_code(reader: Reader, tmp_path: Path) -> None:
+    """No page was read, nothing is stored, and every page is accounted for."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    progress = Tracker()
+
+    dead = Mortal("", deaths=99)
+    result = await reader.run(engine=dead, progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    assert (result.status, result.documents[0].pages) == ("failure", {"unread": 3})
+    assert result.as_answer()["error"].startswith("ENGINE_DEAD: page 1: the engine is gone")
+    assert not list((tmp_path / "out").rglob("pages/*.json"))
+    assert (progress.now.pages_done, progress.now.percent) == (3, 100.0)
+
+
+async def test_what_a_dead_engine_left_is_read_by_the_same_job_again(reader: Reader, tmp_path: Path) -> None:
+    """The finished document equals an undisturbed one byte for byte, and only the lost pages are asked about."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    source = f"{tmp_path}/a.pdf"
+    await reader.run(engine=ScriptedEngine(), source=source, output=f"{tmp_path}/undisturbed")
+
+    await reader.run(2, Mortal("3", deaths=1), source=source, output=f"{tmp_path}/out")
+    await reader.run(2, Mortal("3", deaths=99), source=source, output=f"{tmp_path}/out")
+    good = ScriptedEngine()
+    whole = await reader.run(2, good, source=source, output=f"{tmp_path}/out")
+
+    assert whole.status == "success"
+    assert [prompt[-1] for prompt in good.asked] == ["3"]
+    assert manifest_in(tmp_path / "out")["result"]["pages"] == {"read": 6}
+    assert stable(tmp_path / "out") == stable(tmp_path / "undisturbed")
+
+
+async def test_a_page_that_a_dead_engine_left_is_taken_from_who_read_it(reader: Reader, tmp_path: Path) -> None:
+    """Two workers on one document, the engine of one gone: the other's pages stand in both answers."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    asked, stored = asyncio.Event(), asyncio.Event()
+
+    class Dying(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            asked.set()
+            await stored.wait()
+            raise EngineError(Code.ENGINE_DEAD, "the engine is gone")
+
+    dying = asyncio.create_task(reader.run(engine=Dying(), **fields))
+    await asked.wait()
+    await reader.run(engine=ScriptedEngine(), **fields)
+    stored.set()
+
+    assert (await dying).documents[0].pages == {"read": 1}
+
+
+async def test_a_dead_engine_is_not_asked_about_every_page_of_a_book(reader: Reader, tmp_path: Path) -> None:
+    """After so many pages in a row the rest is not even rendered: an hour of nothing helps nobody."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(GIVE_UP + 20))
+
+    dead = Mortal("", deaths=999)
+    result = await reader.run(2, dead, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out", dpi=36)
+
+    assert GIVE_UP <= len(dead.asked) <= GIVE_UP + 4
+    assert result.documents[0].pages == {"unread": GIVE_UP + 20}
+
+
+async def test_an_engine_that_dies_in_pass_2_leaves_no_half_page(reader: Reader, tmp_path: Path) -> None:
+    """What pass 1 read is not stored alone: the next job reads the page whole, and all is as if nothing had been."""
+    (tmp_path / "a.pdf").write_bytes(recorded.report())
+    key = hashlib.sha256((tmp_path / "a.pdf").read_bytes()).hexdigest()[:12]
+    fields = {"source": f"{tmp_path}/a.pdf", "pages": "1-2"}
+
+    class Dying(recorded.Listening):
+        async def generate(self, prompt: Prompt) -> Completion:
+            if prompt.id.endswith("p0001-e007-2"):
+                raise EngineError(Code.ENGINE_DEAD, "the engine is gone")
+            return await super().generate(prompt)
+
+    await reader.run(engine=recorded.Listening(key), output=f"{tmp_path}/undisturbed", **fields)
+    cut = await reader.run(engine=Dying(key), output=f"{tmp_path}/out", **fields)
+    left = [path.name for path in (tmp_path / "out").rglob("pages/*.json")]
+    whole = await reader.run(engine=recorded.Listening(key), output=f"{tmp_path}/out", **fields)
+
+    assert cut.documents[0].pages == {"repaired": 1, "unread": 1}
+    assert left == ["0002.json"]
+    assert whole.documents[0].pages == {"read": 1, "repaired": 1}
+    assert stable(tmp_path / "out") == stable(tmp_path / "undisturbed")
 
 
 async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Path) -> None:

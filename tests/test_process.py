@@ -60,6 +60,26 @@ def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
     assert all(Path(folder, path).exists() for row in summary["results"] for path in row["output"].values())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "engine", "preset"),
+    [
+        ([], "openai", "auto"),
+        (["--preset", "cpu"], "cpu", "auto"),
+        (["--preset", "24"], "vllm", "24"),
+        (["--preset", "rtx4090"], "vllm", "rtx4090"),
+    ],
+)
+def test_a_preset_chooses_the_engine_and_without_one_the_environment_does(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], engine: str, preset: str
+) -> None:
+    """Nobody who sets ENGINE gets another."""
+    monkeypatch.setenv("ENGINE", "openai")
+    args = script._arguments(["inbox", *arguments])
+    chosen = Settings(**script.PRESETS[args.preset])
+
+    assert (chosen.engine, chosen.preset) == (engine, preset)
+
+
 def test_one_bad_file_is_told_and_the_rest_is_read(folder: Path) -> None:
     """The exit code says that something failed, the summary says what; a second run reads only that."""
     (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")

@@ -14,7 +14,10 @@ from fakes.reader import Reader
 from fakes.recorded import Listening
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
-from twopass.job import Result
+from twopass.errors import InvalidJob
+from twopass.families import FAMILIES
+from twopass.families.seam import Family
+from twopass.job import Mode, Result, Task
 from twopass.slabs import Slabs
 from twopass.workers import Workers
 
@@ -244,3 +247,32 @@ async def test_another_task_is_one_prompt_and_one_element(reader: Reader, tmp_pa
 
     assert engine.asked["p0001"].text == "<image>\nLocate <|ref|>the table<|/ref|> in the image."
     assert [(len(e["boxes"]), e["text"]) for e in document["elements"]] == [(1, "the table")]
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "message"),
+    [
+        ("deepseek_ocr2", {"mode": "large"}, "mode: deepseek_ocr2 takes no large; it takes auto, base, gundam"),
+        ("deepseek_ocr2", {"task": "figure"}, "task: deepseek_ocr2 takes no figure; it takes document, free, custom"),
+        ("layout", {"task": "locate", "prompt": "the seal"}, "task: layout takes no locate; it takes document"),
+    ],
+)
+async def test_what_the_model_does_not_take_is_refused_before_anything_is_read(
+    reader: Reader, tmp_path: Path, family: str, fields: dict[str, Any], message: str
+) -> None:
+    """Nobody gets another mode than the one asked for; the error names the field and what there is."""
+    engine = Listening("", {}, family)
+
+    with pytest.raises(InvalidJob, match=f"^INVALID_JOB: {message}$"):
+        await reader.run(
+            engine=engine, source=f"{tmp_path}/not-even-looked-for.pdf", output=f"{tmp_path}/out", **fields
+        )
+    assert not engine.asked
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+def test_every_mode_and_task_of_a_family_is_one_of_the_contracts(family: Family) -> None:
+    """`auto` and `document`, the defaults, are always among them."""
+    assert {Mode.AUTO} <= family.modes <= set(Mode)
+    assert {Task.DOCUMENT} <= family.tasks <= set(Task)

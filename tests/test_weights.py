@@ -14,7 +14,7 @@ import pytest
 
 from fakes import hub as fake
 from fakes.hub import Hub
-from twopass import weights
+from twopass import families, weights
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 from twopass.weights import MODELS
@@ -27,6 +27,12 @@ HUB_SETTINGS = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_XET": "1",
 }
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_prompts_are_written_for_the_weights_that_are_loaded(model: str) -> None:
+    """One revision in the document's identity, in the cache and in the image."""
+    assert families.named(model).revision == MODELS[model].revision
 
 
 def tensors(size: int = 8) -> bytes:

@@ -6,6 +6,7 @@ fractions 0..1 of that page with the origin at the top left. Knows nothing of en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -378,6 +379,13 @@ class RawCompletion(Value):
     tokens_out: int = 0
 
 
+class Canary(StrEnum):
+    """Whether the engine had to read a known picture before it read a page."""
+
+    PASSED = "passed"
+    OFF = "off"
+
+
 class ReadFrom(Value):
     """Where a worker had the source from. The document takes its first page's, so that two workers with two
     URIs of one file write equal bytes."""
@@ -391,6 +399,7 @@ class Checkpoint(Value):
 
     page: Page
     read_from: ReadFrom | None = None
+    canary: Canary | None = Field(None, description="of the engine that read the page; null when it needs none")
     elements: tuple[Element, ...] = ()
     completions: tuple[RawCompletion, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -449,7 +458,7 @@ class Run(Value):
 
     options: dict[str, Any]
     prompts: dict[str, str] = Field(default_factory=dict)
-    canary: str | None = Field(None, description="passed | off | null when the engine needs none")
+    canary: Canary | None = Field(None, description="off when any page's engine had none; null when it needs none")
 
 
 class Document(Value):
@@ -474,6 +483,12 @@ class Document(Value):
     elements: tuple[Element, ...] = ()
     sections: tuple[Section, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+def canary_of(pages: Sequence[Checkpoint]) -> Canary | None:
+    """The document's: a function of the checkpoints, whoever assembles them; one page read without it tells."""
+    found = {page.canary for page in pages}
+    return next((verdict for verdict in (Canary.OFF, Canary.PASSED) if verdict in found), None)
 
 
 def status_of(pages: tuple[Page, ...], problems: tuple[Problem, ...] = ()) -> Status:

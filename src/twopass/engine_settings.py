@@ -74,3 +74,4 @@ class EngineSettings(BaseSettings):
     engine_silence_s: float = Field(120.0, gt=0, description="an engine at work that says nothing for longer is ended")
     shutdown_timeout_s: int = Field(20, ge=0, description="time the engine has to finish pages when it is told to stop")
     canary: bool = Field(True, description="read a known picture at start and refuse to serve when it is misread")
+    canary_timeout_s: float = Field(300.0, gt=0, description="longest wait for that, a cold engine's first answer")

@@ -11,10 +11,13 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from twopass import engines, families
+import structlog
+
+from twopass import canary, engines, families
+from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
 from twopass.settings import Settings
@@ -23,9 +26,12 @@ from twopass.stopwatch import Stopwatch
 from twopass.window import Window
 from twopass.workers import Workers
 
+log = structlog.get_logger()
+
 T = TypeVar("T")
 AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait while others are read
 LEAST_WINDOW = 2
+CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
 SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
 
 
@@ -41,6 +47,7 @@ class House:
     window: Window
     loop: asyncio.AbstractEventLoop
     stopwatch: Callable[[], Stopwatch] = Stopwatch
+    canary: Canary | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the house's loop; cancelling the future cancels the work."""
@@ -49,7 +56,7 @@ class House:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[House]:
-    """A warm house; called on the main thread, before the SDK starts."""
+    """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
@@ -57,22 +64,26 @@ def opened(settings: Settings) -> Iterator[House]:
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
         house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
-        house.submit(_warm(house)).result()
         try:
-            yield house
+            yield replace(house, canary=house.submit(_warm(house)).result())
         finally:
             house.submit(_close(house)).result()
             for pool in (slabs, *own):
                 pool.close()
 
 
-async def _warm(house: House) -> None:
+async def _warm(house: House) -> Canary | None:
     await house.workers.open()
     await house.engine.open(house.workers)
+    return await canary.verdict(house.engine, house.family, house.workers, house.settings)
 
 
 async def _close(house: House) -> None:
-    await house.engine.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await house.engine.close()
+    except TimeoutError:
+        log.error("the engine does not end")
     await house.workers.close()
 
 

@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from twopass.document import Problem, Severity, Status
+from twopass.document import Canary, Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
 from twopass.settings import Settings
 
@@ -348,6 +348,7 @@ class DocumentResult(Input):
     pages: dict[str, int] = Field(default_factory=dict, description="page counts per state")
     artefacts: dict[str, Artefact] = Field(default_factory=dict)
     inline: dict[str, Any] = Field(default_factory=dict)
+    canary: Canary | None = Field(None, description="as in the document: passed, off, or null when it needs none")
     timings: dict[str, Any] = Field(default_factory=dict)
     usage: dict[str, Any] = Field(default_factory=dict)
 

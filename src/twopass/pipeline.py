@@ -16,14 +16,14 @@ from dataclasses import replace
 import structlog
 
 from twopass import reading, report
-from twopass.document import Checkpoint, Problem, Run, Severity, State
-from twopass.errors import Code, SourceError, TwopassError, WorkerDied
+from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
+from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
-from twopass.reading import Reading
+from twopass.reading import Patience, Reading
 from twopass.report import Outcome
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
@@ -37,7 +37,8 @@ log = structlog.get_logger()
 
 
 async def run(job: Job, house: House, progress: Tracker) -> Result:
-    """Read every document of the job; what goes wrong with one of them is in the result."""
+    """Read every document of the job; what goes wrong with one of them is in the result. Raises TwopassError."""
+    reading.check(job, house.family)
     watch = house.stopwatch()
     deadline = reading.deadline(job, house)
     async with opened_output(job.output, house.settings, job.s3) as output:
@@ -80,7 +81,7 @@ async def document(
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
         formats = reading.formats(job, done)
-        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch)
+        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, Patience.of(house))
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
             return report.sliced(file, folder, pages, problems, job, watch, house.settings)
@@ -93,6 +94,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     desk.progress.phase(Phase.ASSEMBLING)
     with watch.stage("assemble"):
         source = reading.source(desk.file, pages)
+        run = run.model_copy(update={"canary": canary_of(pages)})
         assembling = (source, desk.file.meta, run, folder.document_id, pages, problems)
         whole = await asyncio.to_thread(assemble.document, *assembling)
     complete = not any(page.page.state is State.UNREAD for page in pages)
@@ -124,13 +126,16 @@ async def _fetched(
 
 
 async def page(number: int, desk: Reading) -> Checkpoint:
-    """One page, from its checkpoint or through both passes; raises only when a store or an engine is gone."""
+    """One page, from its checkpoint or through both passes; raises only when a store is gone."""
     try:
         async with asyncio.timeout_at(desk.deadline):
             read = await _stored(number, desk) or await _read(number, desk)
     except TimeoutError:
-        late = f"page {number}: the job's deadline came first; send the same job again to go on"
-        read = structure.failed(number, Code.DEADLINE, late, State.UNREAD)
+        read = structure.unread(number, Code.DEADLINE, "the job's deadline came first")
+    except EngineError as error:  # what pass 1 read goes too: half a page, once stored, would stand for ever
+        log.warning("page unread", page=number, code=error.code)
+        theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
+        read = theirs or structure.unread(number, error.code, error.message)
     desk.progress.pages_done(1)
     return read.without_completions
 
@@ -155,7 +160,7 @@ async def _cut_again(stored: Checkpoint, desk: Reading) -> Checkpoint:
 
 async def _read(number: int, desk: Reading) -> Checkpoint:
     """The page through both passes, tried again alone if its worker died, and failed with a code after that."""
-    with desk.watch.page():
+    with desk.watch.page(), desk.patience.tried():
         try:
             return await _twice(lambda last_try: _passes(number, desk, last_try), number)
         except (WorkerDied, SourceError) as error:
@@ -208,7 +213,7 @@ async def _enriched(read: Checkpoint, desk: Reading) -> Checkpoint:
 
 
 async def _stored_first(read: Checkpoint, desk: Reading) -> Checkpoint:
-    return await upload.checkpoint(desk.folder, upload.prepared(read, desk.job.id, desk.file.info))
+    return await upload.checkpoint(desk.folder, upload.prepared(read, desk.job.id, desk.file.info, desk.house.canary))
 
 
 def _drawn(number: int, desk: Reading) -> AbstractAsyncContextManager[Picture]:

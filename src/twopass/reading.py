@@ -7,20 +7,49 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from twopass import job as contract
 from twopass.document import Checkpoint, Problem, Severity, SourceInfo
 from twopass.engines.seam import describe
-from twopass.errors import Code, SourceError
+from twopass.errors import Code, EngineError, InvalidJob, SourceError
+from twopass.families.seam import Family
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
 from twopass.steps.upload import Finished, Folder
 from twopass.stopwatch import Stopwatch
+
+GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
+
+
+class Patience:
+    """How long a document goes on with an engine that is gone: so many pages in a row, and then without asking."""
+
+    def __init__(self, pages: int) -> None:
+        self._pages = pages
+        self._lost = 0
+        self._last: EngineError | None = None
+
+    @classmethod
+    def of(cls, house: House) -> Self:
+        return cls(house.window.places + GIVE_UP)
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """A page; one that comes through lets all others be tried again. Raises EngineError."""
+        if self._last and self._lost >= self._pages:
+            raise EngineError(self._last.code, self._last.message)
+        try:
+            yield
+        except EngineError as error:
+            self._lost, self._last = self._lost + 1, error
+            raise
+        self._lost = 0
 
 
 @dataclass(frozen=True)
@@ -36,11 +65,20 @@ class Reading:
     deadline: float | None
     progress: Tracker
     watch: Stopwatch
+    patience: Patience
 
     @property
     def source_key(self) -> str:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
+
+
+def check(job: Job, family: Family) -> None:
+    """Refuse what this worker's model does not take, before anything is read; raises InvalidJob."""
+    for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
+        if asked not in taken:
+            known = ", ".join(choice for choice in type(asked) if choice in taken)
+            raise InvalidJob(Code.INVALID_JOB, f"{field}: {family.name} takes no {asked}; it takes {known}")
 
 
 def options(job: Job, house: House) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from twopass.document import Checkpoint, Document, Problem, Severity, Status, status_of
+from twopass.document import Checkpoint, Document, Problem, Severity, Status, canary_of, status_of
 from twopass.errors import Code, StoreError, TwopassError
 from twopass.files import CheckedFile
 from twopass.formats import WRITERS
@@ -62,6 +62,7 @@ def read(
         status=document.status,
         pages=_states(pages),
         artefacts=dict(artefacts),
+        canary=document.run.canary,
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
     )
@@ -84,6 +85,7 @@ def sliced(
         source=file.info.uri,
         status=status_of(tuple(page.page for page in pages), found),
         pages=_states(pages),
+        canary=canary_of(pages),
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
     )

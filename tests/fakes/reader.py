@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twopass import families, pipeline
+from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
@@ -25,6 +26,7 @@ class Reader:
     slabs: Slabs
     engine: Engine
     settings: Settings = field(default_factory=Settings)
+    canary: Canary | None = None
 
     async def run(
         self,
@@ -39,5 +41,6 @@ class Reader:
         loop = asyncio.get_running_loop()
         family = families.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
+        house = replace(house, canary=self.canary)
         job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
         return await pipeline.run(job, house, progress or Tracker())

@@ -21,6 +21,7 @@ class CpuEngine:
     """PyMuPDF's layout model and text layer, RapidOCR on pages without one."""
 
     kind = "cpu"
+    canary = False
     precision = "float32"
     family = "layout"
     slabs: Slabs | None = None

@@ -27,6 +27,7 @@ class HfEngine:
     """DeepSeek-OCR or its second version as Transformers runs it."""
 
     kind = "hf"
+    canary = True
     sequences = 1
     slabs: Slabs | None = None
 

@@ -62,6 +62,7 @@ class OpenAIEngine:
     """A model that somebody else serves; `precision` says which, because nothing else of a document would."""
 
     kind = "openai"
+    canary = True
     slabs: Slabs | None = None
 
     def __init__(self, settings: Settings) -> None:

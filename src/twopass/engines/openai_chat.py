@@ -69,14 +69,13 @@ def _beyond(prompt: Prompt, served: Served) -> dict[str, Any]:
     if served.plain:
         return {}
     sampling = prompt.sampling
-    said: dict[str, Any] = {
-        "skip_special_tokens": False,  # <|ref|> and <|det|> are the answer's grammar
-        "vllm_xargs": {
+    said: dict[str, Any] = {"skip_special_tokens": False}  # <|ref|> and <|det|> are the answer's grammar
+    if sampling.ngram:  # no processor takes a ban of nothing
+        said["vllm_xargs"] = {
             "ngram_size": sampling.ngram,
             "window_size": sampling.window,
             "whitelist_token_ids": list(sampling.allowed_tokens),
-        },
-    }
+        }
     if served.priority:
         said["priority"] = prompt.priority
     if served.modes:

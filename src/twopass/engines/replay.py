@@ -22,6 +22,7 @@ class ReplayEngine:
 
     kind = "replay"
     precision = "recorded"
+    canary = False  # what it answers was read long ago
     slabs: Slabs | None = None
 
     def __init__(

@@ -75,14 +75,16 @@ class Completion:
 class Engine(Protocol):
     """What reads. Constructed on the main thread; everything else runs on the house's loop.
 
-    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `slabs`
-    memory of its own that page workers must share, None when it needs none.
+    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `canary`
+    whether a model answers that must first read a known picture, `slabs` memory of its own that page workers
+    must share, None when it needs none.
     """
 
     kind: str
     precision: str
     family: str
     sequences: int
+    canary: bool
     slabs: Slabs | None
 
     async def open(self, workers: Workers) -> None:

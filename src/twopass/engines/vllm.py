@@ -51,6 +51,7 @@ class VllmEngine:
     """AsyncLLM, started on the main thread and asked on the house's loop."""
 
     kind = "vllm"
+    canary = True
 
     def __init__(self, settings: Settings, model: Path) -> None:
         """Start the core, which forks: no CUDA and no threads in this process yet. Takes 15 s to a minute."""
@@ -96,10 +97,7 @@ class VllmEngine:
                     return await self._answered(prompt)
             except EngineDeadError:
                 await self._revived()
-        message = (
-            f"the engine died {DEATHS} times over this prompt, the last time alone; send the same job again to try"
-        )
-        raise EngineError(Code.ENGINE_DEAD, message)
+        raise EngineError(Code.ENGINE_DEAD, f"the engine died {DEATHS} times over this prompt, the last time alone")
 
     async def close(self) -> None:
         if self._watching:

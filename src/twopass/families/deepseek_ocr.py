@@ -95,12 +95,20 @@ class DeepseekOcrFamily:
         return PROMPTS if self.knows_figures else MappingProxyType({n: PROMPTS[n] for n in ("document", "free")})
 
     @property
+    def canary(self) -> Question:
+        return Question(PROMPTS["free"], "gundam")  # which has both views: the whole and tiles
+
+    @property
     def modes(self) -> frozenset[str]:
         return frozenset({"auto", *(row.mode for row in self.page_modes)})
 
+    @property
+    def tasks(self) -> frozenset[str]:
+        return frozenset({*self.prompts, "custom"})
+
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
         """The prompt, the same with a tighter ban and a little chance, another mode, and no boxes at all."""
-        mode = asked.mode if asked.mode in self.modes - {"auto"} else page_mode(look, self.page_modes)
+        mode = page_mode(look, self.page_modes) if asked.mode == "auto" else asked.mode
         normal = Rung(NORMAL, _prompt(asked), mode, asked.task)
         again = replace(normal, name="again", sampling=AGAIN)
         if asked.task != DOCUMENT:
@@ -138,7 +146,9 @@ class DeepseekOcrFamily:
 
 
 DEEPSEEK_OCR = DeepseekOcrFamily()
-DEEPSEEK_OCR_2 = DeepseekOcrFamily("deepseek_ocr2", "2f3699e", PAGE_MODES_2, CROP_MODES_2, knows_figures=False)
+DEEPSEEK_OCR_2 = DeepseekOcrFamily(
+    "deepseek_ocr2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0", PAGE_MODES_2, CROP_MODES_2, knows_figures=False
+)
 
 
 def page_mode(look: Look, rows: Sequence[Row] = PAGE_MODES) -> str:
@@ -160,7 +170,7 @@ def _fitting(rows: Sequence[Row], width: int, height: int, ink: float, character
 def _prompt(asked: Asked) -> str:
     if asked.task == "custom" and asked.prompt:
         return asked.prompt
-    return PROMPTS.get(asked.task, PROMPTS["document"]).replace("{wanted}", asked.prompt or "")
+    return PROMPTS[asked.task].replace("{wanted}", asked.prompt or "")
 
 
 def _document(text: str, page: int, layer: Sequence[Word]) -> Answer:

@@ -16,7 +16,12 @@ _BREAK = re.compile(r"[ \t]*<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _TWICE = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _STRONG = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
-_HYPHEN = re.compile(r"(?<=\w)-[ ]+(?!(?:und|oder|bis|and|or|to|et|ou|y|o|e)\b)(?=\w)")  # not "in- and output"
+# After a hyphen that stands for a word's other half: "in- and output", "Bildungs- und Kulturamt".
+_PAIRED = r"(?!(?:und|u|oder|od|bis|bzw|beziehungsweise|respektive|sowie|als|wie|noch|statt|and|or|to|et|ou|y|o|e)\b)"
+_HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_PAIRED}(?=\w)")
+# A German stem that never stands alone: before a small letter its hyphen is a line's end and no spelling. No other
+# ending tells; rot-grün, rabbit-hole and operations-based have theirs.
+_BROKEN = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_PAIRED}(?=[a-zäöüß])")
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
 _TAGGED = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
@@ -34,8 +39,8 @@ def cleaned(text: str) -> str:
 
 
 def hyphenated(text: str) -> str:
-    """The model puts a blank behind every hyphen (daisy- chain, 01- C)."""
-    return _HYPHEN.sub("-", text)
+    """The model puts a blank behind every hyphen (daisy- chain, 01- C), and keeps those of line ends."""
+    return _HYPHEN.sub("-", _BROKEN.sub(r"\1", text))
 
 
 def unmarked(text: str) -> str:

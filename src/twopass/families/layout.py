@@ -139,9 +139,18 @@ class LayoutFamily:
         return MappingProxyType({"page": PROMPT})
 
     @property
+    def canary(self) -> None:
+        """The wheels hold the models, and no driver comes between."""
+
+    @property
     def modes(self) -> frozenset[str]:
         """The engine sees no tokens; any mode is as good."""
         return MODES
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """The engine reads pages and answers no questions."""
+        return frozenset({"document"})
 
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
         """The engine answers no questions, and the same one each time."""

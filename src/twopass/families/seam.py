@@ -102,8 +102,18 @@ class Family(Protocol):
         ...
 
     @property
+    def canary(self) -> Question | None:
+        """How to ask for the text of a picture with nothing but text on it; None where no model is asked."""
+        ...
+
+    @property
     def modes(self) -> frozenset[str]:
         """The modes a job may ask for."""
+        ...
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """The tasks a job may ask for."""
         ...
 
     def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:

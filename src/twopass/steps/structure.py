@@ -5,11 +5,12 @@ Knows rungs and verdicts. Knows nothing of S3, of neighbouring pages or of which
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from twopass import text_layer
-from twopass.document import Attempt, Checkpoint, Page, Problem, Severity, State, Word
+from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State, Word
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling, told
 from twopass.errors import Code
 from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
@@ -78,12 +79,20 @@ def _tried(
     return before.model_copy(
         update={
             "page": page.model_copy(update=said),
-            "elements": answer.elements,
+            "elements": tuple(_sure(element, completion) for element in answer.elements),
             "completions": (*before.completions, told(prompt, completion)),
             "problems": (*before.problems, *_warnings(answer, page.number)),
             "cost": {"engine_s": before.cost.get("engine_s", 0) + completion.seconds},
         }
     )
+
+
+def _sure(element: Element, completion: Completion) -> Element:
+    """Where nothing else says how sure a reading is, what the model thought of its tokens; only if it was told to."""
+    if completion.logprob is None or element.confidence is not None:
+        return element
+    score = round(math.exp(min(completion.logprob, 0.0)), 4)
+    return element.model_copy(update={"confidence": Confidence(score=score, method="logprob")})
 
 
 def _amount(read: Checkpoint) -> int:
@@ -143,8 +152,13 @@ def _problem(page: Page, reason: Code) -> Problem:
     return Problem(code=reason, severity=severity, page=page.number, message=message)
 
 
+def unread(number: int, reason: Code, why: str) -> Checkpoint:
+    """A page that was not come to, or not to its end; never stored, so that the next job reads it."""
+    return failed(number, reason, f"page {number}: {why}; send the same job again to go on", State.UNREAD)
+
+
 def failed(number: int, reason: Code, message: str, state: State = State.FAILED) -> Checkpoint:
-    """The checkpoint of a page that could not be drawn or was not come to."""
+    """The checkpoint of a page that could not be drawn."""
     page = Page(number=number, width_pt=0, height_pt=0, state=state, reason=reason)
     return Checkpoint(page=page, problems=(Problem(code=reason, page=number, message=message + _again(page)),))
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from twopass.document import (
     ACCIDENTS,
     Box,
+    Canary,
     Checkpoint,
     Document,
     Element,
@@ -95,14 +96,14 @@ def _told(data: bytes) -> Finished | None:
         return None
 
 
-def prepared(read: Checkpoint, job_id: str, info: SourceInfo) -> Checkpoint:
-    """The page as it is stored: crops named, tokens counted, job and source noted."""
+def prepared(read: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | None) -> Checkpoint:
+    """The page as it is stored: crops named, tokens counted; job, source and the engine's canary noted."""
     tokens_in = sum(told.tokens_in for told in read.completions)
     tokens_out = sum(told.tokens_out for told in read.completions)
     cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out}
     elements = tuple(_with_crop(element) for element in read.elements)
     read_from = ReadFrom(uri=info.uri, etag=info.etag)
-    return read.model_copy(update={"elements": elements, "read_from": read_from, "cost": cost})
+    return read.model_copy(update={"elements": elements, "read_from": read_from, "canary": canary, "cost": cost})
 
 
 def _with_crop(element: Element) -> Element:
