@@ -633,3 +633,25 @@ async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Pat
     now = progress.now
     assert (now.pages_done, now.pages_total, now.percent, now.phase) == (3, 3, 100.0, "done")
     assert now.elements_done == now.elements_total == 9
+
+
+class Sure(ScriptedEngine):
+    """A model that also says what it thought of its tokens."""
+
+    family = "deepseek_ocr"
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        answer = "<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\nForty-one hives stood on the roof."
+        return Completion(answer, logprob=-0.1)
+
+
+async def test_tokens_tell_how_sure_a_reading_is_where_nothing_else_does(reader: Reader, tmp_path: Path) -> None:
+    with pymupdf.open() as pdf:
+        pdf.new_page().draw_rect(pymupdf.Rect(50, 50, 300, 300), fill=(0, 0, 1))
+        pdf.save(tmp_path / "a.pdf")
+
+    await reader.run(engine=Sure(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    (document,) = (tmp_path / "out").glob("*/document.json")
+    (element,) = json.loads(document.read_text())["elements"]
+    assert element["confidence"] == {"score": 0.9048, "method": "logprob"}

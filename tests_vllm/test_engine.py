@@ -194,6 +194,16 @@ async def test_a_text_without_a_place_for_the_picture_gets_one(running: Running)
     assert (await running.ask("Free OCR.")).text.startswith(talking.FREE)
 
 
+async def test_log_probabilities_are_given_where_they_are_wanted(running: Running) -> None:
+    assert (await running.ask("<image>\nFree OCR.")).logprob is None
+    running.engine._logprobs = True
+    try:
+        answer = await running.ask("<image>\nFree OCR.")
+    finally:
+        running.engine._logprobs = False
+    assert -0.01 < answer.logprob <= 0  # this model is sure of itself
+
+
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The prompts it held are answered by the next one; when its lives are used up, the error says so."""
     running.engine._silence_s = SILENCE_S

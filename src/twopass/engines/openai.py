@@ -98,7 +98,8 @@ class OpenAIEngine:
         finally:
             if not self._served.model:  # the house closes only what it could open
                 await self.close()
-        self.precision = f"{self._served.model} as served"
+        how = ", plain" if self._served.plain else ", in modes" if self._served.modes else ""
+        self.precision = f"{self._served.model} as served{how}"
 
     async def close(self) -> None:
         if self._client:
