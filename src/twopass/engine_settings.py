@@ -69,9 +69,7 @@ class EngineSettings(BaseSettings):
     block_size: int | None = Field(None, description="tokens of a KV block; null: vLLM's own")
     load_format: str = Field("auto", description="dummy: random weights, for measuring without a model")
     stream_interval: int = Field(64, ge=1, description="tokens between two looks whether an answer loops")
-    logprobs: bool = Field(
-        False, description="confidence from token log-probabilities, where nothing else tells it"
-    )
+    logprobs: bool = Field(False, description="confidence from token log-probabilities, where nothing else tells it")
     engine_restarts: int = Field(6, ge=0, description="times in an hour that a dead engine is started again")
     engine_silence_s: float = Field(120.0, gt=0, description="an engine at work that says nothing for longer is ended")
     shutdown_timeout_s: int = Field(20, ge=0, description="time the engine has to finish pages when it is told to stop")
