@@ -5,10 +5,15 @@ VLLM := .venv-vllm
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-vllm check bench sample docs clean
+.PHONY: demo gpu test test-vllm check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
+
+gpu: # vLLM 0.26 and runpod 1.12 name fastapis that exclude each other; vLLM works with runpod's
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check vllm==0.26.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest

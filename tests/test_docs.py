@@ -22,6 +22,7 @@ from twopass.settings import Settings  # noqa: E402
 RUN_BY = {
     "make demo": None,
     "make test": None,
+    "make gpu": None,  # gigabytes
     "make bench FILES=samples/sample.pdf": None,
     ".venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": None,  # needs a GPU

@@ -110,7 +110,7 @@ def _translated(repo: str, revision: str, folder: Path) -> Iterator[None]:
         import httpx
         from huggingface_hub import errors
     except ImportError as error:
-        message = f"downloading needs {error.name}: pip install 'twopass[gpu]'"
+        message = f"downloading needs {error.name}: pip install 'twopass[download]'"
         raise EngineError(Code.WEIGHTS_MISSING, message) from error
     try:
         yield

@@ -13,6 +13,7 @@ import uuid
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ class VllmEngine:
 
     def __init__(self, settings: Settings, model: Path) -> None:
         """Start the core, which forks: no CUDA and no threads in this process yet. Takes 15 s to a minute."""
+        if not find_spec("vllm"):
+            raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
         self._vision = _vision(settings.model)
         self._arguments = arguments(settings, model, _preset(settings))
         self.family = settings.model

@@ -1,0 +1,44 @@
+"""Which engine a setting opens, what a missing part is told as, and what suits which GPU."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from twopass import engines
+from twopass.engine_settings import CARDS, PRESETS, preset
+from twopass.errors import Code, EngineError
+from twopass.settings import Settings
+
+
+def test_an_unknown_engine_is_told_with_those_there_are() -> None:
+    with pytest.raises(EngineError, match="ENGINE is one of cpu, vllm, openai, hf, replay") as error:
+        engines.constructed(Settings(engine="magic"))
+    assert error.value.code is Code.ENGINE_DEAD
+
+
+def test_a_missing_folder_of_weights_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=str(tmp_path)) as error:
+        engines.constructed(Settings(engine="vllm", model_dir=tmp_path))
+    assert error.value.code is Code.WEIGHTS_MISSING
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed here")
+def test_a_missing_vllm_says_how_to_install_it(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="make gpu"):
+        engines.constructed(Settings(engine="vllm", model_dir=tmp_path, load_format="dummy"))
+
+
+@pytest.mark.parametrize(
+    ("memory", "name"),
+    [(0.0, "cpu"), (8.2, "8"), (15.8, "16"), (23.6, "24"), (47.5, "48"), (79.6, "80"), (143.8, "141"), (11.5, "8")],
+)
+def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) -> None:
+    """What a card reports is a little beside its name."""
+    assert preset("auto", memory) == PRESETS[name]
+
+
+def test_presets_have_the_seeds_names_too() -> None:
+    assert {card: preset(card, 0) for card in CARDS} == {"rtx4060": PRESETS["8"], "rtx4090": PRESETS["24"]}
