@@ -19,6 +19,7 @@ _STRONG = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
 _HYPHEN = re.compile(r"(?<=\w)-[ ]+(?!(?:und|oder|bis|and|or|to|et|ou|y|o|e)\b)(?=\w)")  # not "in- and output"
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
 _TAGGED = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
+_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TAGGED.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
 _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
@@ -83,6 +84,15 @@ def latex(text: str) -> str:
     number = _TAGGED.search(_DISPLAY.sub("", text))
     tag = rf" \tag{{{number[1]}}}" if number and len(shown) == 1 and r"\tag" not in shown[0] else ""
     return " \\\\\n".join(shown) + tag
+
+
+def is_numbered(formula: str) -> bool:
+    """Whether a formula's number is told, in it or behind it."""
+    return bool(_NUMBER.search(formula))
+
+
+def unnumbered(formula: str) -> str:
+    return _NUMBER.sub("", formula)
 
 
 def is_item(text: str) -> bool:
