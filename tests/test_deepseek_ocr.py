@@ -150,6 +150,31 @@ def test_a_table_without_a_tag_and_a_tag_without_a_table_are_kept() -> None:
     assert lone.table and tagged is None
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("a&lt;b and c&gt;d", "a<b and c>d"),
+        ("use &lt;td&gt; here", "use <td> here"),
+        ("1&lt;i, j&amp;gt;2", "1<i, j>2"),
+        ("5 < 6 &amp;amp; up", "5 < 6 & up"),
+        ("\\( a \\coloneqq b \\)", "\\( a := b \\)"),
+    ],
+)
+def test_a_cells_entities_are_no_tags(cell: str, said: str) -> None:
+    """Of a table and of a chart's data: what is escaped is text, however often."""
+    told = f"<table><tr><td>{cell}</td><td>n</td></tr></table>"
+    table = only(block("table", told)).table
+    figure = FAMILY.reread(only(block("image")), [Reply(told, PROMPTS["figure"])]).figure
+
+    assert table and [found.text for found in table.cells] == [said, "n"]
+    assert figure and figure.data == table
+
+
+def test_an_escaped_table_in_prose_is_prose() -> None:
+    """A text about HTML says its tags."""
+    assert only(block("text", "write &lt;table&gt; and &lt;td&gt;")).text == "write <table> and <td>"
+
+
 def test_two_tables_with_crossed_captions_find_their_owners() -> None:
     """By white space, not by order alone: a caption above and one below."""
     first = block("table_caption", "Table 1: a", (100, 80, 900, 98)) + block("table", TABLE, (100, 100, 900, 200))

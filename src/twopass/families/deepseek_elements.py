@@ -116,7 +116,7 @@ def kind_of(label: str | None) -> Kind:
 def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
     """A block's tables apart from its prose; a block always gives a piece that stands for its tag."""
     for block in blocks:
-        parts = written_table.parts(prose.cleaned(block.content)) or [written_table.Part("", None)]
+        parts = list(_parts(block.content)) or [written_table.Part("", None)]
         kind = kind_of(block.label)
         if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
@@ -126,6 +126,15 @@ def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
             yield Piece(block, "")
         for n, part in enumerate(parts):
             yield Piece(block, part.text, part.table) if n == first else _stray(block, part)
+
+
+def _parts(content: str) -> Iterator[written_table.Part]:
+    """Tables as they were written, and the prose between them as it was meant."""
+    for part in written_table.parts(prose.tidied(content)):
+        if part.table is not None:
+            yield part
+        elif text := prose.cleaned(part.text):
+            yield part._replace(text=text)
 
 
 def _of_tag(kind: Kind, parts: Sequence[written_table.Part]) -> int | None:

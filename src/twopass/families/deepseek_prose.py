@@ -25,13 +25,21 @@ _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+
 
 
 def cleaned(text: str) -> str:
-    """Without centring, line-end blanks and the second layer of escapes; breaks are line ends."""
+    """Prose without centring, line-end blanks and the second layer of escapes; breaks are line ends.
+
+    What it makes of `&lt;td&gt;` looks like a tag: tables are taken out before.
+    """
+    text = _BREAK.sub("\n", tidied(text))
+    text = _ENTITY.sub(lambda found: unescape(found.group()), _TWICE.sub("&", text))
+    text = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def tidied(text: str) -> str:
+    """An answer without centring and misspelled maths: its tables and entities are as the model wrote them."""
     for wrong, right in _SPELLED.items():
         text = text.replace(wrong, right)
-    text = _BREAK.sub("\n", _CENTRED.sub("", text))
-    text = _ENTITY.sub(lambda found: unescape(found.group()), _TWICE.sub("&", text))
-    text = "\n".join(line.rstrip() for line in text.replace("\r", "\n").split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    return "\n".join(line.rstrip() for line in _CENTRED.sub("", text).replace("\r", "\n").split("\n"))
 
 
 def hyphenated(text: str) -> str:

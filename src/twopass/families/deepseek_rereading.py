@@ -182,7 +182,7 @@ def _table(element: Element, reply: Reply) -> Element:
 
 def _first_table(text: str) -> Table | None:
     contents = (block.content for block in grounding.read(text).blocks)
-    found = (part.table for content in contents for part in written_table.parts(content) if part.table)
+    found = (part.table for content in contents for part in written_table.parts(prose.tidied(content)) if part.table)
     return next(found, None)
 
 
@@ -211,8 +211,8 @@ def _seen(element: Element, replies: Sequence[Reply]) -> Element:
 
 def _with(element: Element, reply: Reply) -> Element:
     """One reply more. Data stands whatever follows; a description decides only where there is no data."""
-    said = prose.cleaned(grounding.plain(reply.text))
-    seen = figures.parsed(said)
+    told = prose.tidied(grounding.plain(reply.text))
+    said, seen = prose.cleaned(told), figures.parsed(told)
     if seen is None and "Describe" not in reply.prompt:
         return _labelled(element, said, reply.prompt)
     seen = seen or figures.described(said)
