@@ -86,7 +86,7 @@ def test_a_picture_is_described_where_parsing_gave_no_data(answers: tuple[str, .
 VERDICTS = {
     "cut": (SAID, reply("The meter", finish="length"), 1, {"pass2_cut"}),
     "stopped as a loop": (SAID, reply(SAID, finish="loop"), 1, {"pass2_loop"}),
-    "loops": (SAID, reply("The meter of " * 90), 1, {"pass2_loop"}),
+    "loops": (SAID, reply("The meter of " * 200), 1, {"pass2_loop"}),
     "empty": (SAID, reply(" \n"), 1, {"pass2_empty"}),
     "only tags": (SAID, reply("<|ref|>text<|/ref|>"), 1, {"pass2_empty"}),
     "nothing before": ("", reply(SAID), 2, set()),
