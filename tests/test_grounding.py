@@ -80,6 +80,11 @@ SHAPES = {
         "As shown [[1, 2, 3, 4]] and\nalso[[1, 2]]",
         [(None, "As shown [[1, 2, 3, 4]] and\nalso[[1, 2]]")],
     ),
+    "pipes of F#": (TAG.format("[[1,2,3,4]]") + " f <| x |> g ψ|> y", [("text", "words f <| x |> g ψ|> y")]),
+    "every kind of token": (
+        TAG.format("[[1,2,3,4]]") + "<|im_end|><｜place▁holder▁no▁0｜><|/x|><｜▁pad▁｜>",
+        [("text", "words")],
+    ),
     "twice the same": (TAG.format("[[1,2,3,4]]") * 2, [("text", "words")] * 2),
     "a broken tag before a whole one": (
         "<|ref|>text<|/ref|><|det|>[[1,2,3\n\n" + TAG.format("[[1,2,3,4]]"),
