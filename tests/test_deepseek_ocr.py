@@ -74,6 +74,10 @@ QUIRKS: dict[str, tuple[str, dict[str, Any]]] = {
     "several items": (block("text", "1. one\n2. two"), {"kind": Kind.LIST_ITEM, "text": "1. one\n2. two"}),
     "a sentence with a dash": (block("text", "-5 degrees\nand more"), {"kind": Kind.TEXT}),
     "heading called text": (block("text", "## 4 Results"), {"kind": Kind.SECTION_HEADER, "level": 2}),
+    "a hash that is a number's": (block("text", "#1 priority"), {"kind": Kind.TEXT, "text": "#1 priority"}),
+    "a hash that is code": (block("text", "#include <a.h>"), {"kind": Kind.TEXT, "text": "#include <a.h>"}),
+    "a heading without a blank": (block("sub_title", "##Method"), {"markdown": "## Method"}),
+    "pipes": (block("code", "let y = f <| x |> g"), {"text": "let y = f <| x |> g"}),
     "code": (block("code", "```py\nx = 1\n```"), {"kind": Kind.CODE, "text": "x = 1"}),
     "caption": (block("image_caption", "<center>Figure 1: x </center>"), {"kind": Kind.CAPTION, "text": "Figure 1: x"}),
     "table called text": (block("text", TABLE), {"kind": Kind.TABLE, "category": Category.TABLE}),
@@ -214,6 +218,7 @@ def test_text_without_a_box_is_ungrounded() -> None:
     assert [element.kind for element in free.elements] == [
         Kind.SECTION_HEADER, Kind.TEXT, Kind.TABLE, Kind.FORMULA, Kind.LIST_ITEM,
     ]  # fmt: skip
+    assert parse("a\n#1 first\nb", rung=FREE).elements[0].text == "a\n#1 first\nb"
     assert (free.reason, free.elements[0].flags, free.elements[1].boxes) == (None, (), ())
 
 
@@ -315,7 +320,7 @@ TASKS = {
     "locate": (block("the seal", "", "[[1, 2, 30, 40], [50, 60, 70, 80]]"), Kind.TEXT, "the seal", 2),
     "custom": (block("text", "It was me."), Kind.TEXT, "It was me.", 1),
     "figure": (TABLE, Kind.CHART, "", 0),
-    "describe": ("This photo shows a wall.", Kind.PICTURE, "", 0),
+    "describe": ("This photo shows a wall.", Kind.PICTURE, "This photo shows a wall.", 0),
 }
 
 
@@ -327,6 +332,23 @@ def test_other_tasks_give_one_element(task: str) -> None:
 
     assert (element.kind, element.text, len(element.boxes), element.read_by) == (kind, said, boxes, 1)
     assert not parse("", rung=Rung("normal", "", reads=task)).elements
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "description"),
+    [
+        ("figure", "The figure shows a hill with a house.", "The figure shows a hill with a house."),
+        ("figure", "Spring\nReservoir", None),  # words in the picture
+        ("describe", "This photo shows a wall.", "This photo shows a wall."),
+        ("describe", "A wall." + " And so on." * 200, "A wall. And so on."),
+    ],
+)
+def test_an_answer_without_data_is_not_lost(task: str, text: str, description: str | None) -> None:
+    """It is the picture's description, text and Markdown."""
+    element = only(text, rung=Rung("normal", PROMPTS[task], reads=task))
+
+    assert element.figure and element.figure.description == description
+    assert element.text == element.markdown == (description or text)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def _kind(piece: Piece) -> Kind:
 
 def _kind_of_text(text: str) -> Kind:
     """What a text without a better name is by how it is written."""
-    if prose.hashes(text) and "\n" not in text.strip():
+    if prose.is_heading(text) and "\n" not in text.strip():
         return Kind.SECTION_HEADER
     if prose.is_display(text):
         return Kind.FORMULA
@@ -305,7 +305,7 @@ def _split(text: str) -> list[str]:
         if closes is None and (not bare or _is_rule(bare)):
             pieces.append([])
             continue
-        if closes is None and prose.hashes(bare):
+        if closes is None and prose.is_heading(bare):
             pieces += [[line], []]
             continue
         if closes is not None:

@@ -18,6 +18,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6})
 _STRONG = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
 _HYPHEN = re.compile(r"(?<=\w)-[ ]+(?!(?:und|oder|bis|and|or|to|et|ou|y|o|e)\b)(?=\w)")  # not "in- and output"
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # #include and #1 need no blank, and are no headings
 _TAGGED = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
 _NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TAGGED.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
@@ -68,8 +69,13 @@ def _escaped(text: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", text)
 
 
+def is_heading(text: str) -> bool:
+    """Whether hashes alone make a text a heading."""
+    return bool(_HEADING.match(text))
+
+
 def hashes(text: str) -> int | None:
-    """The level that a heading's hashes tell; None without."""
+    """The level that the hashes of what is a heading tell; None without."""
     found = _HASHES.match(text)
     return len(found[1]) if found else None
 

@@ -244,3 +244,12 @@ def _labelled(element: Element, said: str, prompt: str) -> Element:
         "analysis": Analysis(source=Source.MODEL, prompt=prompt),
     }
     return element.model_copy(update=update)
+
+
+def saying(element: Element, said: str) -> Element:
+    """A picture that is all of an answer: where that made no data and no words in the picture, it describes it."""
+    figure = element.figure or Figure()
+    if not said or figure.data or figure.smiles or figure.components or figure.connections:
+        return element
+    told = figure if figure.visible_text else figure.model_copy(update={"description": said})
+    return element.model_copy(update={"figure": told, "text": said, "markdown": said})
