@@ -179,6 +179,31 @@ def test_an_escaped_table_in_prose_is_prose() -> None:
     assert only(block("text", "write &lt;table&gt; and &lt;td&gt;")).text == "write <table> and <td>"
 
 
+OTHER = TABLE.replace("Pump", "Valve")
+
+
+def test_html_under_a_tag_of_its_own_is_the_tables() -> None:
+    """A table's tag, then a text that is only its HTML: one table, in both boxes."""
+    (one,) = parse(block("table", "", (1, 2, 900, 400)) + block("text", TABLE, (1, 410, 900, 430))).elements
+    apart = parse(block("table") + block("text", "a") + block("text", TABLE)).elements
+
+    assert [bool(e.table) for e in parse(block("table") + block("table", TABLE)).elements] == [False, True]
+    assert (one.native_label, one.table and one.table.rows, len(one.boxes)) == ("table", 2, 2)
+    assert [(e.kind, bool(e.table)) for e in apart] == [
+        (Kind.TABLE, False), (Kind.TEXT, False), (Kind.TABLE, True),
+    ]  # fmt: skip
+
+
+def test_tables_below_their_tags_keep_their_order() -> None:
+    """Two tags and two tables: the first is the first's; one table alone is the nearest tag's."""
+    tags = block("table", "", (1, 2, 900, 100)) + block("table", "", (1, 200, 900, 400))
+    two = parse(tags + block("table_caption", f"Both\n{TABLE}{OTHER}", (1, 410, 900, 430))).elements
+    one = parse(tags + block("table_caption", f"One\n{TABLE}", (1, 410, 900, 430))).elements
+
+    assert [element.text.split()[0] for element in two if element.kind is Kind.TABLE] == ["Pump", "Valve"]
+    assert [element.text.split()[:1] for element in one if element.kind is Kind.TABLE] == [[], ["Pump"]]
+
+
 def test_two_tables_with_crossed_captions_find_their_owners() -> None:
     """By white space, not by order alone: a caption above and one below."""
     first = block("table_caption", "Table 1: a", (100, 80, 900, 98)) + block("table", TABLE, (100, 100, 900, 200))

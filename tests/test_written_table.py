@@ -52,6 +52,31 @@ def test_a_table_cut_off_keeps_what_it_has() -> None:
     assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("text", "texts", "rest"),
+    [
+        ("<table><tr><td>o<table><tr><td>in</td><td>x</td></tr><tr><td>y</td></tr></table></td><td>out</td></tr></table>z",
+         ["o in x\ny", "out"], "z"),
+        ("<table><tr><td><table><tr><td>a</td></tr></table><table><tr><td>b</td></tr></table></td><td>c</td></tr></table>",
+         ["a\nb", "c"], ""),
+        ("<table><tr><td>a</td><td>b<table><tr><td>c</td></tr></table> after", ["a", "b c"], "after"),
+        ("<table><tr><td>a<table><tr><td>b", ["a b"], ""),
+    ],
+)  # fmt: skip
+def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
+    """The outer one goes on behind it."""
+    first, *others = written_table.parts(text)
+
+    assert first.table and [cell.text for cell in first.table.cells] == texts
+    assert first.table.rows == 1
+    assert "".join(part.text.strip() for part in others) == rest
+
+
+def test_a_table_is_known_by_its_tag() -> None:
+    """A word in angle brackets is none."""
+    assert written_table.parts("See <table 3> for it") == [written_table.Part("See <table 3> for it", None)]
+
+
 def test_rows_of_other_widths_make_a_table_complex() -> None:
     """Spans that fill it up do not."""
     irregular = "<table><tr><td>a</td></tr><tr><td>a</td><td>b</td></tr></table>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ from twopass.document import Cell, Table
 from twopass.families import grid
 
 WIDEST, HIGHEST, MOST = 100, 1000, 50_000  # cells that one may span, and cells of a table: more than a page holds
-_WHOLE = re.compile(r"<table\b[^<>]*>.*?(?:</table\s*>|\Z)", flags=re.DOTALL | re.IGNORECASE)
+_EDGE = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
+_ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
+_SKELETON = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
 _ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=</?t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _BREAK = re.compile(r"<br\b[^<>]*>|</p\s*>", flags=re.IGNORECASE)
@@ -51,17 +53,33 @@ def parts(text: str) -> list[Part]:
     """Prose and tables in the order they stand; nothing but blanks is left out."""
     found: list[Part] = []
     at = 0
-    for match in sorted((*_WHOLE.finditer(text), *_PIPES.finditer(text)), key=lambda match: match.start()):
-        if match.start() < at:
+    for start, end in sorted((*_wholes(text), *(match.span() for match in _PIPES.finditer(text)))):
+        if start < at:
             continue
-        table = html(match.group()) if match.group()[0] == "<" else pipes(match.group())
-        found += [Part(text[at : match.start()], None), Part(match.group(), table)]
-        at = match.end()
+        told = text[start:end]
+        found += [Part(text[at:start], None), Part(told, html(told) if told[0] == "<" else pipes(told))]
+        at = end
     return [part for part in (*found, Part(text[at:], None)) if part.text.strip()]
+
+
+def _wholes(text: str) -> Iterator[tuple[int, int]]:
+    """Where HTML tables begin and end, those in them included; one that nobody closed ends with the last that was."""
+    start = depth = end = 0
+    for edge in _EDGE.finditer(text):
+        if not edge[1]:
+            start = start if depth else edge.start()
+            depth, end = depth + 1, end if depth else len(text)
+        elif depth:
+            depth, end = depth - 1, edge.end()
+            if not depth:
+                yield start, end
+    if depth:
+        yield start, end
 
 
 def html(text: str) -> Table:
     """The table of an HTML string; a row without cells is one cell where it says anything."""
+    text = _alone(text)
     rows = []
     for row in _ROW.finditer(text):
         head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
@@ -69,6 +87,21 @@ def html(text: str) -> Table:
         alone = shown(row[1]) if not cells else ""
         rows.append(cells or ([_Spot(alone, 1, 1, head)] if alone else []))
     return _placed(rows)
+
+
+def _alone(text: str) -> str:
+    """A table whose cells hold no tables: a row of such a one is a line of its cell."""
+    said, at, depth = [], 0, 0
+    for edge in _EDGE.finditer(text):
+        said.append(_flat(text[at : edge.start()]) if depth > 1 else text[at : edge.start()])
+        depth = max(depth - 1, 0) if edge[1] else depth + 1
+        at = edge.end()
+        said.append(" " if depth else edge.group())
+    return "".join([*said, _flat(text[at:]) if depth > 1 else text[at:]])
+
+
+def _flat(text: str) -> str:
+    return _SKELETON.sub(" ", _ROW_END.sub("<br>", text))
 
 
 def _spot(name: str, attributes: str, text: str, head: bool) -> _Spot:
