@@ -36,6 +36,7 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
         ("<table><tr><td>a<br>b<br/></td></tr></table>", [(0, 0, 1, 1, "a\nb", False)]),
         ("<table><tr><td><b>a</b> \\(x\\)</td></tr></table>", [(0, 0, 1, 1, "a \\(x\\)", False)]),
         ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
+        ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
         ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),
         ("<table>", []),
     ],
@@ -70,6 +71,13 @@ def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], res
     assert first.table and [cell.text for cell in first.table.cells] == texts
     assert first.table.rows == 1
     assert "".join(part.text.strip() for part in others) == rest
+
+
+def test_a_table_behind_one_that_nobody_closed_is_another() -> None:
+    """It stands in no cell."""
+    parts = written_table.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
+
+    assert [part.table and [cell.text for cell in part.table.cells] for part in parts] == [["a"], ["b"]]
 
 
 def test_a_table_is_known_by_its_tag() -> None:

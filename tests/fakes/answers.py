@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 REAL = Path(__file__).parents[3] / "shared" / "corpus" / "answers"  # beside the repository, where somebody has it
@@ -68,3 +69,30 @@ LOOPS = {
     "cells": PAGE + block("table", "<table><tr>" + "<td></td>" * 400),
     "counting": PAGE + block("text", "".join(f"item {n} and " for n in range(600))),
 }
+
+PIECES = (
+    "<|ref|>",
+    "<|/ref|>",
+    "<|det|>",
+    "<|/det|>",
+    "[[1, 2, 3, 4]]",
+    "[[",
+    "]]",
+    "text",
+    "12,",
+    "\n",
+    "<table>",
+    "<｜end▁of▁sentence｜>",
+)
+
+
+def mutated(text: str, rolls: random.Random) -> str:
+    """An answer with letters lost, doubled and swapped, and pieces of tags where none belong."""
+    for _ in range(rolls.randint(1, 6)):
+        a, b = sorted(rolls.randrange(len(text) + 1) for _ in range(2))
+        b = min(b, a + 40)
+        text = rolls.choice(
+            [text[:a] + text[b:], text[:b] + text[a:], text[:a], text[:a] + rolls.choice(PIECES) + text[a:]]
+        )
+        text = text or "x"
+    return text

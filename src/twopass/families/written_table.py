@@ -17,11 +17,12 @@ from twopass.families import grid
 
 WIDEST, HIGHEST, MOST = 100, 1000, 50_000  # cells that one may span, and cells of a table: more than a page holds
 _EDGE = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
+_CELL_EDGE = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
 _SKELETON = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
 _ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=</?t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_BREAK = re.compile(r"<br\b[^<>]*>|</p\s*>", flags=re.IGNORECASE)
+_CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
+_BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th)\s*>", flags=re.IGNORECASE)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
 _STYLE = re.compile(
     r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col)\b[^<>]*>",
@@ -63,12 +64,19 @@ def parts(text: str) -> list[Part]:
 
 
 def _wholes(text: str) -> Iterator[tuple[int, int]]:
-    """Where HTML tables begin and end, those in them included; one that nobody closed ends with the last that was."""
-    start = depth = end = 0
+    """Where HTML tables begin and end, with those in their cells; what nobody closed ends with the last that was."""
+    start = depth = end = at = 0
+    within = False
     for edge in _EDGE.finditer(text):
+        cells = _CELL_EDGE.findall(text, at, edge.start())
+        within = not cells[-1] if cells else within
+        if depth and not edge[1] and not within:
+            yield start, edge.start()
+            depth = 0
+        within, at = bool(edge[1]), edge.end()
         if not edge[1]:
-            start = start if depth else edge.start()
-            depth, end = depth + 1, end if depth else len(text)
+            start, end = (start, end) if depth else (edge.start(), len(text))
+            depth += 1
         elif depth:
             depth, end = depth - 1, edge.end()
             if not depth:
@@ -78,14 +86,17 @@ def _wholes(text: str) -> Iterator[tuple[int, int]]:
 
 
 def html(text: str) -> Table:
-    """The table of an HTML string; a row without cells is one cell where it says anything."""
+    """The table of an HTML string; what stands in a row and in no cell is said by the cell beside it."""
     text = _alone(text)
     rows = []
     for row in _ROW.finditer(text):
         head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
         cells = [_spot(cell[1], cell[2], cell[3], head) for cell in _CELL.finditer(row[1])]
-        alone = shown(row[1]) if not cells else ""
-        rows.append(cells or ([_Spot(alone, 1, 1, head)] if alone else []))
+        first = _CELL.search(row[1])
+        if stray := shown(row[1][: first.start()] if first else row[1]):
+            told = _Spot("", 1, 1, head) if not cells else cells[0]
+            cells[:1] = [told._replace(text=f"{stray}\n{told.text}".strip())]
+        rows.append(cells)
     return _placed(rows)
 
 
