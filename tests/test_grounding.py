@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from itertools import pairwise
 
@@ -80,6 +79,11 @@ SHAPES = {
         "As shown [[1, 2, 3, 4]] and\nalso[[1, 2]]",
         [(None, "As shown [[1, 2, 3, 4]] and\nalso[[1, 2]]")],
     ),
+    "pipes of F#": (TAG.format("[[1,2,3,4]]") + " f <| x |> g ψ|> y", [("text", "words f <| x |> g ψ|> y")]),
+    "every kind of token": (
+        TAG.format("[[1,2,3,4]]") + "<|im_end|><｜place▁holder▁no▁0｜><|/x|><｜▁pad▁｜>",
+        [("text", "words")],
+    ),
     "twice the same": (TAG.format("[[1,2,3,4]]") * 2, [("text", "words")] * 2),
     "a broken tag before a whole one": (
         "<|ref|>text<|/ref|><|det|>[[1,2,3\n\n" + TAG.format("[[1,2,3,4]]"),
@@ -142,23 +146,7 @@ def test_what_was_written_is_read_again(told: list[tuple[str, tuple[tuple[int, i
     assert all(block.boxes == tuple(Box.from_grid(*c, GRID) for c in block.corners) for block in blocks)
 
 
-PIECES = [
-    "<|ref|>",
-    "<|/ref|>",
-    "<|det|>",
-    "<|/det|>",
-    "[[1, 2, 3, 4]]",
-    "[[",
-    "]]",
-    "text",
-    "12,",
-    "\n",
-    "<table>",
-    "<｜end▁of▁sentence｜>",
-]
-
-
-@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30).map("".join))
+@given(st.lists(st.sampled_from(answers.PIECES) | st.text(max_size=5), max_size=30).map("".join))
 def test_any_text_is_some_blocks(text: str) -> None:
     """Nothing breaks the grammar; every letter outside tags is in some block, and offsets rise."""
     told = grounding.read(text)
@@ -172,26 +160,3 @@ def test_enormous_numbers_and_long_answers_take_no_time() -> None:
     """Neither a number of ten thousand digits nor a million unclosed tags is a trap."""
     assert grounding.read(TAG.format("[[" + "9" * 10_000 + ", 1, 2, 3]]")).blocks
     assert grounding.read("<|ref|>" * 100_000 + "<|det|>[[" * 10_000)
-
-
-def test_mutations_of_answers_are_answers() -> None:
-    """Ten thousand answers with letters lost, doubled and swapped: all are read."""
-    sources = [
-        answers.PAGE,
-        *answers.LOOPS.values(),
-        *(path.read_text() for path in sorted(answers.REAL.glob("*.txt"))),
-    ]
-    rolls = random.Random(11)
-    for _ in range(10_000):
-        assert grounding.read(mutated(rolls.choice(sources)[:2000], rolls)).blocks is not None
-
-
-def mutated(text: str, rolls: random.Random) -> str:
-    for _ in range(rolls.randint(1, 6)):
-        a, b = sorted(rolls.randrange(len(text) + 1) for _ in range(2))
-        b = min(b, a + 40)
-        text = rolls.choice(
-            [text[:a] + text[b:], text[:b] + text[a:], text[:a], text[:a] + rolls.choice(PIECES) + text[a:]]
-        )
-        text = text or "x"
-    return text

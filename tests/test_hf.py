@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,20 @@ def test_what_would_repeat_an_ngram_is_banned(
     assert banned(said, size, window, allowed) == never
 
 
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(2, 6), st.integers(1, 30))
-def test_only_a_repetition_is_banned(said: list[int], size: int, window: int) -> None:
-    """A banned token would end an n-gram that stands in the window; any other would not."""
-    there = {tuple(said[at : at + size]) for at in range(max(0, len(said) - window), len(said) - size + 1)}
-    begun = tuple(said[max(0, len(said) - size + 1) :])
+@given(st.randoms(use_true_random=False), st.integers(2, 5), st.integers(4, 30))
+def test_who_obeys_the_ban_does_not_repeat_himself(rolls: random.Random, size: int, window: int) -> None:
+    """Sixty tokens, each any that is not banned: no n-gram stands twice within a window."""
+    said = ""
+    for _ in range(60):
+        free = [token for token in range(6) if token not in banned([*map(int, said)], size, window)]
+        said += str(rolls.choice(free)) if free else ""
 
-    assert banned(said, size, window) == {token for token in range(4) if (*begun, token) in there}
+    assert not [end for end in range(size, len(said)) if said[end - size + 1 : end + 1] in said[:end][-window:]]
+
+
+@given(st.text("0123", max_size=40), st.integers(2, 6), st.integers(1, 30))
+def test_nothing_but_a_repetition_is_banned(said: str, size: int, window: int) -> None:
+    """Whatever is banned would end what stands in the window."""
+    never = banned([*map(int, said)], size, window)
+
+    assert all(f"{said}{token}"[-size:] in said[-window:] for token in never)

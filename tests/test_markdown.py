@@ -266,6 +266,14 @@ def test_an_image_shows_its_visible_text() -> None:
     assert written(picture) == r"![Spring \[A\] Sand filter](images/p0001-e000.png)"
 
 
+def test_a_description_that_is_the_text_is_said_once() -> None:
+    """Another one stands below the words in the picture."""
+    hill, other = "The figure shows a hill.", "Another hill."
+
+    assert written(element("picture", hill, figure=Figure(description=hill))) == hill
+    assert written(element("picture", hill, figure=Figure(description=other))) == f"{hill}\n\n{other}"
+
+
 def test_an_image_without_words_is_named_by_its_caption() -> None:
     """The caption stands below it as text as well."""
     picture = element("picture", image="images/p0001-e000.png")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fakes import documents
 from fakes.answers import TABLE, block
+from fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
-from twopass.families import agreement, figures, written_table
+from twopass.families import agreement, deepseek_elements, figures, written_table
 from twopass.families.deepseek_ocr import DEEPSEEK_OCR, PROMPTS
 from twopass.families.seam import Reply
 
@@ -85,14 +86,15 @@ def test_a_picture_is_described_where_parsing_gave_no_data(answers: tuple[str, .
 VERDICTS = {
     "cut": (SAID, reply("The meter", finish="length"), 1, {"pass2_cut"}),
     "stopped as a loop": (SAID, reply(SAID, finish="loop"), 1, {"pass2_loop"}),
-    "loops": (SAID, reply("The meter of " * 90), 1, {"pass2_loop"}),
+    "loops": (SAID, reply("The meter of " * 200), 1, {"pass2_loop"}),
     "empty": (SAID, reply(" \n"), 1, {"pass2_empty"}),
     "only tags": (SAID, reply("<|ref|>text<|/ref|>"), 1, {"pass2_empty"}),
     "nothing before": ("", reply(SAID), 2, set()),
     "the same": (SAID, reply(SAID), 2, set()),
     "nearly the same": (SAID, reply(SAID.replace("Monday", "Mondav")), 2, set()),
-    "more": (SAID, reply(SAID + " Both operators signed it in the evening."), 2, set()),
-    "much more": (SAID, reply(SAID + " Both operators signed it in the evening." * 7), 1, {"pass2_disagrees"}),
+    "a word more": (SAID, reply(SAID + " again."), 2, set()),
+    "a little more": (SAID, reply(SAID + " Both signed it."), 2, {"pass2_disagrees"}),
+    "its neighbour": (SAID, reply(SAID + " Both operators signed it in the evening."), 1, {"pass2_disagrees"}),
     "something else": (SAID, reply("The weather is fine today in the north."), 1, {"pass2_disagrees"}),
     "less": (SAID, reply("The meter of the pump."), 1, {"pass2_disagrees"}),
     "cleaner": ("Th\ufffd m\ufffdt\ufffdr \ufffdf a w\ufffdll", reply("The meter of a well"), 2, {"pass2_disagrees"}),
@@ -112,6 +114,63 @@ def test_the_better_reading_stands(first: str, second: Reply, read_by: int, flag
     assert known.text == (first if read_by == 1 else second.text)
     assert {flag for flag in known.flags if flag.startswith("pass2")} == flags
     assert ("doubtful" in known.flags) == (read_by == 1)
+
+
+# pass 1, pass 2 -> who stands, flags that must be there, where nothing was doubtful
+SURE = {
+    "marks": ("text", "**Note**: see [the log](http://a.b) of the pump", "Note: see the log of the pump", 1, True),
+    "maths": ("text", "The value \\( x_1 \\) of the pump is higher", "The value x1 of the pump is higher", 1, False),
+    "lines of a list": ("list_item", "- the pump\n- the valve\n- the tank", "the pump the valve the tank", 1, True),
+    "lines of code": ("code", "def f(x):\n    return x", "def f(x): return x", 1, False),
+    "the text below a heading": ("section_header", "3 Results", "3 Results\nThe yield", 1, True),
+    "a little below a heading": ("section_header", "3 Results of Pumps", "3 Results of Pumps now", 1, True),
+    "the heading below a caption": ("caption", "See Table 3 here.", "See Table 3 here.\n4 All", 1, True),
+    "a number not seen": ("formula", "\\[ a = b \\tag{1} \\]", "\\[ a = b \\]", 1, False),
+    "a number behind not seen": ("formula", "\\[ a = b \\] \\quad (1)", "\\[ a = b \\]", 1, False),
+    "the text below a formula": ("formula", "\\[ a = b \\]", "\\[ a = b \\]\nwhere a is long", 1, True),
+    "a formula": ("formula", "\\[ a = b \\]", "\\[ a=b \\]", 2, False),
+}
+
+
+@pytest.mark.parametrize(("kind", "first", "second", "read_by", "differs"), SURE.values(), ids=SURE)
+def test_a_sound_reading_keeps_its_marks(kind: str, first: str, second: str, read_by: int, differs: bool) -> None:
+    """What agrees raises the confidence only; what stands beside a crop is not taken in."""
+    known = deepseek_elements.told(element(kind), first)
+    after = again(known, reply(second))
+
+    assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, differs)
+    assert after.confidence and after.confidence.method == "agreement"
+    assert (after.text, after.markdown) == (known.text, known.markdown) or read_by == 2
+
+
+ROWS = [["Name", "Qty", "Price"], *([f"item {n}", str(n), f"{n}.50"] for n in range(10))]
+SPANS = (
+    '<table><tr><td rowspan="2">Region</td><td colspan="2">Sales</td></tr>'
+    "<tr><td>2023</td><td>2024</td></tr><tr><td>North</td><td>10</td><td>20</td></tr></table>"
+)
+# pass 1's table, pass 2's -> who stands
+SHAPES = {
+    "one column": (html(ROWS), html([" ".join(row)] for row in ROWS), 1),
+    "one row": (html(ROWS), html([sum(ROWS, [])]), 1),
+    "turned": (html(ROWS), html(zip(*ROWS, strict=True)), 1),
+    "no spans": (SPANS, SPANS.replace(' rowspan="2"', "").replace(' colspan="2"', ""), 1),
+    "the same": (SPANS, SPANS, 2),
+    "empty cells filled": (html([["", ""]]), html(ROWS), 2),
+    "words only": ("\n".join(" ".join(row) for row in ROWS), html(ROWS), 2),
+    "words only, a row": ("\n".join(" ".join(row) for row in ROWS), html(ROWS[:1]), 1),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "read_by"), SHAPES.values(), ids=SHAPES)
+def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int) -> None:
+    """A nearer look may correct cells and not lose them; pass 1's other shape is told as a disagreement."""
+    tables = written_table.parts(first)[0]
+    known = deepseek_elements.told(element("table"), tables.text, tables.table)
+    after = again(known, reply(second, "document"))
+
+    assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, read_by == 1)
+    assert (after.table == known.table and after.text == known.text) or read_by == 2
+    assert after.confidence and (after.confidence.score < 0.9) == (read_by == 1 or not known.text)
 
 
 def test_agreement_is_the_confidence_and_the_prompt_is_named() -> None:

@@ -9,16 +9,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fakes import recorded
+from fakes import documents, recorded
 from fakes.reader import Reader
 from fakes.recorded import Listening
+from twopass.document import Box, State, Word
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
-from twopass.errors import InvalidJob
+from twopass.engines.seam import PagePointer
+from twopass.errors import Code, InvalidJob
 from twopass.families import FAMILIES
 from twopass.families.seam import Family
 from twopass.job import Mode, Result, Task
-from twopass.slabs import Slabs
+from twopass.picture import Picture
+from twopass.slabs import Pixels, Slabs
+from twopass.steps import structure
 from twopass.workers import Workers
 
 SCALE = 2  # pixels a point, at 144 dpi
@@ -231,6 +235,43 @@ async def test_none_asks_about_nothing(reader: Reader, tmp_path: Path) -> None:
     read = await reading(reader, tmp_path, pass2="none", pages="1")
 
     assert list(read.engine.asked) == ["p0001"]
+
+
+async def test_both_passes_choose_tokens_as_the_job_says(reader: Reader, tmp_path: Path) -> None:
+    """It is part of the document's identity."""
+    read = await reading(reader, tmp_path, sampling={"temperature": 0.7, "max_tokens": 500}, pages="1")
+
+    assert {(asked.sampling.temperature, asked.sampling.max_tokens) for asked in read.engine.asked.values()} == {
+        (0.7, 500)
+    }
+    assert len(read.engine.asked) > 1
+
+
+STAMP = "Downloaded from archive 2024"
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "texts", "told"),
+    [
+        (STAMP, State.FAILED, (PARAGRAPH,), "the PDF's own text says less"),
+        (f"{PARAGRAPH} {STAMP}", State.TEXT_LAYER, (f"{PARAGRAPH} {STAMP}",), "the PDF's own text was taken"),
+        ("", State.FAILED, (PARAGRAPH,), "the answer repeats itself"),
+    ],
+)
+def test_a_stamp_replaces_no_reading(layer: str, state: State, texts: tuple[str, ...], told: str) -> None:
+    """The layer is taken where it says at least as much as the best bad answer; the message says which was kept."""
+    read = documents.checkpoint(1, documents.element("text", PARAGRAPH))
+    picture = Picture(
+        page=read.page,
+        pixels=Pixels(1, 1, held=b""),
+        pointer=PagePointer("", 1),
+        words=tuple(Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), said) for n, said in enumerate(layer.split())),
+    )
+
+    fallen = structure.fallen_back(read, picture, Code.LOOP)
+
+    assert (fallen.page.state, tuple(element.text for element in fallen.elements)) == (state, texts)
+    assert fallen.problems[0].message.endswith(told)
 
 
 async def test_another_task_is_one_prompt_and_one_element(reader: Reader, tmp_path: Path) -> None:

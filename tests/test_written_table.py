@@ -36,6 +36,7 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
         ("<table><tr><td>a<br>b<br/></td></tr></table>", [(0, 0, 1, 1, "a\nb", False)]),
         ("<table><tr><td><b>a</b> \\(x\\)</td></tr></table>", [(0, 0, 1, 1, "a \\(x\\)", False)]),
         ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
+        ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
         ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),
         ("<table>", []),
     ],
@@ -50,6 +51,38 @@ def test_a_table_cut_off_keeps_what_it_has() -> None:
     (part,) = written_table.parts("<table><tr><td>a</td><td>b")
 
     assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "rest"),
+    [
+        ("<table><tr><td>o<table><tr><td>in</td><td>x</td></tr><tr><td>y</td></tr></table></td><td>out</td></tr></table>z",
+         ["o in x\ny", "out"], "z"),
+        ("<table><tr><td><table><tr><td>a</td></tr></table><table><tr><td>b</td></tr></table></td><td>c</td></tr></table>",
+         ["a\nb", "c"], ""),
+        ("<table><tr><td>a</td><td>b<table><tr><td>c</td></tr></table> after", ["a", "b c"], "after"),
+        ("<table><tr><td>a<table><tr><td>b", ["a b"], ""),
+    ],
+)  # fmt: skip
+def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
+    """The outer one goes on behind it."""
+    first, *others = written_table.parts(text)
+
+    assert first.table and [cell.text for cell in first.table.cells] == texts
+    assert first.table.rows == 1
+    assert "".join(part.text.strip() for part in others) == rest
+
+
+def test_a_table_behind_one_that_nobody_closed_is_another() -> None:
+    """It stands in no cell."""
+    parts = written_table.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
+
+    assert [part.table and [cell.text for cell in part.table.cells] for part in parts] == [["a"], ["b"]]
+
+
+def test_a_table_is_known_by_its_tag() -> None:
+    """A word in angle brackets is none."""
+    assert written_table.parts("See <table 3> for it") == [written_table.Part("See <table 3> for it", None)]
 
 
 def test_rows_of_other_widths_make_a_table_complex() -> None:

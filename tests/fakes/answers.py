@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 REAL = Path(__file__).parents[3] / "shared" / "corpus" / "answers"  # beside the repository, where somebody has it
@@ -37,7 +38,26 @@ DATES = block("text", "\n".join(f"2024-{m:02}-{d:02} closed" for m in range(1, 5
 EMPTY_ROWS = block("table", f"<table>{'<tr><td></td><td></td><td></td></tr>' * 60}</table>")
 # thirty times as high as wide: a line is less than a cell of the grid
 SKINNY = "".join(block("text", str(n), (67, 10 * n, 138, 10 * n + n % 2)) for n in range(1, 99))
-LEGITIMATE = (PAGE, FORM, CONTENTS, DATES, EMPTY_ROWS, SKINNY)
+HUGE = (1, 2, 900, 900)
+REPETITIVE = {
+    "hex": block("text", "FF " * 64, HUGE),
+    "genes": block("text", "ACGT" * 60, HUGE),
+    "zeros": block("text", "0" * 80, HUGE),
+    "blanks to fill in": block("text", "\n".join(["Name: ________  Date: ________"] * 45), HUGE),
+    "an index": block("text", "\n".join(f"p. {37 * n % 1000}" for n in range(300)), HUGE),
+    "a refrain": block("text", "\n".join(["We all live in a yellow submarine, yellow submarine"] * 12), HUGE),
+    "ticked rows": block("table", f"<table>{'<tr><td>□</td><td></td></tr>' * 120}</table>", HUGE),
+}
+LEGITIMATE = (PAGE, FORM, CONTENTS, DATES, EMPTY_ROWS, SKINNY, *REPETITIVE.values())
+# By the very same step, in places of their own.
+EVEN = {
+    "a column of choices": "".join(block("text", "Yes / No", (100, 30 * n, 500, 30 * n + 20)) for n in range(30)),
+    "ruled lines": "".join(block("text", "_" * 60, (100, 30 * n, 900, 30 * n + 20)) for n in range(30)),
+    "labels": "".join(
+        block("text", "ACME Corp", (1 + 330 * (n % 3), 37 * (n // 3), 320 + 330 * (n % 3), 37 * (n // 3) + 30))
+        for n in range(81)
+    ),
+}
 
 LOOPS = {
     "marching": PAGE + "".join(block("text", "<pre> <pre>", (520, 40 + 7 * n, 780, 48 + 7 * n)) for n in range(130)),
@@ -45,7 +65,34 @@ LOOPS = {
     "same place": PAGE + "".join(block("text", "Total: 15", (100, 800, 300, 820)) for _ in range(20)),
     "a letter": PAGE + block("text", "Fine so far. " + "o" * 300),
     "a sentence": PAGE + block("text", "Fine so far. " + "The meter of the pump was read on Monday. " * 30),
-    "a phrase": PAGE + block("text", "Fine so far. " + "and so on, " * 80),
+    "a phrase": PAGE + block("text", "Fine so far. " + "and so on, " * 200),
     "cells": PAGE + block("table", "<table><tr>" + "<td></td>" * 400),
-    "counting": PAGE + block("text", "".join(f"item {n} and " for n in range(400))),
+    "counting": PAGE + block("text", "".join(f"item {n} and " for n in range(600))),
 }
+
+PIECES = (
+    "<|ref|>",
+    "<|/ref|>",
+    "<|det|>",
+    "<|/det|>",
+    "[[1, 2, 3, 4]]",
+    "[[",
+    "]]",
+    "text",
+    "12,",
+    "\n",
+    "<table>",
+    "<｜end▁of▁sentence｜>",
+)
+
+
+def mutated(text: str, rolls: random.Random) -> str:
+    """An answer with letters lost, doubled and swapped, and pieces of tags where none belong."""
+    for _ in range(rolls.randint(1, 6)):
+        a, b = sorted(rolls.randrange(len(text) + 1) for _ in range(2))
+        b = min(b, a + 40)
+        text = rolls.choice(
+            [text[:a] + text[b:], text[:b] + text[a:], text[:a], text[:a] + rolls.choice(PIECES) + text[a:]]
+        )
+        text = text or "x"
+    return text

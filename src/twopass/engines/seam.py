@@ -5,8 +5,8 @@ Knows prompts, pixels and tokens. Knows nothing of documents, elements, S3 or jo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from twopass.document import RawCompletion
@@ -38,6 +38,11 @@ class Sampling:
     window: int = 90
     allowed_tokens: tuple[int, ...] = (128821, 128822)  # <td> and </td> may repeat
     ignore_eos: bool = False  # for measuring: answers of a forced length
+
+
+def sampling(*wanted: Mapping[str, Any]) -> Sampling:
+    """The defaults with what is wanted instead, by field name; later ones win."""
+    return replace(Sampling(), **{name: value for fields in wanted for name, value in fields.items()})
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections import Counter
 from rapidfuzz.distance import Levenshtein
 
 from twopass import words
+from twopass.document import Table
 
 LONGEST = 20_000  # characters compared: a page's worth; what differs beyond differs before too
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
@@ -41,3 +42,9 @@ def agrees(text: str, layer: str) -> float:
     said, seen = Counter(words.words(words.plain(text))), Counter(words.words(layer))
     both = (said & seen).total()
     return round(2 * both / max(said.total() + seen.total(), 1), 4)
+
+
+def cells(one: Table, other: Table) -> float:
+    """The share of cells that say the same in the same place."""
+    first, second = ({(cell.row, cell.col, _folded(cell.text)) for cell in table.cells} for table in (one, other))
+    return round(2 * len(first & second) / max(len(first) + len(second), 1), 4)

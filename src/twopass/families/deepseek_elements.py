@@ -116,7 +116,7 @@ def kind_of(label: str | None) -> Kind:
 def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
     """A block's tables apart from its prose; a block always gives a piece that stands for its tag."""
     for block in blocks:
-        parts = written_table.parts(prose.cleaned(block.content)) or [written_table.Part("", None)]
+        parts = list(_parts(block.content)) or [written_table.Part("", None)]
         kind = kind_of(block.label)
         if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
@@ -126,6 +126,15 @@ def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
             yield Piece(block, "")
         for n, part in enumerate(parts):
             yield Piece(block, part.text, part.table) if n == first else _stray(block, part)
+
+
+def _parts(content: str) -> Iterator[written_table.Part]:
+    """Tables as they were written, and the prose between them as it was meant."""
+    for part in written_table.parts(prose.tidied(content)):
+        if part.table is not None:
+            yield part
+        elif text := prose.cleaned(part.text):
+            yield part._replace(text=text)
 
 
 def _of_tag(kind: Kind, parts: Sequence[written_table.Part]) -> int | None:
@@ -139,17 +148,46 @@ def _stray(block: Block, part: written_table.Part) -> Piece:
 
 
 def _with_tables(pieces: list[Piece]) -> list[Piece]:
-    """A table whose tag stands further up, with a caption between, is put where its tag is."""
-    waiting: list[int] = []  # places of table tags that have no table yet
+    """Tables whose tags stand further up, with a caption between, are put where their tags are, the first at the first.
+
+    The nearest tags above have none: as many as there are tables before the next tag without one.
+    """
     placed: dict[int, Piece] = {}
+    waiting: list[int] = []  # places of table tags that have no table yet
+    found: list[int] = []  # and of tables below them
     for place, piece in enumerate(pieces):
-        if piece.block.label and kind_of(piece.block.label) is Kind.TABLE and piece.table is None and not piece.text:
+        if _awaits_table(piece):
+            if found:
+                placed |= _put(pieces, waiting, found)
+                waiting, found = [], []
             waiting.append(place)
-        elif piece.table and piece.block.label is None and waiting:
-            tag = waiting.pop()
-            placed[tag] = replace(pieces[tag], text=piece.text, table=piece.table)
-            placed[place] = replace(piece, text="", table=None)
+        elif waiting and piece.table and _is_lost(piece, pieces[waiting[-1] + 1 : place]):
+            found.append(place)
+    placed |= _put(pieces, waiting, found)
     return [placed.get(place, piece) for place, piece in enumerate(pieces)]
+
+
+def _awaits_table(piece: Piece) -> bool:
+    return bool(piece.block.label) and kind_of(piece.block.label) is Kind.TABLE and not piece.table and not piece.text
+
+
+def _is_lost(piece: Piece, between: Sequence[Piece]) -> bool:
+    """Whether a table has no tag, or a text's tag with nothing but captions and notes up to a table's."""
+    if piece.block.label is None:
+        return True
+    notes = (kind_of(other.block.label) in (Kind.CAPTION, Kind.FOOTNOTE) for other in between)
+    return kind_of(piece.block.label) is Kind.TEXT and all(notes)
+
+
+def _put(pieces: Sequence[Piece], waiting: Sequence[int], found: Sequence[int]) -> dict[int, Piece]:
+    """The tags with their tables, and what is left where the tables were: nothing, its box is the tag's too."""
+    placed: dict[int, Piece] = {}
+    for tag, place in zip(waiting[-len(found) :] if found else (), found, strict=False):
+        piece, block = pieces[place], pieces[tag].block
+        whole = replace(block, corners=(*block.corners, *piece.block.corners))
+        placed[tag] = Piece(whole, piece.text, piece.table)
+        placed[place] = Piece(replace(piece.block, corners=()), "")
+    return placed
 
 
 def _element(piece: Piece, page: int, tagged: bool) -> Element:
@@ -199,7 +237,7 @@ def _kind(piece: Piece) -> Kind:
 
 def _kind_of_text(text: str) -> Kind:
     """What a text without a better name is by how it is written."""
-    if prose.hashes(text) and "\n" not in text.strip():
+    if prose.is_heading(text) and "\n" not in text.strip():
         return Kind.SECTION_HEADER
     if prose.is_display(text):
         return Kind.FORMULA
@@ -296,7 +334,7 @@ def _split(text: str) -> list[str]:
         if closes is None and (not bare or _is_rule(bare)):
             pieces.append([])
             continue
-        if closes is None and prose.hashes(bare):
+        if closes is None and prose.is_heading(bare):
             pieces += [[line], []]
             continue
         if closes is not None:

@@ -206,7 +206,8 @@ def _whole(text: str, page: int, rung: Rung) -> Answer:
     kind = Kind.PICTURE if rung.reads in ("figure", "describe") else Kind.TEXT
     element = Element(id=element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
     if kind is Kind.PICTURE:
-        element = deepseek_rereading.reread(element, (Reply(text, rung.prompt),)).model_copy(update={"read_by": 1})
+        seen = deepseek_rereading.reread(element, (Reply(text, rung.prompt),))
+        element = deepseek_rereading.saying(seen, said[: loops.repetition(said)]).model_copy(update={"read_by": 1})
     else:
         element = deepseek_elements.told(element, said)
     looped = loops.looping(text)

@@ -23,19 +23,29 @@ _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_PAIRED}(?=\w)")
 # ending tells; rot-grün, rabbit-hole and operations-based have theirs.
 _BROKEN = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_PAIRED}(?=[a-zäöüß])")
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # #include and #1 need no blank, and are no headings
 _TAGGED = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
+_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TAGGED.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
 _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
 
 def cleaned(text: str) -> str:
-    """Without centring, line-end blanks and the second layer of escapes; breaks are line ends."""
+    """Prose without centring, line-end blanks and the second layer of escapes; breaks are line ends.
+
+    What it makes of `&lt;td&gt;` looks like a tag: tables are taken out before.
+    """
+    text = _BREAK.sub("\n", tidied(text))
+    text = _ENTITY.sub(lambda found: unescape(found.group()), _TWICE.sub("&", text))
+    text = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def tidied(text: str) -> str:
+    """An answer without centring and misspelled maths: its tables and entities are as the model wrote them."""
     for wrong, right in _SPELLED.items():
         text = text.replace(wrong, right)
-    text = _BREAK.sub("\n", _CENTRED.sub("", text))
-    text = _ENTITY.sub(lambda found: unescape(found.group()), _TWICE.sub("&", text))
-    text = "\n".join(line.rstrip() for line in text.replace("\r", "\n").split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    return "\n".join(line.rstrip() for line in _CENTRED.sub("", text).replace("\r", "\n").split("\n"))
 
 
 def hyphenated(text: str) -> str:
@@ -64,8 +74,13 @@ def _escaped(text: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", text)
 
 
+def is_heading(text: str) -> bool:
+    """Whether hashes alone make a text a heading."""
+    return bool(_HEADING.match(text))
+
+
 def hashes(text: str) -> int | None:
-    """The level that a heading's hashes tell; None without."""
+    """The level that the hashes of what is a heading tell; None without."""
     found = _HASHES.match(text)
     return len(found[1]) if found else None
 
@@ -88,6 +103,15 @@ def latex(text: str) -> str:
     number = _TAGGED.search(_DISPLAY.sub("", text))
     tag = rf" \tag{{{number[1]}}}" if number and len(shown) == 1 and r"\tag" not in shown[0] else ""
     return " \\\\\n".join(shown) + tag
+
+
+def is_numbered(formula: str) -> bool:
+    """Whether a formula's number is told, in it or behind it."""
+    return bool(_NUMBER.search(formula))
+
+
+def unnumbered(formula: str) -> str:
+    return _NUMBER.sub("", formula)
 
 
 def is_item(text: str) -> bool:

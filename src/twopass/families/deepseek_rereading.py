@@ -8,10 +8,18 @@ data, described; formulas and doubtful text are read without boxes. Which readin
 | is cut off, or repeats itself | any | pass 1 | pass2_cut, pass2_loop |
 | says nothing (a table's: has no table) | any | pass 1 | pass2_empty |
 | says something | had nothing to say | pass 2 | |
+| has other rows, columns or fewer spans | has cells | pass 1 | pass2_disagrees |
+| has nearly all words of pass 1 | is a table without cells | pass 2 | |
+| has not | is a table without cells | pass 1 | pass2_disagrees |
+| lacks the number | is a formula with one | pass 1 | |
 | says something | the text layer has words there | what agrees more with them, of equals pass 1 | |
-| agrees (0.9), or has all words of pass 1 | no layer | pass 2: it was nearer | |
-| differs, with fewer signs of a bad reading | no layer | pass 2 | pass2_disagrees |
-| differs | no layer | pass 1 | pass2_disagrees |
+| agrees (0.9) | is a table, a formula or doubtful | pass 2: it was nearer | |
+| agrees (0.9) | any other | pass 1: its markdown comes from the whole page | |
+| has all words of pass 1 and a little more | is no heading and no caption | pass 2 | |
+| differs, with fewer signs of a bad reading | any | pass 2 | |
+| differs | any | pass 1 | |
+
+Two readings that agree less than 0.9 always leave pass2_disagrees. The first row that holds counts.
 
 So nothing that pass 1 read is lost to a worse reading; both raw answers are in the checkpoint. `confidence` is how
 far both agree. Knows elements and replies. Knows nothing of engines, crops or pages.
@@ -30,9 +38,10 @@ from twopass.families.seam import Reply
 
 LEAST_SIDE = 20  # pixels of a crop, padding included: less shows a rule or a dot
 AGREE = 0.9
-KEEPS, LONGER, SLACK = 0.95, 3, 20  # has all of the other's words, and is not many times as long
+KEEPS, LONGER = 0.95, 1.3  # has all of the other's words, and no neighbour of the crop beside them
 CLEARLY = 0.02  # more agreement with the layer than the other reading has
 LAYER_WORDS = 3
+NEARER = frozenset({Kind.TABLE, Kind.FORMULA})  # a closer look writes better HTML and LaTeX of the same words
 SUMMED = 3  # sentences of a description
 # Signs of pass 1's bad reading, gone with it.
 _ANSWERED = frozenset({witness.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"})
@@ -92,23 +101,52 @@ class Verdict(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
-def judged(first: str, second: str, layer: str | None) -> Verdict:
-    """The table above, for two readings that both say something or where the first says nothing."""
-    score = agreement.similarity(first, second)
+def judged(first: Element, second: Element, layer: str | None) -> Verdict:
+    """The table above, for a reply that says something."""
+    score = agreement.similarity(_content(first), _content(second))
+    if not first.text.strip():
+        return Verdict(2, score)
+    if first.table and second.table and _lacks_shape(second.table, first.table):
+        return Verdict(1, min(score, agreement.cells(first.table, second.table)), ("pass2_disagrees",))
     differs = ("pass2_disagrees",) if score < AGREE else ()
-    if not first.strip():
-        return Verdict(2, score)
+    return Verdict(2 if _is_better(first, second, score, layer) else 1, score, differs)
+
+
+def _is_better(first: Element, second: Element, score: float, layer: str | None) -> bool:
+    """Whether the second look stands, of two readings that both say something in the same shape."""
+    one, other = _content(first), _content(second)
+    if first.kind is Kind.TABLE and first.table is None:
+        return _knows(one, other)
+    if first.kind is Kind.FORMULA and prose.is_numbered(first.text) and not prose.is_numbered(second.text):
+        return False
     if layer and len(words.words(layer)) >= LAYER_WORDS:
-        better = agreement.agrees(second, layer) - agreement.agrees(first, layer) > CLEARLY
-        return Verdict(2 if better else 1, score, differs)
-    if score >= AGREE or _keeps(first, second):
-        return Verdict(2, score)
-    cleaner = len(list(witness.giveaways(second))) < len(list(witness.giveaways(first)))
-    return Verdict(2 if cleaner else 1, score, differs)
+        return agreement.agrees(other, layer) - agreement.agrees(one, layer) > CLEARLY
+    if score >= AGREE:
+        return first.kind in NEARER or witness.DOUBTFUL in first.flags
+    return _says_more(first, one, other) or _doubts(other) < _doubts(one)
 
 
-def _keeps(first: str, second: str) -> bool:
-    return (agreement.known(first, second) or 0.0) >= KEEPS and len(second) <= LONGER * len(first) + SLACK
+def _lacks_shape(table: Table, wanted: Table) -> bool:
+    return (table.rows, table.cols) != (wanted.rows, wanted.cols) or _spanning(table) < _spanning(wanted)
+
+
+def _spanning(table: Table) -> int:
+    return sum(cell.row_span * cell.col_span > 1 for cell in table.cells)
+
+
+def _knows(first: str, second: str) -> bool:
+    return (agreement.known(first, second) or 0.0) >= KEEPS
+
+
+def _says_more(element: Element, first: str, second: str) -> bool:
+    """Whether a reading has all that the other has, and a word or two besides; what is beside a heading is not its."""
+    if element.is_heading or element.kind is Kind.CAPTION:
+        return False
+    return len(first) < len(second) <= LONGER * len(first) and _knows(first, second)
+
+
+def _doubts(text: str) -> int:
+    return len(list(witness.giveaways(text)))
 
 
 def _text(element: Element, reply: Reply) -> Element:
@@ -119,12 +157,12 @@ def _text(element: Element, reply: Reply) -> Element:
     if not again.text:
         return flagged(element, "pass2_empty")
     layer = None if element.kind is Kind.FORMULA else reply.layer  # a layer spells maths otherwise
-    return standing(element, again, judged(_content(element), _content(again), layer), reply)
+    return standing(element, again, judged(element, again, layer), reply)
 
 
 def _content(element: Element) -> str:
-    """What two readings are compared by: a formula's LaTeX, all else's text."""
-    return (element.formula and element.formula.latex) or element.text
+    """What two readings are compared by: the text, a formula's without its number."""
+    return prose.unnumbered(element.text) if element.kind is Kind.FORMULA else element.text
 
 
 def _said(text: str) -> str:
@@ -139,15 +177,12 @@ def _table(element: Element, reply: Reply) -> Element:
     if table is None or not written_table.words(table):
         return flagged(element, "pass2_empty")
     again = deepseek_elements.told(element, "", table)
-    verdict = judged(element.text, again.text, reply.layer)
-    if verdict.read_by == 1 and element.table is None:  # its words, and no cells: a table it must be
-        verdict = verdict._replace(read_by=2)
-    return standing(element, again, verdict, reply)
+    return standing(element, again, judged(element, again, reply.layer), reply)
 
 
 def _first_table(text: str) -> Table | None:
     contents = (block.content for block in grounding.read(text).blocks)
-    found = (part.table for content in contents for part in written_table.parts(content) if part.table)
+    found = (part.table for content in contents for part in written_table.parts(prose.tidied(content)) if part.table)
     return next(found, None)
 
 
@@ -176,8 +211,8 @@ def _seen(element: Element, replies: Sequence[Reply]) -> Element:
 
 def _with(element: Element, reply: Reply) -> Element:
     """One reply more. Data stands whatever follows; a description decides only where there is no data."""
-    said = prose.cleaned(grounding.plain(reply.text))
-    seen = figures.parsed(said)
+    told = prose.tidied(grounding.plain(reply.text))
+    said, seen = prose.cleaned(told), figures.parsed(told)
     if seen is None and "Describe" not in reply.prompt:
         return _labelled(element, said, reply.prompt)
     seen = seen or figures.described(said)
@@ -209,3 +244,12 @@ def _labelled(element: Element, said: str, prompt: str) -> Element:
         "analysis": Analysis(source=Source.MODEL, prompt=prompt),
     }
     return element.model_copy(update=update)
+
+
+def saying(element: Element, said: str) -> Element:
+    """A picture that is all of an answer: where that made no data and no words in the picture, it describes it."""
+    figure = element.figure or Figure()
+    if not said or figure.data or figure.smiles or figure.components or figure.connections:
+        return element
+    told = figure if figure.visible_text else figure.model_copy(update={"description": said})
+    return element.model_copy(update={"figure": told, "text": said, "markdown": said})

@@ -25,7 +25,7 @@ GRID = 999  # boxes run 0..999 inclusive (run_dpsk_ocr_pdf.py)
 TAIL = 200  # characters at the end where a cut-off tag begins
 Corners = tuple[float, float, float, float]
 
-_SPECIAL = r"(?:<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>)"
+_SPECIAL = r"(?:<\|/?[A-Za-z_▁]{1,30}\|>|<｜[^\s｜<>]{1,40}｜>)"  # no blank: F# pipes `f <| x |> g`
 _NUMBERS = r"[0-9０-９\s\[\]［］【】()（）,，、.。．:：;；%％\-－−]"
 _INSIDE = rf"(?:{_NUMBERS}|(?!<\|/?det\|>){_SPECIAL})"  # a tag's coordinates, and special tokens that strayed there
 _END = r"(?:<\|/det\|>|(?<=\])[ \t]*(?=\n(?!\s*[\[\],])|\Z))"  # a det that nobody closed ends with its line

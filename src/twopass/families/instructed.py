@@ -187,8 +187,7 @@ def _content(element: Element, told: dict[str, Any], reply: Reply) -> Element:
     if not text:
         return element
     again = deepseek_elements.told(element, text)
-    verdict = deepseek_rereading.judged(element.text, again.text, reply.layer)
-    return deepseek_rereading.standing(element, again, verdict, reply)
+    return deepseek_rereading.standing(element, again, deepseek_rereading.judged(element, again, reply.layer), reply)
 
 
 def _table(element: Element, told: dict[str, Any], reply: Reply) -> Element:
@@ -198,8 +197,7 @@ def _table(element: Element, told: dict[str, Any], reply: Reply) -> Element:
         return element
     complexity = "complex" if string(told.get("complexity")) == "complex" else table.complexity
     again = deepseek_elements.told(element, "", table.model_copy(update={"complexity": complexity}))
-    verdict = deepseek_rereading.judged(element.text, again.text, reply.layer)
-    return deepseek_rereading.standing(element, again, verdict, reply)
+    return deepseek_rereading.standing(element, again, deepseek_rereading.judged(element, again, reply.layer), reply)
 
 
 def _figure(element: Element, told: dict[str, Any]) -> Element:

@@ -5,14 +5,17 @@ have dates one day apart. So what counts is what no page can hold:
 
 | sign | what a page may have | a loop from |
 |---|---|---|
-| one letter or sign | 63 letters in a row; leaders, rules and blanks to fill in, 399 | 64; 400 |
-| a phrase of up to 7 words, word for word | a form's line, 39 times | 40 |
-| a sentence of up to 25 words; longer ones | a refrain, 9 times; 5 times | 10; 6 |
-| rows or cells of a table | an empty form's rows, 99 | 100 |
-| the same words but for numbers (no table) | entries of a list, 149 | 150 |
+| one letter; one sign | 127 letters in a row; leaders, rules and blanks to fill in, 599 | 128; 600 |
+| a phrase of up to 7 words, word for word | a form's line, a hex dump, 99 times | 100 |
+| a sentence of up to 25 words; longer ones | a refrain, 19 times; 5 times | 20; 6 |
+| rows or cells of a table | an empty form's rows, 149 | 150 |
+| the same words but for numbers (no table) | entries of an index, 399 | 400 |
 | boxes that cannot be drawn, one beside another | a few slips | 6 |
 | the same words told again where they stand already | a slip or two | 8 |
-| the same words, boxes marching by the very same step | a form's column, 23 | 24 |
+| the same words, boxes marching by the very same step | a form's column, a sheet of labels, 119 | 120 |
+
+The last one ends an answer that grows. One that ended by itself says the same in places of its own: it is kept
+whole, and from 24 on its elements say `repeats`.
 
 Knows text and boxes. Knows nothing of rungs, engines or what becomes of a loop.
 """
@@ -27,14 +30,14 @@ from typing import NamedTuple
 from twopass import words
 from twopass.families.grounding import Block, Corners, read
 
-TAIL = 6000  # characters that are looked at: a hundred rows of a table, six long sentences
+TAIL = 9000  # characters that are looked at: 150 rows of a table, 400 entries of an index
 KEY = 24  # characters: what ends the text must have been said before, else nothing repeats
-LETTERS, SIGNS = 64, 400
+LETTERS, SIGNS = 128, 600
 PHRASE, SENTENCE = 7, 25  # words
-PHRASES, SENTENCES, PARAGRAPHS = 40, 10, 6
-ROWS = 100
-NUMBERED = 150
-FLAT, RETOLD, MARCHING = 6, 8, 24
+PHRASES, SENTENCES, PARAGRAPHS = 100, 20, 6
+ROWS = 150
+NUMBERED = 400
+FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
 ROUNDS = 4  # loops of one answer that are cut out
 PERIODS = 4  # blocks that take turns
 _DIGITS = re.compile(r"\d+")
@@ -54,7 +57,10 @@ def looping(text: str) -> bool:
         return True
     tail = text[-TAIL:]
     first = max(tail.find("<|ref|>"), 0)
-    return "[[" in tail and marching(read(tail[first:]).blocks) is not None
+    if "[[" not in tail:
+        return False
+    blocks = read(tail[first:]).blocks
+    return impossible(blocks) is not None or marching(blocks, MARCHING) is not None
 
 
 def repetition(text: str) -> int | None:
@@ -94,10 +100,10 @@ def _enough(unit: str, times: int) -> bool:
     if _MARKUP.search(unit):
         return times >= ROWS
     count = len(words.words(unit))
-    if len(set(unit.strip())) <= 1:
-        return times * len(unit) >= (LETTERS if unit.strip().isalnum() else SIGNS)
-    if not re.search(r"\w", unit):
+    if not any(letter.isalnum() for letter in unit):
         return times * len(unit) >= SIGNS
+    if len(set(unit)) == 1:
+        return times * len(unit) >= LETTERS
     return times >= (PHRASES if count <= PHRASE else SENTENCES if count <= SENTENCE else PARAGRAPHS)
 
 
@@ -106,18 +112,21 @@ def _enough_numbered(unit: str, times: int) -> bool:
 
 
 def without(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
-    """The blocks that say something new, each up to where it repeats itself, and whether anything did.
+    """The blocks that say something new, each up to where it repeats itself, and whether anything looped.
 
-    The last one before each repetition carries the flag `loop`.
+    The last one before each repetition carries the flag `loop`; what is said again in a place of its own stays.
     """
     kept = [_up_to_loop(block) for block in blocks]
     for _ in range(ROUNDS):
-        run = marching(kept)
+        run = impossible(kept)
         if run is None:
             break
         before = [replace(block, flags=("loop",)) for block in kept[max(run.start - 1, 0) : run.start]]
         kept = [*kept[: max(run.start - 1, 0)], *before, *kept[run.end :]]
     looped = len(kept) < len(blocks) or any("loop" in block.flags for block in kept)
+    if again := marching(kept, REPEATS):
+        told = [replace(block, flags=(*block.flags, "repeats")) for block in kept[again.start : again.end]]
+        kept = [*kept[: again.start], *told, *kept[again.end :]]
     return tuple(kept), looped
 
 
@@ -126,25 +135,43 @@ def _up_to_loop(block: Block) -> Block:
     return block if again is None else replace(block, content=block.content[:again], flags=("loop",))
 
 
-def marching(blocks: Sequence[Block]) -> Run | None:
-    """The first blocks that only repeat what blocks before them told."""
-    told = [(_said(block), block.corners[0]) for block in blocks if block.corners]
-    places = [place for place, block in enumerate(blocks) if block.corners]
+def impossible(blocks: Sequence[Block]) -> Run | None:
+    """The first blocks that cannot stand on a page: without a place, or in a place that has the same already."""
+    told = _told(blocks)
     runs = [_run(len(told), lambda n: _is_stuck(told, n), FLAT)]
     for period in range(1, PERIODS + 1):
 
         def again(n: int, k: int = period) -> bool:
             return n >= k and told[n][0] == told[n - k][0] and _touch(told[n][1], told[n - k][1])
 
+        runs.append(_run(len(told), again, RETOLD * period))
+    return _first(runs, blocks)
+
+
+def marching(blocks: Sequence[Block], least: int) -> Run | None:
+    """The first blocks, so many at least, that say what blocks before them say, each by the very same step further."""
+    told = _told(blocks)
+    runs = []
+    for period in range(1, PERIODS + 1):
+
         def marches(n: int, k: int = period) -> bool:
             return n >= 2 * k and told[n][0] == told[n - k][0] == told[n - 2 * k][0] and _even(told, n, k)
 
-        runs += [_run(len(told), again, RETOLD * period), _run(len(told), marches, MARCHING * period)]
+        runs.append(_run(len(told), marches, least * period))
+    return _first(runs, blocks)
+
+
+def _told(blocks: Sequence[Block]) -> list[tuple[str, Corners]]:
+    return [(_said(block), block.corners[0]) for block in blocks if block.corners]
+
+
+def _first(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
+    """The first run of blocks with boxes, among all blocks."""
     found = [run for run in runs if run]
     if not found:
         return None
-    first = min(found)
-    return Run(places[first.start], places[first.end - 1] + 1)
+    places = [place for place, block in enumerate(blocks) if block.corners]
+    return Run(places[min(found).start], places[min(found).end - 1] + 1)
 
 
 def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import NamedTuple
 
@@ -16,10 +16,13 @@ from twopass.document import Cell, Table
 from twopass.families import grid
 
 WIDEST, HIGHEST, MOST = 100, 1000, 50_000  # cells that one may span, and cells of a table: more than a page holds
-_WHOLE = re.compile(r"<table\b[^<>]*>.*?(?:</table\s*>|\Z)", flags=re.DOTALL | re.IGNORECASE)
+_EDGE = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
+_CELL_EDGE = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
+_ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
+_SKELETON = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
 _ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=</?t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
-_BREAK = re.compile(r"<br\b[^<>]*>|</p\s*>", flags=re.IGNORECASE)
+_CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
+_BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th)\s*>", flags=re.IGNORECASE)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
 _STYLE = re.compile(
     r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col)\b[^<>]*>",
@@ -51,24 +54,65 @@ def parts(text: str) -> list[Part]:
     """Prose and tables in the order they stand; nothing but blanks is left out."""
     found: list[Part] = []
     at = 0
-    for match in sorted((*_WHOLE.finditer(text), *_PIPES.finditer(text)), key=lambda match: match.start()):
-        if match.start() < at:
+    for start, end in sorted((*_wholes(text), *(match.span() for match in _PIPES.finditer(text)))):
+        if start < at:
             continue
-        table = html(match.group()) if match.group()[0] == "<" else pipes(match.group())
-        found += [Part(text[at : match.start()], None), Part(match.group(), table)]
-        at = match.end()
+        told = text[start:end]
+        found += [Part(text[at:start], None), Part(told, html(told) if told[0] == "<" else pipes(told))]
+        at = end
     return [part for part in (*found, Part(text[at:], None)) if part.text.strip()]
 
 
+def _wholes(text: str) -> Iterator[tuple[int, int]]:
+    """Where HTML tables begin and end, with those in their cells; what nobody closed ends with the last that was."""
+    start = depth = end = at = 0
+    within = False
+    for edge in _EDGE.finditer(text):
+        cells = _CELL_EDGE.findall(text, at, edge.start())
+        within = not cells[-1] if cells else within
+        if depth and not edge[1] and not within:
+            yield start, edge.start()
+            depth = 0
+        within, at = bool(edge[1]), edge.end()
+        if not edge[1]:
+            start, end = (start, end) if depth else (edge.start(), len(text))
+            depth += 1
+        elif depth:
+            depth, end = depth - 1, edge.end()
+            if not depth:
+                yield start, end
+    if depth:
+        yield start, end
+
+
 def html(text: str) -> Table:
-    """The table of an HTML string; a row without cells is one cell where it says anything."""
+    """The table of an HTML string; what stands in a row and in no cell is said by the cell beside it."""
+    text = _alone(text)
     rows = []
     for row in _ROW.finditer(text):
         head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
         cells = [_spot(cell[1], cell[2], cell[3], head) for cell in _CELL.finditer(row[1])]
-        alone = shown(row[1]) if not cells else ""
-        rows.append(cells or ([_Spot(alone, 1, 1, head)] if alone else []))
+        first = _CELL.search(row[1])
+        if stray := shown(row[1][: first.start()] if first else row[1]):
+            told = _Spot("", 1, 1, head) if not cells else cells[0]
+            cells[:1] = [told._replace(text=f"{stray}\n{told.text}".strip())]
+        rows.append(cells)
     return _placed(rows)
+
+
+def _alone(text: str) -> str:
+    """A table whose cells hold no tables: a row of such a one is a line of its cell."""
+    said, at, depth = [], 0, 0
+    for edge in _EDGE.finditer(text):
+        said.append(_flat(text[at : edge.start()]) if depth > 1 else text[at : edge.start()])
+        depth = max(depth - 1, 0) if edge[1] else depth + 1
+        at = edge.end()
+        said.append(" " if depth else edge.group())
+    return "".join([*said, _flat(text[at:]) if depth > 1 else text[at:]])
+
+
+def _flat(text: str) -> str:
+    return _SKELETON.sub(" ", _ROW_END.sub("<br>", text))
 
 
 def _spot(name: str, attributes: str, text: str, head: bool) -> _Spot:

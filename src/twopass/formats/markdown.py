@@ -323,7 +323,8 @@ def _figure(element: Element, writing: Writing) -> str:
     if visible and not (element.image and len(visible) <= ALT):
         parts.append(_paragraph(visible))
     if figure:
-        parts.append(_paragraph(words.flow(figure.description or "")))
+        described = figure.description if figure.description != element.text else None
+        parts.append(_paragraph(words.flow(described or "")))
         parts.append(rows.table(figure.data) if figure.data else "")
         parts.append(_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from twopass import together
 from twopass.document import Checkpoint, Element, RawCompletion
-from twopass.engines.seam import Engine, Prompt, told
+from twopass.engines.seam import Engine, Prompt, sampling, told
 from twopass.families.seam import Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.picture import Picture
@@ -94,6 +94,7 @@ def _prompt(
         mode=question.mode or job.mode,
         max_crops=job.max_crops,
         language=job.language,
+        sampling=sampling(job.sampling.model_dump(exclude_none=True)),
         priority=0,
         watch=family.looping,
     )

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from twopass import text_layer
+from twopass import text_layer, words
 from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State, Word
-from twopass.engines.seam import Completion, Engine, Prompt, Sampling, told
+from twopass.engines.seam import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
 from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job
@@ -52,7 +51,6 @@ def _look(picture: Picture) -> Look:
 def _prompt(rung: Rung, picture: Picture, source_key: str, job: Job, family: Family) -> Prompt:
     """The first rung's id is the page's; the others' say which they are."""
     suffix = "" if rung.name == NORMAL else f"-{rung.name}"
-    wanted = {**job.sampling.model_dump(exclude_none=True), **rung.sampling}
     return Prompt(
         id=f"{source_key}/p{picture.page.number:04d}{suffix}",
         text=rung.prompt,
@@ -61,7 +59,7 @@ def _prompt(rung: Rung, picture: Picture, source_key: str, job: Job, family: Fam
         mode=rung.mode or job.mode,
         max_crops=job.max_crops,
         language=job.language,
-        sampling=replace(Sampling(), **wanted),
+        sampling=sampling(job.sampling.model_dump(exclude_none=True), rung.sampling),
         priority=0 if suffix else 1,
         watch=family.looping,
     )
@@ -114,13 +112,19 @@ def _verdict(completion: Completion, answer: Answer) -> Code | None:
 
 
 def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
-    """The last rungs: the PDF's own text, else failed with whatever was read."""
-    elements = text_layer.elements(picture.words, read.page.number)
+    """The last rungs: the PDF's own text where it says as much as was read, else failed with what was read."""
+    layer = text_layer.elements(picture.words, read.page.number)
+    elements = layer if _said(layer) >= _said(read.elements) else ()
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = read.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())
     page = read.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
-    problems = (*read.problems, _problem(page, reason))
+    problems = (*read.problems, _problem(page, reason, kept=bool(layer) and not elements))
     return read.model_copy(update={"page": page, "elements": elements or read.elements, "problems": problems})
+
+
+def _said(elements: Sequence[Element]) -> int:
+    """Words: a stamp on a scan has a few, and the page's reading, however it ended, more."""
+    return sum(len(words.words(element.text)) for element in elements)
 
 
 def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:
@@ -144,10 +148,11 @@ _ADVICE = {
 }
 
 
-def _problem(page: Page, reason: Code) -> Problem:
+def _problem(page: Page, reason: Code, kept: bool) -> Problem:
     taken = page.state is State.TEXT_LAYER
     severity = Severity.WARNING if taken else Severity.ERROR
-    next_step = "; the PDF's own text was taken" if taken else _again(page)
+    unlike = "; what was read is kept, the PDF's own text says less" if kept else _again(page)
+    next_step = "; the PDF's own text was taken" if taken else unlike
     message = f"page {page.number}: {_ADVICE.get(reason, 'the answer cannot be used')}{next_step}"
     return Problem(code=reason, severity=severity, page=page.number, message=message)
 
