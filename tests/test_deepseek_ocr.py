@@ -551,4 +551,6 @@ def said(answer: Answer) -> Counter[str]:
 
 
 def heard(text: str) -> Counter[str]:
+    """Halves of a German word that a line's end broke are one."""
+    text = re.sub(r"(?<=ungs)-\s?(?=[a-zäöü])|(?<=heits|keits)-\s?(?=[a-zäöü])", "", text)
     return Counter(twopass.words.words(outside_tags(re.sub(r"<\|det\|>.*?<\|/det\|>", " ", text))))
