@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from functools import cache, partial
+from types import FrameType
+from typing import Any, NoReturn
 
 import structlog
 
 from twopass import bars, house, logs, pipeline
+from twopass.closing import AGAIN
+from twopass.document import Status
+from twopass.engines import checks
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
@@ -36,9 +42,13 @@ def main() -> None:
     for name, value in SDK_DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
+        if door is not Door.LOCAL:
+            checks.all_of(settings)
         _serve(settings, door)
     except EngineError as error:  # of an engine that did not open: those of jobs are answered
         log.critical("worker refuses to serve", code=error.code, reason=error.message)
+        if door is Door.SERVERLESS:
+            _report_unfit(error)
         raise SystemExit(1) from None
 
 
@@ -47,17 +57,62 @@ def _serve(settings: Settings, door: Door) -> None:
     with house.opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
+        for name, check in checks.CHECKS.items():
+            runpod.serverless.register_fitness_check(_named(name, partial(check, settings)))
+        hear_of_the_end = _hearing(open_house)
+
+        def concurrency(_: int) -> int:
+            """Constant: the SDK stops taking jobs whenever it changes. Asked before jobs are taken."""
+            hear_of_the_end()
+            return settings.concurrency
+
         try:
-            runpod.serverless.start(
-                {
-                    "handler": _handler(open_house, door, read.append if door is Door.LOCAL else _forget),
-                    # constant: the SDK stops taking jobs whenever the value changes
-                    "concurrency_modifier": lambda current: settings.concurrency,
-                }
-            )
+            handler = _handler(open_house, door, read.append if door is Door.LOCAL else _forget)
+            runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in read:  # after the SDK's own last lines
                 bars.what_lies_where(result)
+
+
+def _report_unfit(error: EngineError) -> NoReturn:
+    """Let the SDK tell RunPod why this worker does not serve: it runs its checks first, and ends with the first bad."""
+    import runpod
+
+    def engine() -> None:
+        raise error
+
+    runpod.serverless.register_fitness_check(engine)
+    runpod.serverless.start({"handler": lambda job: {"error": str(error)}})
+    raise SystemExit(1)
+
+
+def _named(name: str, check: Callable[[], None]) -> Callable[[], None]:
+    def named() -> None:
+        check()
+
+    named.__name__ = name  # the SDK reports it
+    return named
+
+
+def _hearing(open_house: House) -> Callable[[], None]:
+    """A function to be called when the SDK's signal handlers stand: from then on the house hears of them first."""
+
+    @cache
+    def hear() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _first(open_house, signal.getsignal(number)))
+
+    return hear
+
+
+def _first(open_house: House, then: Any) -> Callable[[int, FrameType | None], None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        log.warning("told to stop: no page starts any more", grace_s=open_house.settings.shutdown_grace_s)
+        open_house.stop_soon()
+        if callable(then):
+            then(number, frame)
+
+    return stop
 
 
 def _forget(result: Result) -> None:
@@ -79,10 +134,10 @@ def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> C
         try:
             result = await answer(job, open_house, door)
             keep(result)
-            return result.as_answer()
+            return _replacing(open_house, result.as_answer())
         except TwopassError as error:
             log.warning("job refused", code=error.code)
-            return {"error": str(error)[:1000]}
+            return _replacing(open_house, {"error": str(error)[:1000]})
         except Exception:
             log.exception("job failed")
             return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
@@ -90,9 +145,21 @@ def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> C
     return handler
 
 
+def _replacing(open_house: House, said: Answer) -> Answer:
+    """The answer; of a worker whose engine is gone for good it asks for another worker, and fails if pages are left."""
+    if not open_house.engine.is_gone:
+        return said
+    if "error" in said or said["status"] == Status.SUCCESS:
+        return {**said, "refresh_worker": True}
+    message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is replaced; {AGAIN}"
+    return {"error": message, "detail": said, "refresh_worker": True}
+
+
 async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
     """Read the job on the house's loop and tell its progress; raises TwopassError."""
     settings = open_house.settings
+    if open_house.engine.is_gone:
+        raise EngineError(Code.ENGINE_DEAD, "this worker's engine is gone and it is being replaced; send the job again")
     job = Job.parse(delivered, settings, door)
     progress = Tracker()
     async with AsyncExitStack() as stack:

@@ -121,6 +121,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again: it tries this page once more and reads no other. Where it ends so again, raise "
         "`WORKER_TIMEOUT_S` or lower `dpi`.",
     ),
+    Code.ENGINE_CRASH: (
+        "The engine died while it read the page, more than once, and the last time it read nothing else.",
+        "Send the same job again: it tries this page once more and reads no other. Where it ends so again, try another "
+        "`mode` or `dpi`, and report the page.",
+    ),
     Code.PIXEL_LIMIT: (
         "The page was drawn smaller than asked for, to stay within the limit.",
         "It was read; raise `MAX_PAGE_PIXELS` where small print was lost.",

@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("views", ("slabs",)),
     ("words", ()),
     ("window", ("together",)),
+    ("closing", ("errors",)),
     ("progress", ("errors", "together")),
     ("stopwatch", ("workers",)),
     ("together", ("errors",)),
@@ -40,12 +41,18 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("weights", ("errors", "hub", "settings")),
     ("sources", ("addresses", "errors", "faults", "job", "landing", "s3", "settings")),
     ("scan", ("document", "errors")),
-    ("engines.seam", ("document", "slabs", "workers")),
+    ("engines.seam", ("document", "errors", "slabs", "workers")),
     ("families.seam", ("document", "errors")),
     ("families", ("families", "document", "errors", "sections", "surroundings", "tables", "words")),
     ("vllm_plugin", ("vllm_plugin", "views")),
     ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
-    ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "weights", "words", "workers")),
+    (
+        "engines",
+        (
+            "engines", "document", "engine_settings", "errors", "files", "scan", "settings", "slabs", "weights",
+            "words", "workers",
+        ),
+    ),
     ("picture", ("document", "engines.seam", "slabs")),
     ("tables", ("document",)),
     ("text_layer", ("document", "words")),
@@ -63,12 +70,18 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "report",
         (
-            "document", "errors", "files", "formats", "job", "progress", "settings", "steps.upload", "stopwatch",
-            "store",
+            "document", "engines.seam", "errors", "files", "formats", "job", "progress", "settings", "steps.upload",
+            "stopwatch", "store",
         ),
     ),
     ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
-    ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    (
+        "house",
+        (
+            "canary", "closing", "document", "engines", "families", "settings", "slabs", "stopwatch", "window",
+            "workers",
+        ),
+    ),
     (
         "reading",
         (
@@ -79,8 +92,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "pipeline",
         (
-            "document", "errors", "files", "house", "job", "picture", "progress", "reading", "report", "steps",
-            "stopwatch", "store", "window",
+            "closing", "document", "errors", "files", "house", "job", "picture", "progress", "reading", "report",
+            "steps", "stopwatch", "store", "window",
         ),
     ),
     ("__init__", ()),
@@ -89,7 +102,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 # foreign library -> the files that may import it; one library, as few files as it can be
 HOMES = {
     "runpod": {"handler.py"},
-    "vllm": {"engines/vllm.py", "vllm_plugin"},
+    "vllm": {"engines/vllm.py", "engines/cards.py", "vllm_plugin"},
     "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
@@ -107,10 +120,10 @@ HOMES = {
     "botocore": {"s3.py", "faults.py"},
     "urllib3": {"faults.py"},
     "httpx": {"sources.py", "engines/openai.py", "hub.py"},
-    "torch": {"engines/hf_models.py", "vllm_plugin"},
+    "torch": {"engines/hf_models.py", "engines/cards.py", "vllm_plugin"},
     "transformers": {"engines/hf_models.py", "vllm_plugin"},
     "huggingface_hub": {"hub.py"},
-    "tenacity": {"engines/openai.py"},
+    "tenacity": {"engines/openai.py", "s3.py"},
     "rapidocr": {"scan.py"},
     "onnxruntime": {"engines/cpu_page.py"},
     "yake": {"keywords.py"},

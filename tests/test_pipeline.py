@@ -21,7 +21,7 @@ from fakes.workers import DyingWorkers
 from twopass import report
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, StoreError, WorkerDied
 from twopass.job import Door, Job
 from twopass.progress import Tracker
@@ -83,7 +83,7 @@ def answer_of(prompt: Prompt) -> str:
     return json.dumps(page)
 
 
-class ScriptedEngine:
+class ScriptedEngine(Engine):
     """Answers by a function, after a delay by another; remembers what it was asked."""
 
     kind, precision, family, sequences = "replay", "recorded", "layout", 64

@@ -31,7 +31,7 @@ from twopass.landing import Downloaded
 from twopass.s3 import Patience
 from twopass.settings import Settings
 
-QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0)
+QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0, budget_s=0)
 PDF = "application/pdf"
 
 
@@ -104,7 +104,7 @@ async def test_a_slow_source_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}", fetch_timeout_s=0.3)
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*FETCH_TIMEOUT_S"):
-            await s3.download("s3://bucket/key", tmp_path / "t", settings, None, 10, Patience(1, 0.5, 1.0))
+            await s3.download("s3://bucket/key", tmp_path / "t", settings, None, 10, Patience(1, 0.5, 1.0, 0))
 
 
 async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> None:
@@ -112,7 +112,9 @@ async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}")
         hanging = [
-            asyncio.create_task(s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 5.0, 5.0)))
+            asyncio.create_task(
+                s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 5.0, 5.0, 0))
+            )
             for n in range(33)
         ]
         await asyncio.sleep(0)

@@ -24,7 +24,7 @@ from twopass.s3 import Patience, S3Store
 from twopass.settings import Settings
 from twopass.store import FolderStore, Put
 
-QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0)
+QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0, budget_s=0)
 PDF = "application/pdf"
 TEXT = "text/plain"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fakes import documents
 from twopass.document import Element
-from twopass.engines.seam import Completion, PagePointer, Prompt
+from twopass.engines.seam import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Question, Reply
@@ -100,7 +100,7 @@ class CuriousFamily(LayoutFamily):
         return Question("describe")
 
 
-class FailingEngine:
+class FailingEngine(Engine):
     """Fails over the first element while it is busy with the others; remembers which it finished or left."""
 
     kind, precision, family, sequences = "replay", "recorded", "layout", 64

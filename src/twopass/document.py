@@ -162,7 +162,8 @@ class State(StrEnum):
 
 
 LOST = frozenset({State.FAILED, State.UNREAD})
-ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT})  # of a worker: another try may end better
+# Of a page worker or an engine's core: another try may end better.
+ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.ENGINE_CRASH})
 
 
 class Status(StrEnum):

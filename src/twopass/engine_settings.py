@@ -51,6 +51,12 @@ def preset(name: str, memory_gb: float) -> Preset:
     return PRESETS[CARDS.get(name, name)]
 
 
+def card_gb(name: str) -> int:
+    """The memory that a preset was made for; 0 for one that needs no GPU. Raises KeyError."""
+    size = CARDS.get(name, name)
+    return int(size) if preset(size, 0) and size.isdigit() else 0
+
+
 class EngineSettings(BaseSettings):
     """The settings of engines that run a model."""
 

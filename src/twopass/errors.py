@@ -5,6 +5,7 @@ TwopassError            carries a Code and a message for the person who acts
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or cannot take more
+├── OutOfTime           the deadline or the worker's end came first
 └── WorkerDied          a page worker crashed or ran out of time over one piece of work
 """
 
@@ -39,6 +40,7 @@ class Code(StrEnum):
     UNGROUNDED = "UNGROUNDED"
     RENDER_CRASH = "RENDER_CRASH"
     RENDER_TIMEOUT = "RENDER_TIMEOUT"
+    ENGINE_CRASH = "ENGINE_CRASH"
     PIXEL_LIMIT = "PIXEL_LIMIT"
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
@@ -72,6 +74,10 @@ class StoreError(TwopassError):
 
 class EngineError(TwopassError):
     """The engine is gone or cannot take more."""
+
+
+class OutOfTime(TwopassError):
+    """The job's deadline (DEADLINE) or the worker's end (SHUTDOWN) came first; nothing is wrong with the work."""
 
 
 class WorkerDied(TwopassError):

@@ -18,10 +18,14 @@ from twopass.errors import Code, SourceError, StoreError
 LOUD = ("httpx", "httpcore", "boto3", "botocore", "s3transfer", "urllib3")  # they log presigned queries and tokens
 
 
+PASSING = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable"})
+
+
 class _Fault(Enum):
     MISSING = "nothing is there; check bucket and key"
     NO_BUCKET = "the bucket does not exist; check its name, the region and the endpoint"
     DENIED = "access denied; check the credentials and that they allow s3:GetObject, s3:PutObject and s3:ListBucket"
+    SKEWED = "the store says that this machine's clock is wrong; wait until it is set, or replace the worker"
     FULL = "no space is left; free some or choose another place"
     DOWN = "the store cannot be reached or does not answer as it should; check the endpoint or try again later"
 
@@ -31,10 +35,12 @@ _CODES = {  # as a source, as an output
     _Fault.NO_BUCKET: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
     _Fault.DENIED: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.FULL: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
+    _Fault.SKEWED: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
     _Fault.DOWN: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
 }
 _FAULTS = {  # an S3 code, an HTTP status or an exception's class; what is not here is DOWN
     **dict.fromkeys(("NoSuchBucket", "InvalidBucketName", "ParamValidationError"), _Fault.NO_BUCKET),
+    "RequestTimeTooSkewed": _Fault.SKEWED,
     **dict.fromkeys(("ENOSPC", "EDQUOT"), _Fault.FULL),
     **dict.fromkeys(("NoSuchKey", "404", "FileNotFoundError"), _Fault.MISSING),
     **dict.fromkeys(
@@ -92,6 +98,21 @@ def code_of(error: Any) -> str:
 def status_of(error: Any) -> int | None:
     status = (getattr(error, "response", None) or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return int(status) if status else None
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether another try may end better: a store that is busy, broken or cannot be reached, a clock just restored."""
+    from botocore.exceptions import ClientError, HTTPClientError
+    from urllib3.exceptions import HTTPError
+
+    if error is None:
+        return False
+    if isinstance(error, ClientError):
+        status = status_of(error) or 0
+        return (status >= 500 and status != 501) or status == 429 or code_of(error) in PASSING
+    if isinstance(error, (HTTPClientError, HTTPError, ConnectionError, TimeoutError)):
+        return True
+    return passes(error.__cause__ or error.__context__)  # an upload in parts wraps what went wrong
 
 
 def is_unsupported(error: Any) -> bool:

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from twopass import canary, engines, families
+from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
@@ -48,10 +49,15 @@ class House:
     loop: asyncio.AbstractEventLoop
     stopwatch: Callable[[], Stopwatch] = Stopwatch
     canary: Canary | None = None
+    closing: Closing = field(default_factory=Closing)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the house's loop; cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def stop_soon(self) -> None:
+        """No page starts any more; may be called from a signal handler."""
+        self.loop.call_soon_threadsafe(self.closing.announce, self.settings.shutdown_grace_s)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -81,6 +81,7 @@ class Inline(StrEnum):
     DOCJSON = "docjson"
 
 
+_SHARE = re.compile(r"(?:100|\d{1,2}(?:\.\d{1,3})?)%$")
 _PART = re.compile(r"\s*(\d{1,6})\s*(?:(-)\s*(\d{1,6})?\s*)?$")
 
 
@@ -118,6 +119,17 @@ class PageRange:
         return any(start > page_count or (end or 0) > page_count for start, end in self.parts)
 
 
+def ranges(numbers: Iterable[int]) -> str | None:
+    """Rising page numbers as a caller may give them back, `"3,5-9"`; None when there are none."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(_shown(*part) for part in parts) or None
+
+
 def _shown(start: int, end: int | None) -> str:
     return f"{start}-" if end is None else f"{start}" if start == end else f"{start}-{end}"
 
@@ -139,6 +151,31 @@ class S3(Input):
     endpoint_url: str | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
     region: str | None = None
     bucket: str | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
+
+
+class FailedPages(Input):
+    """From how many failed pages on a document's status is which; what was read is kept all the same."""
+
+    partial_success: int | str = 1
+    failure: int | str | None = Field(None, description="null: only when nothing could be read")
+
+    @field_validator("partial_success", "failure")
+    @classmethod
+    def _is_a_number(cls, many: int | str | None) -> int | str | None:
+        if isinstance(many, int) and many < 1 or isinstance(many, str) and not _SHARE.match(many):
+            raise ValueError('must be a number of pages from 1, or a share of them such as "5%"')
+        return many
+
+    def are_too_many(self, failed: int, total: int) -> bool:
+        return self.failure is not None and _reached(self.failure, failed, total)
+
+    def are_some(self, failed: int, total: int) -> bool:
+        return _reached(self.partial_success, failed, total)
+
+
+def _reached(many: int | str, failed: int, total: int) -> bool:
+    least = many if isinstance(many, int) else float(many.rstrip("%")) / 100 * total
+    return failed > 0 and failed >= least
 
 
 class SamplingOptions(Input):
@@ -175,6 +212,7 @@ class Job(Input):
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
     deadline_s: float | None = Field(None, gt=0, le=604_800)
+    failed_pages: FailedPages = FailedPages()
     resume: bool = True
 
     @model_validator(mode="before")
@@ -346,6 +384,8 @@ class DocumentResult(Input):
     source: str
     status: Status
     pages: dict[str, int] = Field(default_factory=dict, description="page counts per state")
+    failed: str | None = Field(None, description="pages that failed: 3,7-9")
+    left: str | None = Field(None, description="pages still to be read; the same job again goes on with them")
     artefacts: dict[str, Artefact] = Field(default_factory=dict)
     inline: dict[str, Any] = Field(default_factory=dict)
     canary: Canary | None = Field(None, description="as in the document: passed, off, or null when it needs none")

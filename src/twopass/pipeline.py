@@ -16,8 +16,9 @@ from dataclasses import replace
 import structlog
 
 from twopass import reading, report
+from twopass.closing import AGAIN
 from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
-from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
+from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Job, Result, shown
@@ -41,6 +42,7 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
     reading.check(job, house.family)
     watch = house.stopwatch()
     deadline = reading.deadline(job, house)
+    incidents = len(house.engine.incidents)
     async with opened_output(job.output, house.settings, job.s3) as output:
 
         async def one(source: str) -> Outcome:
@@ -49,7 +51,8 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
         async with report.progress_file(output, job.id, house.settings, progress):
             outcomes = await windowed(one, job.sources, Window(DOCUMENTS_AT_ONCE), job.id)
             progress.phase(Phase.DONE)
-        return await report.result(job, outcomes, output, watch, house.settings)
+        befell = house.engine.incidents[incidents:]
+        return await report.result(job, outcomes, output, watch, house.settings, befell)
 
 
 async def attempted(
@@ -75,17 +78,19 @@ async def document(
         if done and done.is_final and set(job.formats_needed) <= set(done.formats):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
-            return await report.with_inline(report.repeated(done, file, watch), folder, job)
+            return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
         numbers, problems = reading.selected(job, file)
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
         formats = reading.formats(job, done)
         desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, Patience.of(house))
-        pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
+        pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
+        pages.sort(key=lambda read: read.page.number)
         if job.slice:
             return report.sliced(file, folder, pages, problems, job, watch, house.settings)
-        return await assembled(desk, run, pages, problems)
+        async with house.closing.finishing():
+            return await assembled(desk, run, pages, problems)
 
 
 async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: Sequence[Problem]) -> Outcome:
@@ -113,29 +118,25 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
 async def _fetched(
     source: str, job: Job, house: House, deadline: float | None, watch: Stopwatch
 ) -> AsyncIterator[CheckedFile]:
-    """The checked file; a deadline that comes first ends the document with its code."""
+    """The checked file; raises OutOfTime when the deadline or the worker's end comes before it."""
     async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout_at(deadline):
-                fetching = watch.entered("fetch", fetch.document(source, job, house.settings, house.workers))
-                file = await stack.enter_async_context(fetching)
-        except TimeoutError:
-            late = "the job's deadline came before the source; send the same job again to go on"
-            raise TwopassError(Code.DEADLINE, late) from None
+        async with house.closing.before(deadline):
+            fetching = watch.entered("fetch", fetch.document(source, job, house.settings, house.workers))
+            file = await stack.enter_async_context(fetching)
         yield file
 
 
 async def page(number: int, desk: Reading) -> Checkpoint:
     """One page, from its checkpoint or through both passes; raises only when a store is gone."""
     try:
-        async with asyncio.timeout_at(desk.deadline):
+        async with desk.house.closing.before(desk.deadline):
             read = await _stored(number, desk) or await _read(number, desk)
-    except TimeoutError:
-        read = structure.unread(number, Code.DEADLINE, "the job's deadline came first")
+    except OutOfTime as end:
+        read = structure.unread(number, end.code, end.message)
     except EngineError as error:  # what pass 1 read goes too: half a page, once stored, would stand for ever
         log.warning("page unread", page=number, code=error.code)
         theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
-        read = theirs or structure.unread(number, error.code, error.message)
+        read = theirs or structure.unread(number, error.code, f"{error.message}; {AGAIN}")
     desk.progress.pages_done(1)
     return read.without_completions
 

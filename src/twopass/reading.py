@@ -21,7 +21,7 @@ from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
-from twopass.steps.upload import Finished, Folder
+from twopass.steps.upload import Finished, Folder, page_name
 from twopass.stopwatch import Stopwatch
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
@@ -71,6 +71,10 @@ class Reading:
     def source_key(self) -> str:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
+
+    def in_turn(self, numbers: Sequence[int]) -> list[int]:
+        """The pages that somebody read already come first: a deadline then cuts off none of them."""
+        return sorted(numbers, key=lambda number: (page_name(number) not in self.there, number))
 
 
 def check(job: Job, family: Family) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 import structlog
 
-from twopass.document import Checkpoint, Document, Problem, Severity, Status, canary_of, status_of
+from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, canary_of
+from twopass.engines.seam import Incident
 from twopass.errors import Code, StoreError, TwopassError
 from twopass.files import CheckedFile
 from twopass.formats import WRITERS
-from twopass.job import INLINE_BYTES, Artefact, DocumentResult, Format, Inline, Job, Result
+from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
 from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json
@@ -56,17 +57,20 @@ def read(
     settings: Settings,
 ) -> Outcome:
     """A document that was read to its end, or to the job's deadline."""
+    problems = _told_once(document.problems, pages)
     result = DocumentResult(
         id=document.id,
         source=document.source.uri,
-        status=document.status,
+        status=judged(_states(pages), problems, job.failed_pages),
         pages=_states(pages),
+        failed=_in_state(State.FAILED, pages),
+        left=_in_state(State.UNREAD, pages),
         artefacts=dict(artefacts),
         canary=document.run.canary,
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
     )
-    return Outcome(result, tuple(_of(document.id, problem) for problem in document.problems))
+    return Outcome(result, tuple(_of(document.id, problem) for problem in problems))
 
 
 def sliced(
@@ -79,12 +83,14 @@ def sliced(
     settings: Settings,
 ) -> Outcome:
     """A slice: its checkpoints lie in the store, nothing is assembled."""
-    found = (*problems, *(problem for page in pages for problem in page.problems))
+    found = _told_once((*problems, *(problem for page in pages for problem in page.problems)), pages)
     result = DocumentResult(
         id=folder.document_id,
         source=file.info.uri,
-        status=status_of(tuple(page.page for page in pages), found),
+        status=judged(_states(pages), found, job.failed_pages),
         pages=_states(pages),
+        failed=_in_state(State.FAILED, pages),
+        left=_in_state(State.UNREAD, pages),
         canary=canary_of(pages),
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
@@ -98,6 +104,33 @@ def _of(document_id: str, problem: Problem) -> Problem:
 
 def _states(pages: Sequence[Checkpoint]) -> dict[str, int]:
     return dict(sorted(Counter(str(page.page.state) for page in pages).items()))
+
+
+def _in_state(state: State, pages: Sequence[Checkpoint]) -> str | None:
+    return ranges(page.page.number for page in pages if page.page.state is state)
+
+
+def judged(states: Mapping[str, int], problems: Sequence[Problem], policy: FailedPages) -> Status:
+    """A document's status by its pages' states; the job's policy says how many failed ones count."""
+    total, failed, unread = sum(states.values()), states.get(State.FAILED, 0), states.get(State.UNREAD, 0)
+    if failed + unread == total or policy.are_too_many(failed, total):
+        return Status.FAILURE
+    wrong = any(told.severity is Severity.ERROR and told.page is None for told in problems)
+    return Status.PARTIAL_SUCCESS if wrong or unread or policy.are_some(failed, total) else Status.SUCCESS
+
+
+def _told_once(problems: Sequence[Problem], pages: Sequence[Checkpoint]) -> tuple[Problem, ...]:
+    """The problems, those of unread pages as one for each reason: a thousand of them would hide all others."""
+    unread = {page.page.number: page for page in pages if page.page.state is State.UNREAD}
+    reasons: dict[tuple[Code, str], list[int]] = {}
+    for number, page in unread.items():
+        for told in page.problems:
+            reasons.setdefault((told.code, told.message.partition(": ")[2]), []).append(number)
+    gathered = (
+        Problem(code=code, message=f"{'page' if len(numbers) == 1 else 'pages'} {ranges(numbers)}: {why}")
+        for (code, why), numbers in reasons.items()
+    )
+    return (*(told for told in problems if told.page not in unread), *gathered)
 
 
 def timings(watch: Stopwatch) -> dict[str, Any]:
@@ -134,9 +167,14 @@ def check_inline(job: Job, pages: int) -> None:
         raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
 
 
-def repeated(done: Finished, file: CheckedFile, watch: Stopwatch) -> Outcome:
+def repeated(done: Finished, file: CheckedFile, job: Job, watch: Stopwatch) -> Outcome:
     """A document that was finished before: its artefacts and problems, nothing spent now."""
-    now = {"source": file.info.uri, "timings": timings(watch), "usage": {"pages_read_now": 0}}
+    now = {
+        "source": file.info.uri,
+        "status": judged(done.result.pages, done.problems, job.failed_pages),
+        "timings": timings(watch),
+        "usage": {"pages_read_now": 0},
+    }
     return Outcome(done.result.model_copy(update=now), done.problems)
 
 
@@ -150,14 +188,21 @@ async def with_inline(outcome: Outcome, folder: Folder, job: Job) -> Outcome:
     return replace(outcome, result=outcome.result.model_copy(update={"inline": inline}))
 
 
-async def result(job: Job, outcomes: Sequence[Outcome], output: Store, watch: Stopwatch, settings: Settings) -> Result:
-    """The job's result, stored whole beside its documents before it is returned."""
+async def result(
+    job: Job,
+    outcomes: Sequence[Outcome],
+    output: Store,
+    watch: Stopwatch,
+    settings: Settings,
+    befell: Sequence[Incident] = (),
+) -> Result:
+    """The job's result, stored whole beside its documents before it is returned; `befell`: the engine, meanwhile."""
     kept, refused = _within_inline_limit(job, outcomes)
     documents = tuple(outcome.result for outcome in kept)
     whole = Result(
         status=_status(documents),
         documents=documents if output.keeps else tuple(_without_artefacts(d) for d in documents),
-        problems=(*(problem for outcome in kept for problem in outcome.problems), *refused),
+        problems=(*(problem for outcome in kept for problem in outcome.problems), *refused, *_told(befell)),
         timings={**({} if job.queued_s is None else {"queued_s": job.queued_s}), **timings(watch)},
         usage=_total([d.usage for d in documents]),
         store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),
@@ -173,6 +218,10 @@ async def result(job: Job, outcomes: Sequence[Outcome], output: Store, watch: St
         lost = Problem(code=error.code, severity=Severity.WARNING, message=f"result.json: {error.message}")
         return whole.model_copy(update={"result_uri": None, "problems": (*whole.problems, lost)})
     return whole
+
+
+def _told(befell: Sequence[Incident]) -> tuple[Problem, ...]:
+    return tuple(Problem(code=one.code, severity=Severity.WARNING, message=one.message) for one in befell)
 
 
 def _without_artefacts(document: DocumentResult) -> DocumentResult:

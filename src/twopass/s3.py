@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
 from io import BytesIO
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
+
+import tenacity
 
 from twopass import addresses, faults, job, landing
 from twopass.errors import Code, SourceError, StoreError
@@ -27,8 +30,13 @@ from twopass.landing import CHUNK, Downloaded
 from twopass.settings import Settings
 from twopass.store import THREADS, Put, Stored, checked, threaded
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 PART_THREADS = 3  # parts of one large object at once
 PROBE = ".twopass-probe"
+PREPARE_S = 10.0  # of patience with a store that has never answered: its address may be wrong
+BACK_OFF = tenacity.wait_random_exponential(multiplier=0.3, max=10)  # full jitter: workers must not come back at once
 CONFLICT_PAUSES_S = (0.05, 0.2, 0.8, 2.0)  # after 409: another conditional PUT of the key was under way
 
 _AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$")
@@ -36,11 +44,40 @@ _AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an S3 store is waited for: tries per call, seconds to connect and between two bytes."""
+    """How long an S3 store is waited for: tries in a row, seconds to connect and between two bytes.
 
-    attempts: int = 4
-    connect_s: float = 10.0
-    read_s: float = 60.0
+    Rows of tries follow one another with growing pauses until `budget_s` is spent; nobody asks a store that is
+    about to be closed again.
+    """
+
+    attempts: int = 3
+    connect_s: float = 5.0
+    read_s: float = 30.0
+    budget_s: float = 60.0
+
+    def insist(self, work: Callable[[], T], stop: threading.Event, budget_s: float | None = None) -> T:
+        """The work's value; raises as the work does at its last try."""
+        trying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(faults.passes),
+            stop=tenacity.stop_after_delay(self.budget_s if budget_s is None else min(budget_s, self.budget_s))
+            | tenacity.stop_when_event_set(stop),
+            wait=BACK_OFF,
+            sleep=tenacity.sleep_using_event(stop),
+            reraise=True,
+        )
+        return trying(work)
+
+
+S = TypeVar("S", bound="S3Store")
+
+
+def patient(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method until it succeeds or its store's patience ends."""
+
+    def insisting(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._patience.insist(lambda: method(self, *args, **kwargs), self._closing)
+
+    return update_wrapper(insisting, method)
 
 
 @dataclass(frozen=True)
@@ -150,7 +187,9 @@ class S3Store:
 
     keeps = True
 
-    def __init__(self, uri: str, settings: Settings, s3: job.S3 | None, patience: Patience = Patience()) -> None:
+    def __init__(self, uri: str, settings: Settings, s3: job.S3 | None, patience: Patience | None = None) -> None:
+        self._patience = patience = patience or Patience(budget_s=settings.store_patience_s)
+        self._closing = threading.Event()
         self._bucket, prefix = _split(uri, StoreError)
         self._prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
         self.uri = f"s3://{self._bucket}/{self._prefix}"
@@ -165,13 +204,15 @@ class S3Store:
 
     @threaded
     def prepare(self) -> None:
-        self._knows_conditions()
+        self._patience.insist(self._knows_conditions, self._closing, PREPARE_S)
 
     @threaded
+    @patient
     def get(self, key: str) -> Stored | None:
         return self._get(key)
 
     @threaded
+    @patient
     def put(self, key: str, data: bytes, content_type: str) -> None:
         if len(data) <= self._multipart:
             self._put(key, data, content_type)
@@ -179,6 +220,7 @@ class S3Store:
             self._put_in_parts(key, data, content_type)
 
     @threaded
+    @patient
     def create(self, key: str, data: bytes, content_type: str) -> Put:
         if self._knows_conditions():
             written = self._put_if(key, data, content_type, IfNoneMatch="*")
@@ -187,6 +229,7 @@ class S3Store:
         return Put.WRITTEN if written else Put.EXISTS
 
     @threaded
+    @patient
     def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
         if self._knows_conditions():
             try:
@@ -199,6 +242,7 @@ class S3Store:
         return same
 
     @threaded
+    @patient
     def keys(self, prefix: str) -> frozenset[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix + prefix
@@ -207,7 +251,8 @@ class S3Store:
         return frozenset(key.removeprefix(self._prefix) for key in found)
 
     async def close(self) -> None:
-        """Puts that are under way end first; those that wait are dropped."""
+        """Puts that are under way end first; those that wait, and further tries, are dropped."""
+        self._closing.set()
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         if self._connected:
             self._connected.close()
@@ -255,8 +300,12 @@ class S3Store:
         )
 
     def _put_if(self, key: str, data: bytes, content_type: str, **condition: str) -> bool:
-        """One conditional PUT; False when it was refused and not only its repetition."""
-        retried = 0
+        """One conditional PUT, tried while the store is down; False when it was refused and not only its repetition."""
+        tries = count()
+        once = partial(self._put_once, key, data, content_type, **condition)
+        return self._patience.insist(lambda: once(retried=next(tries)), self._closing)
+
+    def _put_once(self, key: str, data: bytes, content_type: str, retried: int = 0, **condition: str) -> bool:
         for pause in (*CONFLICT_PAUSES_S, None):
             try:
                 self._put(key, data, content_type, **condition)
@@ -288,7 +337,7 @@ class S3Store:
         """Create an object twice: the second time must be refused, or the store ignores the header."""
 
         def put() -> bool:
-            return self._put_if(PROBE, secrets.token_bytes(8), "application/octet-stream", IfNoneMatch="*")
+            return self._put_once(PROBE, secrets.token_bytes(8), "application/octet-stream", IfNoneMatch="*")
 
         try:
             if not put():
@@ -310,15 +359,16 @@ async def download(
     settings: Settings,
     s3: job.S3 | None,
     limit_bytes: int,
-    patience: Patience = Patience(),
+    patience: Patience | None = None,
 ) -> Downloaded:
     """s3://bucket/key into the target file; its size is checked before its bytes are read."""
+    patience = patience or Patience(budget_s=settings.store_patience_s)
     connect = partial(_client, settings, s3, patience)
     file = landing.Target(target, limit_bytes, landing.label(uri))
     stop = threading.Event()  # a cancelled await leaves its thread running
     try:
         async with asyncio.timeout(settings.fetch_timeout_s):
-            return await landing.on_thread(_download, uri, connect, file, patience.attempts, stop)
+            return await landing.on_thread(_download, uri, connect, file, patience, stop)
     except TimeoutError as error:
         raise landing.late(uri, settings) from error
     finally:
@@ -326,15 +376,18 @@ async def download(
 
 
 def _download(
-    uri: str, connect: Callable[[], Any], target: landing.Target, attempts: int, stop: threading.Event
+    uri: str, connect: Callable[[], Any], target: landing.Target, patience: Patience, stop: threading.Event
 ) -> Downloaded:
     bucket, key = _split(uri, SourceError)
     with faults.translated(landing.label(uri), SourceError), closing(connect()) as client, target as file:
-        get = partial(client.get_object, Bucket=bucket, Key=key)
+
+        def get(**part: str) -> Any:
+            return patience.insist(partial(client.get_object, Bucket=bucket, Key=key, **part), stop)
+
         answer = get()
         with closing(answer["Body"]):
             file.expect(answer["ContentLength"])
-            for chunk in _body(get, answer, attempts):
+            for chunk in _body(get, answer, patience.attempts):
                 if stop.is_set():
                     raise SourceError(Code.STORE_UNAVAILABLE, f"{landing.label(uri)}: nobody waits for it any more")
                 file.write(chunk)

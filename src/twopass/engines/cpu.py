@@ -11,20 +11,18 @@ import asyncio
 import time
 
 from twopass.engines.cpu_page import load, read_page
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 
-class CpuEngine:
+class CpuEngine(Engine):
     """PyMuPDF's layout model and text layer, RapidOCR on pages without one."""
 
     kind = "cpu"
     canary = False
     precision = "float32"
     family = "layout"
-    slabs: Slabs | None = None
 
     def __init__(self, sequences: int) -> None:
         self.sequences = sequences

@@ -14,22 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 if TYPE_CHECKING:
     from twopass.engines.hf_models import Model
 
 
-class HfEngine:
+class HfEngine(Engine):
     """DeepSeek-OCR or its second version as Transformers runs it."""
 
     kind = "hf"
     canary = True
     sequences = 1
-    slabs: Slabs | None = None
 
     def __init__(self, model: str, folder: Path, dtype: str) -> None:
         try:

@@ -21,10 +21,9 @@ import tenacity
 from twopass.engines import openai_chat, openai_stream
 from twopass.engines.openai_chat import Served
 from twopass.engines.openai_stream import Answer, Garbled, Told
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 P = ParamSpec("P")
@@ -58,12 +57,11 @@ class _Refused(Exception):
     """Never: the server does not take this prompt."""
 
 
-class OpenAIEngine:
+class OpenAIEngine(Engine):
     """A model that somebody else serves; `precision` says which, because nothing else of a document would."""
 
     kind = "openai"
     canary = True
-    slabs: Slabs | None = None
 
     def __init__(self, settings: Settings) -> None:
         if not settings.openai_base_url:

@@ -8,22 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 SEQUENCES = 16
 CPU_FAMILY = "layout"  # of checkpoints without a document
 
 
-class ReplayEngine:
+class ReplayEngine(Engine):
     """Answers by prompt id. `delay` gives seconds to wait per prompt, for tests of order."""
 
     kind = "replay"
     precision = "recorded"
     canary = False  # what it answers was read long ago
-    slabs: Slabs | None = None
 
     def __init__(
         self,

@@ -5,11 +5,12 @@ Knows prompts, pixels and tokens. Knows nothing of documents, elements, S3 or jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from twopass.document import RawCompletion
+from twopass.errors import Code
 from twopass.slabs import Pixels, Slabs
 from twopass.workers import Workers
 
@@ -67,7 +68,10 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Completion:
-    """An engine's answer; finish_reason is stop, length, loop, abort, or error where it refused."""
+    """An engine's answer; finish_reason is stop, length, loop, abort, error where it refused, or crash.
+
+    crash: the engine died over this prompt more than once, the last time with nothing else in it.
+    """
 
     text: str
     finish_reason: str = "stop"
@@ -77,12 +81,21 @@ class Completion:
     logprob: float | None = None
 
 
+@dataclass(frozen=True)
+class Incident:
+    """Something that befell an engine and that it survived; jobs of that time tell it as a warning."""
+
+    code: Code
+    message: str
+
+
 class Engine(Protocol):
     """What reads. Constructed on the main thread; everything else runs on the house's loop.
 
     `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `canary`
     whether a model answers that must first read a known picture, `slabs` memory of its own that page workers
-    must share, None when it needs none.
+    must share, None when it needs none. `incidents` only grows. `is_gone`: it will never answer again, and its
+    worker has to be replaced.
     """
 
     kind: str
@@ -90,7 +103,9 @@ class Engine(Protocol):
     family: str
     sequences: int
     canary: bool
-    slabs: Slabs | None
+    slabs: Slabs | None = None
+    incidents: Sequence[Incident] = ()
+    is_gone: bool = False
 
     async def open(self, workers: Workers) -> None:
         """Become ready and warm; raises EngineError."""

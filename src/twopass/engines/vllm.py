@@ -22,12 +22,14 @@ import structlog
 from twopass import views
 from twopass.engine_settings import Preset, preset
 from twopass.engines.busy import BusyClock
-from twopass.engines.seam import Completion, Prompt, Sampling
+from twopass.engines.cards import cards
+from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.views import Vision
 from twopass.vllm_plugin import NGRAM
+from twopass.vllm_plugin.last_words import LastWords
 from twopass.workers import Workers
 
 VISIONS = {"deepseek_ocr": views.DEEPSEEK_OCR, "deepseek_ocr2": views.DEEPSEEK_OCR_2}
@@ -43,12 +45,13 @@ CONTEXT = 8192  # the model's; a shorter one cuts long answers
 WAITING = 1.5  # pictures prepared for each sequence: enough wait in the core for its priorities to count
 DEATHS = 3  # that one prompt may see
 FORGIVEN_S = 3600.0  # a death longer ago than that does not count
+LESS_MEMORY = 0.95  # of its share, for a core that follows one that ran out of it: the rest is for activations
 FINISHED = {"stop": "stop", "length": "length", "repetition": "loop"}
 
 log = structlog.get_logger()
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """AsyncLLM, started on the main thread and asked on the house's loop."""
 
     kind = "vllm"
@@ -71,6 +74,8 @@ class VllmEngine:
         self._reviving: asyncio.Task[None] | None = None
         self._alone = asyncio.Lock()
         self._busy = BusyClock()
+        self.incidents: list[Incident] = []
+        self._last_words = LastWords()
         self._logprobs = settings.logprobs
         self._silence_s = settings.engine_silence_s
         self._heard = time.monotonic()
@@ -78,6 +83,7 @@ class VllmEngine:
         self._workers: Workers | None = None
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        self._last_words.listen()
         self._core = self._started()
 
     async def open(self, workers: Workers) -> None:
@@ -89,8 +95,8 @@ class VllmEngine:
     async def generate(self, prompt: Prompt) -> Completion:
         """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone.
 
-        Who is in a core that dies is asked again by the next, beside the others and at last alone: one picture
-        that kills cores must not take its neighbours with it.
+        Who is in a core that dies is asked again by the next, beside the others and at last alone, and gets
+        finish_reason crash when that one dies too: one picture that kills cores must not take its neighbours with it.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -100,13 +106,15 @@ class VllmEngine:
                     return await self._answered(prompt)
             except EngineDeadError:
                 await self._revived()
-        raise EngineError(Code.ENGINE_DEAD, f"the engine died {DEATHS} times over this prompt, the last time alone")
+        log.error("prompt given up", prompt=prompt.id, deaths=DEATHS)
+        return Completion("", "crash")
 
     async def close(self) -> None:
         if self._watching:
             self._watching.cancel()
         if self._reviving:
             await asyncio.wait([self._reviving])
+        self._last_words.forget()
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
@@ -138,12 +146,25 @@ class VllmEngine:
         """Another core in place of the dead one; raises EngineError when it came to that too often."""
         self._deaths = [when for when in self._deaths if time.monotonic() - when < FORGIVEN_S]
         if len(self._deaths) >= self._restarts:
+            self.is_gone = True
             raise EngineError(Code.ENGINE_DEAD, "the engine died too often; the worker has to be replaced")
         self._deaths.append(time.monotonic())
-        log.error("engine died, starting another", restarts_left=self._restarts - len(self._deaths))
+        incident = self._incident()
+        self.incidents.append(incident)
+        log.error(incident.message, code=incident.code, restarts_left=self._restarts - len(self._deaths))
         await asyncio.to_thread(self._core.shutdown)
         os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # this process has threads by now
         self._core = await asyncio.to_thread(self._started)
+
+    def _incident(self) -> Incident:
+        """Why the core died, as far as it said; where memory was short, the next one takes less."""
+        if not self._last_words.tell_of_memory():
+            return Incident(Code.ENGINE_DEAD, "the engine died and was started again; what was in it was asked again")
+        self.sequences = max(1, self.sequences // 2)
+        share = round(self._arguments["gpu_memory_utilization"] * LESS_MEMORY, 3)
+        self._arguments |= {"max_num_seqs": self.sequences, "gpu_memory_utilization": share}
+        message = f"the engine ran out of memory and was started again; it reads {self.sequences} prompts at once now"
+        return Incident(Code.ENGINE_MEMORY, message)
 
     async def _watched(self) -> None:
         """A core that is alive and says nothing, as where a GPU hangs, is ended: vLLM notices only death."""
@@ -277,26 +298,11 @@ def _vision(model: str) -> Vision:
 
 
 def _preset(settings: Settings) -> Preset:
-    memory = _memory_gb() if settings.preset == "auto" else 0
+    memory = cards().memory_gb if settings.preset == "auto" else 0
     try:
         return preset(settings.preset, memory)
     except KeyError:
         raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
-
-
-def _memory_gb() -> float:
-    """Of the first GPU, told by NVML: asking CUDA would leave a context here that the forked core cannot use."""
-    from vllm.utils.import_utils import import_pynvml
-
-    nvml = import_pynvml()
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return 0.0  # no GPU: vLLM on a CPU
-    try:
-        return float(nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(0)).total) / 1e9
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _precision(told: dict[str, Any]) -> str:

@@ -18,7 +18,13 @@ from twopass.picture import Picture
 from twopass.workers import Workers
 
 TEXT_LAYER_RUNG = "text_layer"
-CUT_SHORT = {"length": Code.TRUNCATED, "loop": Code.LOOP, "abort": Code.TRUNCATED, "error": Code.ENGINE_REFUSED}
+CUT_SHORT = {
+    "length": Code.TRUNCATED,
+    "loop": Code.LOOP,
+    "abort": Code.TRUNCATED,
+    "error": Code.ENGINE_REFUSED,
+    "crash": Code.ENGINE_CRASH,
+}
 
 
 async def read(
@@ -38,6 +44,8 @@ async def read(
         if reason is None:
             return read
         best = max(best or read, read, key=_amount)
+        if completion.finish_reason == "crash":
+            break  # the same picture on another rung would kill the next engine
     assert best and read.page.attempts[0].reason
     kept = read.model_copy(update={"elements": best.elements})
     return fallen_back(kept, picture, read.page.attempts[0].reason)
@@ -140,6 +148,7 @@ _ADVICE = {
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",
     Code.EMPTY: "nothing was read on an inked page",
     Code.RENDER_CRASH: "a page worker died over it, twice",
+    Code.ENGINE_CRASH: "the engine died over it, the last time with nothing else in it",
     Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer names no boxes",
@@ -159,7 +168,7 @@ def _problem(page: Page, reason: Code, kept: bool) -> Problem:
 
 def unread(number: int, reason: Code, why: str) -> Checkpoint:
     """A page that was not come to, or not to its end; never stored, so that the next job reads it."""
-    return failed(number, reason, f"page {number}: {why}; send the same job again to go on", State.UNREAD)
+    return failed(number, reason, f"page {number}: {why}", State.UNREAD)
 
 
 def failed(number: int, reason: Code, message: str, state: State = State.FAILED) -> Checkpoint:

@@ -16,7 +16,14 @@ DEFAULT_MODE, DEFAULT_CROPS = "gundam", 6
 
 def register() -> None:
     """Our classes by name, so that nothing of CUDA is imported before vLLM has chosen its devices."""
+    import logging
+
     from vllm import ModelRegistry
 
+    from twopass.vllm_plugin.last_words import Listener
+
+    log = logging.getLogger("vllm")
+    if not any(isinstance(handler, Listener) for handler in log.handlers):
+        log.addHandler(Listener())
     for architecture, where in ARCHITECTURES.items():
         ModelRegistry.register_model(architecture, where)
