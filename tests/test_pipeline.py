@@ -547,7 +547,7 @@ async def test_an_engine_that_stays_dead_ends_in_a_failure_with_its_code(reader:
     result = await reader.run(engine=dead, progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
     assert (result.status, result.documents[0].pages) == ("failure", {"unread": 3})
-    assert result.as_answer()["error"].startswith("ENGINE_DEAD: page 1: the engine is gone")
+    assert result.as_answer()["error"].startswith("ENGINE_DEAD: pages 1-3: the engine is gone")
     assert not list((tmp_path / "out").rglob("pages/*.json"))
     assert (progress.now.pages_done, progress.now.percent) == (3, 100.0)
 

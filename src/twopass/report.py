@@ -127,7 +127,9 @@ def _told_once(problems: Sequence[Problem], pages: Sequence[Checkpoint]) -> tupl
         for told in page.problems:
             reasons.setdefault((told.code, told.message.partition(": ")[2]), []).append(number)
     gathered = (
-        Problem(code=code, message=f"{'page' if len(numbers) == 1 else 'pages'} {ranges(numbers)}: {why}")
+        Problem(code=code, page=numbers[0], message=f"page {numbers[0]}: {why}")
+        if len(numbers) == 1
+        else Problem(code=code, message=f"pages {ranges(numbers)}: {why}")
         for (code, why), numbers in reasons.items()
     )
     return (*(told for told in problems if told.page not in unread), *gathered)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twopass import families, pipeline
+from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
@@ -27,6 +28,7 @@ class Reader:
     engine: Engine
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
+    closing: Closing = field(default_factory=Closing)
 
     async def run(
         self,
@@ -41,6 +43,6 @@ class Reader:
         loop = asyncio.get_running_loop()
         family = families.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
-        house = replace(house, canary=self.canary)
+        house = replace(house, canary=self.canary, closing=self.closing)
         job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
         return await pipeline.run(job, house, progress or Tracker())
