@@ -162,7 +162,9 @@ class State(StrEnum):
 
 
 LOST = frozenset({State.FAILED, State.UNREAD})
-ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT})  # of a worker: another try may end better
+ACCIDENTS = frozenset(
+    {Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.RENDER_MEMORY}
+)  # of a worker: another try may end better
 
 
 class Status(StrEnum):

@@ -5,7 +5,7 @@ TwopassError            carries a Code and a message for the person who acts
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or cannot take more
-└── WorkerDied          a page worker crashed or ran out of time over one piece of work
+└── WorkerDied          a page worker crashed, ran out of time or took too much memory over one piece of work
 """
 
 from enum import StrEnum
@@ -39,6 +39,7 @@ class Code(StrEnum):
     UNGROUNDED = "UNGROUNDED"
     RENDER_CRASH = "RENDER_CRASH"
     RENDER_TIMEOUT = "RENDER_TIMEOUT"
+    RENDER_MEMORY = "RENDER_MEMORY"
     PIXEL_LIMIT = "PIXEL_LIMIT"
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
@@ -75,4 +76,4 @@ class EngineError(TwopassError):
 
 
 class WorkerDied(TwopassError):
-    """A page worker crashed (RENDER_CRASH) or ran out of time (RENDER_TIMEOUT)."""
+    """A page worker crashed (RENDER_CRASH), ran out of time (RENDER_TIMEOUT) or took too much (RENDER_MEMORY)."""

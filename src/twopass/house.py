@@ -60,7 +60,8 @@ def opened(settings: Settings) -> Iterator[House]:
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own)
+    memory = settings.worker_memory_bytes
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, memory_bytes=memory)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
         house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)

@@ -141,6 +141,7 @@ _ADVICE = {
     Code.EMPTY: "nothing was read on an inked page",
     Code.RENDER_CRASH: "a page worker died over it, twice",
     Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
+    Code.RENDER_MEMORY: "a page worker took too much memory over it, twice; raise WORKER_MEMORY_BYTES or lower dpi",
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer names no boxes",
     Code.ENGINE_REFUSED: "the engine refused the prompt; its log says why",
