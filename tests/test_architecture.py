@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("job", ("document", "errors", "settings")),
     ("files", ("document", "errors")),
     ("faults", ("errors",)),
+    ("scratch", ()),
     ("landing", ("errors", "job", "settings")),
     ("store", ("errors", "faults", "job", "s3", "settings")),  # s3 inside the function that opens one
     ("s3", ("addresses", "errors", "faults", "job", "landing", "settings", "store")),
@@ -54,8 +55,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "steps",
         (
             "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
-            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins",
-            "sections", "surroundings", "together", "workers",
+            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins", "faults",
+            "scratch", "sections", "surroundings", "together", "workers",
         ),
     ),
     ("logs", ("faults", "settings")),
@@ -68,7 +69,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
-    ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    (
+        "house",
+        (
+            "canary", "document", "engines", "families", "scratch", "settings", "slabs", "stopwatch", "window",
+            "workers",
+        ),
+    ),
     (
         "reading",
         (

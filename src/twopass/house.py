@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, engines, families
+from twopass import canary, engines, families, scratch
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
@@ -57,6 +57,8 @@ class House:
 @contextmanager
 def opened(settings: Settings) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
+    if swept := scratch.sweep():
+        log.info("swept up after killed workers", folders=swept)
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
