@@ -19,7 +19,7 @@ from twopass.errors import Code
 
 FOUND = ROOT.parent / "shared" / "corpus" / "bad"  # beside the repository, where somebody has it
 FILES = turns("FILES", 100)
-TIMEOUT_S = 15  # of one call: a page that hangs costs it twice
+TIMEOUT_S = 30  # of one call: a page that hangs costs it twice, and loading the layout model takes a few
 MEMORY = 768 << 20
 OVER = 256 << 20  # between two looks at a page worker's memory
 MAIN_MEMORY = 700 << 20  # of the process that takes the jobs
