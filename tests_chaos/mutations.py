@@ -63,11 +63,11 @@ def _plain() -> bytes:
 @cache
 def _scan() -> bytes:
     with pymupdf.open() as pdf:
-        pdf.new_page().insert_image((0, 0, 595, 842), stream=_image("JPEG"))
+        pdf.new_page().insertimage((0, 0, 595, 842), stream=image("JPEG"))
         return bytes(pdf.tobytes())
 
 
-def _image(kind: str, **options: object) -> bytes:
+def image(kind: str, **options: object) -> bytes:
     picture = Image.new("RGB", (500, 300), "white")
     for line in range(5):
         ImageDraw.Draw(picture).text((20, 20 + 50 * line), WORDS[:40], fill="black", font_size=20)
@@ -78,7 +78,7 @@ def _image(kind: str, **options: object) -> bytes:
 
 def _tiff() -> bytes:
     second = Image.new("1", (200, 200), 1)
-    return _image("TIFF", compression="tiff_lzw", save_all=True, append_images=(second,))
+    return image("TIFF", compression="tiff_lzw", save_all=True, append_images=(second,))
 
 
 BASES: dict[str, Callable[[], bytes]] = {
@@ -86,12 +86,12 @@ BASES: dict[str, Callable[[], bytes]] = {
     "pdf-prose": _prose,
     "pdf-plain": _plain,
     "pdf-scan": _scan,
-    "png": lambda: _image("PNG"),
-    "jpeg": lambda: _image("JPEG"),
-    "progressive": lambda: _image("JPEG", progressive=True),
-    "webp": lambda: _image("WEBP"),
+    "png": lambda: image("PNG"),
+    "jpeg": lambda: image("JPEG"),
+    "progressive": lambda: image("JPEG", progressive=True),
+    "webp": lambda: image("WEBP"),
     "tiff": _tiff,
-    "fax": lambda: _image("TIFF", compression="jpeg"),
+    "fax": lambda: image("TIFF", compression="jpeg"),
 }
 
 # ---- what is done to them -----------------------------------------------------------------------
