@@ -5,7 +5,7 @@ VLLM := .venv-vllm
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo gpu test test-vllm check bench sample docs clean
+.PHONY: demo gpu test test-vllm test-chaos chaos check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -20,6 +20,12 @@ test: $(VENV)/test
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default tests_vllm
+
+test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15 minutes
+	$(BIN)/python -m pytest tests_chaos
+
+chaos: $(VENV)/test # all of them: an hour
+	CHAOS_KILLS=50 CHAOS_FILES=2000 CHAOS_JOBS=1000 $(BIN)/python -m pytest -s tests_chaos
 
 check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -126,6 +126,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again: it tries this page once more and reads no other. Where it ends so again, try another "
         "`mode` or `dpi`, and report the page.",
     ),
+    Code.RENDER_MEMORY: (
+        "The page took more memory than one piece of work may; its process was ended.",
+        "Raise `WORKER_MEMORY_BYTES` where the machine has more, or lower `dpi`; a small file that needs so much was "
+        "made to harm.",
+    ),
     Code.PIXEL_LIMIT: (
         "The page was drawn smaller than asked for, to stay within the limit.",
         "It was read; raise `MAX_PAGE_PIXELS` where small print was lost.",

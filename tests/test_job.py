@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,61 @@ def test_an_error_names_its_field(fields: dict[str, Any], named: str) -> None:
 def test_serverless_jobs_name_no_local_path(source: str) -> None:
     """No path from input reaches the file system on the platform."""
     assert "sources[0]" in refusal(source=source)
+
+
+@pytest.mark.parametrize("output", [False, True])
+def test_a_serverless_path_is_refused_unseen(output: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even whether it is there, or leads elsewhere, is asked of this machine's file system."""
+
+    def looked(path: object, *_: object, **__: object) -> None:
+        raise AssertionError(f"looked at {path}")
+
+    told = []
+    for path in ("/etc/passwd", "../x.pdf", "/proc/self/environ", "/runpod-volume/a.pdf"):
+        fields = {"source": S3, "output": path} if output else {"source": path}
+        with monkeypatch.context() as blind:
+            for name in ("lstat", "stat", "readlink", "open", "scandir", "getcwd"):
+                blind.setattr(os, name, looked)
+            told.append(refusal(**fields))
+
+    assert all(line.startswith("INVALID_JOB: " + ("output" if output else "sources[0]")) for line in told)
+
+
+@pytest.mark.parametrize("door", list(Door))
+@pytest.mark.parametrize("value", ["\ud800", "a\udfffb"])
+@pytest.mark.parametrize("field", ["source", "password", "output", "prompt", "pages", "s3"])
+def test_half_a_character_is_refused_at_the_door(field: str, value: str, door: Door) -> None:
+    """JSON can carry what no file name, URI, key or UTF-8 can."""
+    keys = {"access_key_id": value, "secret_access_key": "b"}
+    fields = {"source": "s3://b/k", field: keys if field == "s3" else value}
+
+    with pytest.raises(InvalidJob):
+        Job.parse({"input": fields}, Settings(), door)
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    """They are no path below the folder that is open, and no bug of the worker."""
+    (tmp_path / "a").symlink_to(tmp_path / "a")
+
+    with pytest.raises(InvalidJob, match="local paths are not allowed"):
+        Job.parse({"input": {"source": f"{tmp_path}/a/b"}}, Settings(allowed_dir=tmp_path), Door.API)
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.none() | st.integers(0, 30)), min_size=1, max_size=8))
+def test_ranges_over_each_other_select_each_page_once(ranges: list[tuple[int, int | None]]) -> None:
+    """In order, and as many as there are, however often they are named."""
+    parts = [(start, None if more is None else start + more) for start, more in ranges]
+    text = ",".join(f"{start}-{'' if end is None else end}" for start, end in parts)
+
+    chosen = PageRange.parse(text).select(20)
+
+    assert chosen == tuple(n for n in range(1, 21) if any(s <= n <= (e or 20) for s, e in parts))
+
+
+def test_a_million_ranges_are_refused_or_cheap() -> None:
+    """A job's page list costs no more than its pages."""
+    assert "at most 100000 characters" in refusal(source="s3://b/k", pages="1-," * 1_000_000 + "1")
+    assert len(PageRange.parse("1-," * 30_000 + "1").select(5_000)) == 5_000
 
 
 def test_the_volume_opens_with_its_setting(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
+import gzip
 import hashlib
 import inspect
 import logging
@@ -14,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import s3 as fake
-from twopass import addresses, faults, s3, sources
+from twopass import addresses, faults, job, s3, sources
 from twopass.errors import Code, SourceError
 from twopass.landing import Downloaded
 from twopass.s3 import Patience
@@ -313,6 +314,14 @@ async def test_a_proxy_of_the_environment_is_not_used(
         "https://2130706433/x",
         "https://0x7f000001/x",
         "https://127.1/x",
+        "https://0/x",
+        "https://[::]/x",
+        "https://[fe80::1]/x",
+        "https://[64:ff9b::a9fe:a9fe]/x",
+        "https://[2002:7f00:1::]/x",
+        "https://224.0.0.1/x",
+        "https://100.64.0.1/x",
+        "https://8.8.8.8@127.0.0.1/x",
         "https://[::ffff:10.0.0.1]/x",
         "http://8.8.8.8/x",
     ],
@@ -323,15 +332,23 @@ async def test_private_addresses_are_denied(uri: str, tmp_path: Path) -> None:
         await sources.source(uri, tmp_path / "t", Settings(), None, 1000)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for `localhost` and no IP address."""
+@pytest.mark.parametrize("host", ["0177.0.0.1", "127.0.0.1.", "127.0.0.1%00", "１２７.0.0.1", "127。0。0。1"])
+async def test_other_spellings_reach_nothing(site: Site, tmp_path: Path, host: str) -> None:
+    """What one library takes for an address and another for a name is a coded error, and no request."""
+    with pytest.raises(SourceError):
+        await sources.fetch_https(site.url("/x", "https", host), tmp_path / "t", Settings(), 1000)
+
+    assert not site.hosts
+
+
+def certificate_of(host: str, path: Path) -> Path:
+    """A key and a certificate for this name and no IP address."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
@@ -341,15 +358,19 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     path.write_bytes(secret + made.public_bytes(pem))
     return path
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate_of("localhost", tmp_path_factory.mktemp("tls") / "both.pem")
 
 
 @pytest.fixture
@@ -389,6 +410,115 @@ async def test_a_redirect_to_a_private_address_is_denied(
     assert len(tls_site.hosts) == 1
 
 
+@contextmanager
+def moving(monkeypatch: pytest.MonkeyPatch, port: int, stays: int) -> Iterator[list[str]]:
+    """A host `moving.example`: 127.0.0.1, which counts as public, for so many lookups; then 127.0.0.2, which does not.
+
+    Whoever connects there is told. The names of the lookups are told too.
+    """
+    real, lookups, reached = socket.getaddrinfo, [], []
+
+    def lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if host not in ("moving.example", b"moving.example"):
+            return real(host, *args, **kwargs)
+        lookups.append(host)
+        return real("127.0.0.1" if len(lookups) <= stays else "127.0.0.2", *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
+    with socket.create_server(("127.0.0.2", port)) as private:
+        private.setblocking(False)
+        yield reached
+        with suppress(BlockingIOError):
+            while True:
+                private.accept()[0].close()
+                reached.append("127.0.0.2")
+
+
+@pytest.fixture(scope="module")
+def moving_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate_of("moving.example", tmp_path_factory.mktemp("tls") / "both.pem")
+
+
+@pytest.fixture
+def moving_site(moving_certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A site under https://moving.example, trusted by httpx and by botocore."""
+    for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(moving_certificate))
+    sources._tls.cache_clear()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(moving_certificate)
+    with Site().running(tls) as running:
+        yield running
+    sources._tls.cache_clear()
+
+
+async def test_a_name_that_moves_between_check_and_connect_gains_nothing(
+    moving_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection goes to the address that was checked; a name that moved is refused at its next check."""
+    moving_site.pages["/x"] = (200, {}, b"%PDF")
+    url = moving_site.url("/x", "https", "moving.example")
+
+    with moving(monkeypatch, moving_site.port, stays=1) as reached:
+        got = await sources.fetch_https(url, tmp_path / "t", Settings(), 1000)
+        with pytest.raises(SourceError, match="SOURCE_DENIED"):
+            await sources.fetch_https(url, tmp_path / "t", Settings(), 1000)
+
+    assert got.bytes == 4 and not reached
+
+
+def jobs_own(site: Site) -> job.S3:
+    endpoint = site.url("", "https", "moving.example")
+    return job.S3.model_validate({"access_key_id": "a", "secret_access_key": "b", "endpoint_url": endpoint})
+
+
+async def test_a_jobs_endpoint_is_talked_to_under_its_name(
+    moving_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificate and Host are the name's, the socket is the checked address's, and no proxy comes between."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    moving_site.pages["/bucket/key"] = (200, {"ETag": '"7"', "Content-Length": "4"}, b"%PDF")
+
+    with moving(monkeypatch, moving_site.port, stays=100):
+        got = await s3.download("s3://bucket/key", tmp_path / "t", Settings(), jobs_own(moving_site), 1000, QUICK)
+
+    assert got.bytes == 4 and moving_site.hosts == [f"moving.example:{moving_site.port}"]
+
+
+async def test_a_jobs_endpoint_that_moves_after_its_check_gains_nothing(
+    moving_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is looked up as it is connected to, and a private address gets not even a connection."""
+    with (
+        moving(monkeypatch, moving_site.port, stays=1) as reached,
+        pytest.raises(SourceError, match="STORE_UNAVAILABLE"),
+    ):
+        await s3.download("s3://bucket/key", tmp_path / "t", Settings(), jobs_own(moving_site), 1000, QUICK)
+
+    assert not reached and not moving_site.hosts
+
+
+@pytest.mark.parametrize("packing", ["br", "gzip, gzip", "zstd", "deflate,gzip"])
+async def test_an_answer_packed_without_bounds_is_refused(site: Site, tmp_path: Path, packing: str) -> None:
+    """A few kilobytes may unpack to gigabytes in one step; nothing but one layer of gzip is unpacked."""
+    packed = gzip.compress(gzip.compress(bytes(10 << 20)))
+    site.pages["/x"] = (200, {"Content-Encoding": packing}, packed)
+
+    with pytest.raises(SourceError, match="SOURCE_UNSUPPORTED.*serve the file as it is"):
+        await sources.fetch_https(site.url(), tmp_path / "t", OPEN, 1 << 30)
+
+
+async def test_unpacked_bytes_count(site: Site, tmp_path: Path) -> None:
+    """The limit is on what lands in the file, whatever was sent."""
+    site.pages["/x"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(10 << 20)))
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
+        await sources.fetch_https(site.url(), tmp_path / "t", OPEN, 1 << 20)
+
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_httpx_exception_is_mapped() -> None:
     """No exception of httpx reaches a caller."""
     import httpx
@@ -410,6 +540,8 @@ def test_every_httpx_exception_is_mapped() -> None:
         *("10.1.2.3", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.0.1", "100.64.0.1", "0.0.0.0"),
         *("224.0.0.1", "255.255.255.255", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1"),
         *("::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "::127.0.0.1", "ff0e::1", "fec0::1", "2001:db8::1"),
+        *("2002:7f00:1::", "2002:a9fe:a9fe::", "64:ff9b:1::a9fe:a9fe", "2001:0:7f00:1::", "::ffff:0:127.0.0.1"),
+        *("169.254.170.2", "100.100.100.200", "192.0.0.192", "198.18.0.1", "fd00:ec2::254", "0.1.2.3"),
         *("2130706433", "0177.0.0.1", "", "host.example", "127.0.0.1\n"),
     ],
 )

@@ -89,6 +89,51 @@ async def test_a_call_that_hangs_is_killed(slabs: Slabs) -> None:
     await workers.close()
 
 
+def hoard(size: int) -> int:
+    """In a page worker: take so much memory, a piece at a time as a decoder does."""
+    kept = []
+    while sum(map(len, kept)) < size:
+        kept.append(os.urandom(1 << 20))
+        time.sleep(0.001)
+    return len(kept)
+
+
+async def test_a_call_that_takes_too_much_memory_is_killed(slabs: Slabs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb ends its page worker with a code of its own, long before the machine has no memory left."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    workers = Workers(1, slabs, memory_bytes=128 << 20)
+    await workers.open()
+    within = await workers.call(hoard, 16 << 20)
+
+    with pytest.raises(WorkerDied, match="RENDER_MEMORY: hoard took over 128 MiB of memory; raise WORKER_MEMORY"):
+        await workers.call(hoard, 1 << 30)
+
+    assert within == 16
+    assert await workers.call(operator.add, 1, 2) == 3
+    await workers.close()
+
+
+async def test_a_page_worker_knows_no_key(slabs: Slabs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who breaks out of a decoder finds no key of a store, an engine or the platform in the environment."""
+    for name in ("BUCKET_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "RUNPOD_AI_API_KEY"):
+        monkeypatch.setenv(name, "hunter2")
+    workers = Workers(1, slabs)
+    await workers.open()
+
+    child = await workers.call(os.getpid)
+
+    environment = Path(f"/proc/{child}/environ").read_bytes()
+    assert b"PATH=" in environment and b"hunter2" not in environment
+    await workers.close()
+
+
+async def test_a_page_worker_is_the_first_to_go_where_memory_ends(workers: Workers) -> None:
+    """The kernel, which ends a process where the machine has no memory left, takes this one and not its parent."""
+    child = await workers.call(os.getpid)
+
+    assert Path(f"/proc/{child}/oom_score_adj").read_text().strip() == "1000"
+
+
 async def test_a_cancelled_call_leaves_no_child_at_work(workers: Workers) -> None:
     """Cancelling kills the child that was at it, because it might write into a slab lent on."""
     before = await workers.call(os.getpid)

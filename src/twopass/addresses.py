@@ -7,11 +7,12 @@ its own host, its private network, the cloud's metadata service. Knows nothing o
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from twopass.errors import Code, SourceError
 
 UNICAST = IPv6Network("2000::/3")  # all that is assigned for the public network; ::1, fc00:: and fe80:: lie outside
+ASSIGNMENTS = IPv4Network("192.0.0.0/24")  # Python calls most of it global; 192.0.0.192 is a metadata service
 NAT64 = IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address that is reached
 
 
@@ -40,7 +41,7 @@ def is_public(text: str) -> bool:
     if isinstance(address, IPv6Address):
         inner = _embedded(address)
         return is_public(str(inner)) if inner else address in UNICAST and address.is_global
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and address not in ASSIGNMENTS
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:

@@ -163,7 +163,7 @@ class State(StrEnum):
 
 LOST = frozenset({State.FAILED, State.UNREAD})
 # Of a page worker or an engine's core: another try may end better.
-ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.ENGINE_CRASH})
+ACCIDENTS = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.RENDER_MEMORY, Code.ENGINE_CRASH})
 
 
 class Status(StrEnum):

@@ -6,7 +6,7 @@ TwopassError            carries a Code and a message for the person who acts
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or cannot take more
 ├── OutOfTime           the deadline or the worker's end came first
-└── WorkerDied          a page worker crashed or ran out of time over one piece of work
+└── WorkerDied          a page worker crashed, ran out of time or took too much memory over one piece of work
 """
 
 from enum import StrEnum
@@ -41,6 +41,7 @@ class Code(StrEnum):
     RENDER_CRASH = "RENDER_CRASH"
     RENDER_TIMEOUT = "RENDER_TIMEOUT"
     ENGINE_CRASH = "ENGINE_CRASH"
+    RENDER_MEMORY = "RENDER_MEMORY"
     PIXEL_LIMIT = "PIXEL_LIMIT"
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
@@ -81,4 +82,4 @@ class OutOfTime(TwopassError):
 
 
 class WorkerDied(TwopassError):
-    """A page worker crashed (RENDER_CRASH) or ran out of time (RENDER_TIMEOUT)."""
+    """A page worker crashed (RENDER_CRASH), ran out of time (RENDER_TIMEOUT) or took too much (RENDER_MEMORY)."""

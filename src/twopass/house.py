@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, engines, families
+from twopass import canary, engines, families, scratch
 from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
@@ -63,10 +63,13 @@ class House:
 @contextmanager
 def opened(settings: Settings) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
+    if swept := scratch.sweep():
+        log.info("swept up after killed workers", folders=swept)
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own)
+    memory = settings.worker_memory_bytes
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, memory_bytes=memory)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
         house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -35,6 +37,7 @@ INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much lar
 RESULT_BYTES = 64_000
 RESULT_DOCUMENTS = 20
 RESULT_PROBLEMS = 50
+LONGEST = 100_000  # of a list of pages: 5,000 of them in words
 PLACE_LENGTH = 2048  # of a URI or path: S3 keys have 1,024 bytes, presigned queries most of the rest
 
 
@@ -81,6 +84,16 @@ class Inline(StrEnum):
     DOCJSON = "docjson"
 
 
+def _of_whole_characters(secret: SecretStr) -> SecretStr:
+    if any("\ud800" <= letter <= "\udfff" for letter in secret.get_secret_value()):
+        raise ValueError("holds half a character")
+    return secret
+
+
+# With a bound, even one that nobody meets, pydantic refuses half characters, which no file name or URI can hold.
+Text = Annotated[str, Field(max_length=1 << 30)]
+Secret = Annotated[SecretStr, AfterValidator(_of_whole_characters)]
+
 _SHARE = re.compile(r"(?:100|\d{1,2}(?:\.\d{1,3})?)%$")
 _PART = re.compile(r"\s*(\d{1,6})\s*(?:(-)\s*(\d{1,6})?\s*)?$")
 
@@ -109,10 +122,13 @@ class PageRange:
 
     def select(self, page_count: int) -> tuple[int, ...]:
         """The pages of a document that has so many, in their order; those outside are left out."""
-        chosen: set[int] = set()
-        for start, end in self.parts:
-            chosen.update(range(start, min(end or page_count, page_count) + 1))
-        return tuple(sorted(chosen))
+        chosen: list[int] = []
+        last = 0  # a million ranges over each other cost no more than their pages
+        for start, end in sorted(self.parts, key=lambda part: part[0]):
+            stop = min(end or page_count, page_count)
+            chosen.extend(range(max(start, last + 1), stop + 1))
+            last = max(last, stop)
+        return tuple(chosen)
 
     def beyond(self, page_count: int) -> bool:
         """Whether a named page does not exist in a document that has so many."""
@@ -143,14 +159,12 @@ class Input(BaseModel):
 class S3(Input):
     """Credentials for this job only; also read in the spelling of RunPod's `s3Config`."""
 
-    access_key_id: SecretStr = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
-    secret_access_key: SecretStr = Field(
-        min_length=1, validation_alias=AliasChoices("secret_access_key", "accessSecret")
-    )
-    session_token: SecretStr | None = None
-    endpoint_url: str | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
-    region: str | None = None
-    bucket: str | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
+    access_key_id: Secret = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
+    secret_access_key: Secret = Field(min_length=1, validation_alias=AliasChoices("secret_access_key", "accessSecret"))
+    session_token: Secret | None = None
+    endpoint_url: Text | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
+    region: Text | None = None
+    bucket: Text | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
 
 
 class FailedPages(Input):
@@ -193,14 +207,16 @@ class Job(Input):
     id: str = Field("local", exclude=True)
     door: Door = Field(Door.LOCAL, exclude=True)
     queued_s: float | None = Field(None, exclude=True)
-    sources: tuple[str, ...] = Field(min_length=1, max_length=1000)
+    sources: tuple[Text, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(
         None, max_length=PLACE_LENGTH, description="s3://bucket/prefix/, the volume, or a folder when local"
     )
     inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
     s3: S3 | None = None
-    pages: str | None = Field(None, description='"1-5,8,11-"; part of the identity')
-    slice: str | None = Field(None, description='"1-50": write only these checkpoints; not part of the identity')
+    pages: str | None = Field(None, max_length=LONGEST, description='"1-5,8,11-"; part of the identity')
+    slice: str | None = Field(
+        None, max_length=LONGEST, description='"1-50": write only these checkpoints; not part of the identity'
+    )
     mode: Mode = Mode.AUTO
     dpi: int = Field(144, ge=36, le=600)
     max_crops: int = Field(6, ge=2, le=9)
@@ -208,7 +224,7 @@ class Job(Input):
     task: Task = Task.DOCUMENT
     prompt: str | None = Field(None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
-    password: SecretStr | None = None
+    password: Secret | None = None
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
     deadline_s: float | None = Field(None, gt=0, le=604_800)
@@ -347,16 +363,30 @@ def _check_place(field: str, uri: str, settings: Settings, door: Door, schemes: 
         raise InvalidJob(Code.INVALID_JOB, f"{field}: is no place")
     if "://" in uri or uri.startswith("data:"):
         raise InvalidJob(Code.INVALID_JOB, f"{field}: {uri.partition(':')[0]} is not one of {', '.join(schemes)}")
-    path = Path(uri).resolve()
-    if path.is_relative_to(settings.volume.resolve()):
-        if not settings.allow_volume and door is not Door.LOCAL:
-            raise InvalidJob(Code.INVALID_JOB, f"{field}: the volume is closed; set ALLOW_VOLUME=true on the endpoint")
-        return
+    on_volume = Path(os.path.normpath(uri)).is_relative_to(settings.volume)
+    if door is Door.SERVERLESS and not (on_volume and settings.allow_volume):  # before any look at this machine's files
+        raise _closed(field) if on_volume else _no_path(field, schemes)
     if door is Door.LOCAL:
+        return
+    try:
+        path = Path(uri).resolve()
+    except (OSError, RuntimeError):  # links that lead in a circle
+        raise _no_path(field, schemes) from None
+    if path.is_relative_to(settings.volume.resolve()):
+        if not settings.allow_volume:
+            raise _closed(field)
         return
     if door is Door.API and settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
         return
-    raise InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
+    raise _no_path(field, schemes)
+
+
+def _closed(field: str) -> InvalidJob:
+    return InvalidJob(Code.INVALID_JOB, f"{field}: the volume is closed; set ALLOW_VOLUME=true on the endpoint")
+
+
+def _no_path(field: str, schemes: tuple[str, ...]) -> InvalidJob:
+    return InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
 
 
 def _named(error: ValidationError) -> str:

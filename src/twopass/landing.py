@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,9 +50,20 @@ class Target:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.close()
+        with suppress(OSError) if kind else self._landed():  # of a full disk, which was told already
+            self._file.close()
         if kind:
             self._path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _landed(self) -> Iterator[None]:
+        """What a disk says becomes ours: it is this machine's, and not the place that the source lies in."""
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            message = f"{self._label}: no room for it on the worker's disk ({why}); give the worker a larger one"
+            raise SourceError(Code.STORE_UNAVAILABLE, message) from error
 
     def expect(self, size: int) -> None:
         """Raises SourceError when so many bytes are too many."""
@@ -64,10 +76,12 @@ class Target:
         self._size += len(chunk)
         self.expect(self._size)
         self._hash.update(chunk)
-        self._file.write(chunk)
+        with self._landed():
+            self._file.write(chunk)
 
     def finished(self, etag: str | None = None, content_type: str | None = None) -> Downloaded:
-        self._file.flush()
+        with self._landed():
+            self._file.flush()
         etag = etag.removeprefix("W/").strip('"') if etag else None
         mime = content_type.partition(";")[0].strip().lower() if content_type else None
         return Downloaded(etag or None, self._size, self._hash.hexdigest(), mime or None)

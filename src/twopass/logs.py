@@ -6,6 +6,7 @@ Document text, keys, passwords and query strings are never handed to a logger.
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 from typing import Any
 
@@ -17,6 +18,8 @@ from twopass.settings import Settings
 
 def set_up(settings: Settings) -> None:
     """Configure structlog once per process; stderr, so that stdout stays the SDK's."""
+    # No dump of this process or a child keeps documents and keys. One byte: 0 would not stop a dump into a pipe.
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
     if settings.runpod_endpoint_id:
         ending: list[Any] = [structlog.processors.format_exc_info, _runpod_shape, structlog.processors.JSONRenderer()]

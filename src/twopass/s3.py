@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import tenacity
 
-from twopass import addresses, faults, job, landing
+from twopass import addresses, faults, job, landing, pinned
 from twopass.errors import Code, SourceError, StoreError
 from twopass.landing import CHUNK, Downloaded
 from twopass.settings import Settings
@@ -101,11 +101,7 @@ class _Access:
         return cls(*_place(settings.bucket_endpoint_url, settings.bucket_region), keys, is_jobs=False)
 
     def check(self, allow_private: bool) -> None:
-        """Whether the endpoint may be talked to; raises SourceError.
-
-        A name that later resolves elsewhere gains nothing: without ALLOW_PRIVATE_SOURCES it is https, and a
-        private host has no certificate for the job's name.
-        """
+        """Whether the endpoint may be talked to; raises SourceError. `_client` looks again as it connects."""
         if not self.endpoint_url:
             return
         try:
@@ -151,6 +147,7 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
     faults.quiet()
     access = _Access.of(settings, s3)
     access.check(settings.allow_private_sources)
+    stranger = access.is_jobs and bool(access.endpoint_url) and not settings.allow_private_sources
     session = botocore.session.Session()
     session.register_component("data_loader", _loader())
     config = Config(
@@ -166,11 +163,16 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
         response_checksum_validation="when_required",
         # A job's keys must not go to an endpoint that the worker's environment names, either.
         ignore_configured_endpoint_urls=access.is_jobs,
+        # A proxy of the environment would choose the address for us.
+        proxies={} if stranger else None,
     )
     # The keys go to the client: a boto3.Session takes empty ones for none and asks the chain.
-    return boto3.Session(botocore_session=session, region_name=access.region).client(
+    client = boto3.Session(botocore_session=session, region_name=access.region).client(
         "s3", endpoint_url=access.endpoint_url, config=config, **access.keys
     )
+    if stranger:
+        pinned.to_public(client)
+    return client
 
 
 def _split(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:

@@ -45,6 +45,9 @@ class Settings(EngineSettings):
     concurrency: int = Field(4, ge=1, le=64, description="jobs one worker takes at once; they share the engine")
     page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
     worker_timeout_s: float = Field(120.0, gt=0, description="a page worker's call that runs longer is killed")
+    worker_memory_bytes: int = Field(
+        4096 * MEGABYTE, ge=512 * MEGABYTE, description="a page worker that takes more memory of its own is killed"
+    )
     window: int = Field(0, ge=0, description="pages in flight; 0: 1.25 times the engine's sequences")
     window_bytes: int = Field(2048 * MEGABYTE, gt=0, description="bytes of page pixels in flight")
 

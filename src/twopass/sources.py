@@ -30,6 +30,7 @@ FETCH_PAUSES_S = (0.3, 1.0)  # between the tries of an https source
 REDIRECTS = 5
 HTTP_CONNECT_S = 10.0
 HTTP_READ_S = 60.0
+UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _GONE = (404, 410)
@@ -186,12 +187,20 @@ async def _answer(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool
 
 async def _save(response: httpx.Response, target: Path, limit_bytes: int, label: str) -> Downloaded:
     _check_status(response.status_code, label)
+    _check_packing(response.headers.get("content-encoding", ""), label)
     with landing.Target(target, limit_bytes, label) as file:
         length = response.headers.get("content-length", "")
         file.expect(int(length) if length.isdecimal() else 0)
         async for chunk in response.aiter_bytes():
             file.write(chunk)
         return file.finished(response.headers.get("etag"), response.headers.get("content-type"))
+
+
+def _check_packing(packing: str, label: str) -> None:
+    """gzip makes at most a thousand bytes of one; brotli, and gzip of gzip, would fill the memory with one chunk."""
+    if packing.strip().lower() not in UNPACKED:
+        message = f"{label}: sent as {packing[:20]!r}, which nobody asked for; serve the file as it is"
+        raise SourceError(Code.SOURCE_UNSUPPORTED, message)
 
 
 def _check_status(status: int, label: str) -> None:

@@ -1,8 +1,8 @@
 """A function and its arguments in, its value out, computed in a child process that may die.
 
 Everything that takes a processor's time runs here: rendering, crops, parsing, enrichment, the cpu
-engine. A child that crashes or runs too long is killed and replaced alone; its caller gets
-WorkerDied. Knows nothing of what the functions do.
+engine. A child that crashes, runs too long or takes too much memory is killed and replaced alone;
+its caller gets WorkerDied. Knows nothing of what the functions do.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import asyncio
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
@@ -35,7 +36,11 @@ CHILD = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
+# Of the parent's environment, what a child needs: keys of stores and engines are none of its business.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 START_S = 60.0  # a child that has not said hello by then never will
+MEMORY_BYTES = 4 << 30  # the largest image that is opened at all takes 3 to 4 GB
+LOOK_S = 0.05  # between two looks at a child's memory: it grows by less than 200 MB meanwhile
 
 cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)
 """Told the processor seconds of every call made in its context; the pipeline sets it per stage."""
@@ -44,6 +49,7 @@ cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default
 @dataclass(eq=False)
 class _Child:
     process: asyncio.subprocess.Process
+    overfull: bool = False  # killed for its memory
 
     async def send(self, message: Any) -> Any:
         assert self.process.stdin and self.process.stdout
@@ -61,6 +67,36 @@ class _Child:
     def is_dead(self) -> bool:
         return self.process.returncode is not None
 
+    @property
+    def own_bytes(self) -> int:
+        """Memory that it shares with nobody; 0 when it is gone."""
+        try:
+            _, resident, shared, *_ = map(int, Path(f"/proc/{self.process.pid}/statm").read_text().split())
+        except OSError:
+            return 0
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+    @contextmanager
+    def within(self, limit_bytes: int) -> Iterator[None]:
+        """While it is at work: killed once it has more. A limit of the kernel's would end no process but fail one
+        allocation, and decoders turn that into a page without its picture."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if self.own_bytes > limit_bytes and not self.is_dead:
+                self.overfull = True
+                self.process.kill()
+            else:
+                timer = loop.call_later(LOOK_S, look)
+
+        timer = loop.call_later(LOOK_S, look)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     async def kill(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
@@ -77,11 +113,13 @@ class Workers:
         timeout_s: float = 120.0,
         start_s: float = START_S,
         more_slabs: Sequence[Slabs] = (),
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.count = count
         self._slabs = (slabs, *more_slabs)
         self._timeout_s = timeout_s
         self._start_s = start_s
+        self._memory_bytes = memory_bytes
         self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place whose child died
         self._children: set[_Child] = set()
 
@@ -102,10 +140,15 @@ class Workers:
                 await self._bury(child)
                 child = None
             child = child or await self._start()
-            async with asyncio.timeout(self._timeout_s):
-                answer = await child.send((function, args, kwargs))
+            with child.within(self._memory_bytes):
+                async with asyncio.timeout(self._timeout_s):
+                    answer = await child.send((function, args, kwargs))
             alive = True
         except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if child and child.overfull:
+                limit = f"{self._memory_bytes >> 20} MiB"
+                message = f"{function.__name__} took over {limit} of memory; raise WORKER_MEMORY_BYTES or lower dpi"
+                raise WorkerDied(Code.RENDER_MEMORY, message) from error
             raise WorkerDied(Code.RENDER_CRASH, f"a page worker died in {function.__name__}") from error
         except TimeoutError as error:
             message = f"{function.__name__} took over {self._timeout_s:.0f} s; raise WORKER_TIMEOUT_S"
@@ -154,7 +197,7 @@ class Workers:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**os.environ, **CHILD}, start_new_session=False,
+                limit=1 << 20, env={**_kept(os.environ), **CHILD}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"no page worker can be started: {error.strerror}") from error
@@ -174,3 +217,7 @@ class Workers:
         self._children.discard(child)
         if cancelled:
             raise cancelled
+
+
+def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in INHERITED if name in environment}

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from twopass import sources
+from twopass import faults, scratch, sources
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.files import (
@@ -61,8 +60,9 @@ class Inspected:
 @asynccontextmanager
 async def document(uri: str, job: Job, settings: Settings, workers: Workers) -> AsyncIterator[CheckedFile]:
     """The source as a CheckedFile while the context lasts; raises SourceError."""
-    with TemporaryDirectory(prefix="twopass-") as folder:
-        path = Path(folder) / "source"
+    with ExitStack() as stack:
+        with faults.translated("the worker's disk", SourceError):
+            path = stack.enter_context(scratch.folder()) / "source"
         got = await sources.source(uri, path, settings, job.s3, settings.max_source_bytes)
         mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None

@@ -11,6 +11,8 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
@@ -23,6 +25,8 @@ def main() -> None:
     # Ctrl-C and a group's SIGTERM are the parent's to answer; it ends this process by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with suppress(OSError):  # where the machine has no memory left, this process goes and not its parent
+        Path("/proc/self/oom_score_adj").write_text("1000")
     slabs.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
     sys.excepthook = _told_without_its_text
     answers = os.fdopen(os.dup(1), "wb")

@@ -150,6 +150,7 @@ _ADVICE = {
     Code.RENDER_CRASH: "a page worker died over it, twice",
     Code.ENGINE_CRASH: "the engine died over it, the last time with nothing else in it",
     Code.RENDER_TIMEOUT: "a page worker took too long over it, twice; raise WORKER_TIMEOUT_S",
+    Code.RENDER_MEMORY: "a page worker took too much memory over it, twice; raise WORKER_MEMORY_BYTES or lower dpi",
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer names no boxes",
     Code.ENGINE_REFUSED: "the engine refused the prompt; its log says why",

@@ -1,0 +1,94 @@
+"""A process group in, what it holds out: memory, files, sockets, threads, processes. Reads /proc."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a group holds at a moment; memory in bytes, shared pages counted once."""
+
+    pss: int
+    processes: int
+    threads: int
+    files: int
+    sockets: int
+
+    @property
+    def countable(self) -> tuple[int, int, int, int]:
+        return self.processes, self.threads, self.files, self.sockets
+
+
+def members(group: int) -> tuple[int, ...]:
+    """The living processes of the group."""
+    found = []
+    for path in PROC.glob("[0-9]*"):
+        with suppress(OSError):  # it ended just now
+            state, _, pgrp = (path / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(pgrp) == group and state != "Z":
+                found.append(int(path.name))
+    return tuple(sorted(found))
+
+
+def held(group: int) -> Held:
+    pids = members(group)
+    links = [link for pid in pids for link in _links(pid)]
+    sockets = sum(link.startswith("socket:") for link in links)
+    threads = sum(len(os.listdir(PROC / str(pid) / "task")) for pid in pids)
+    return Held(sum(map(pss, pids)), len(pids), threads, len(links) - sockets, sockets)
+
+
+def pss(pid: int) -> int:
+    """The process's memory in bytes, its share of what it shares; 0 for one that is gone."""
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def anonymous(pid: int) -> int:
+    """Bytes of the process's own memory now; 0 for one that is gone."""
+    with suppress(OSError):
+        _, resident, shared, *_ = map(int, (PROC / str(pid) / "statm").read_text().split())
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _links(pid: int) -> Iterator[str]:
+    for path in (PROC / str(pid) / "fd").glob("*"):
+        with suppress(OSError):
+            yield os.readlink(path)
+
+
+class Peaks:
+    """The most memory that each process of a group was seen with, looked at every few milliseconds."""
+
+    def __init__(self, group: int, interval_s: float = 0.02) -> None:
+        self.bytes: Counter[int] = Counter()
+        self._group, self._interval_s = group, interval_s
+        self._ended = threading.Event()
+
+    @contextmanager
+    def watching(self) -> Iterator[Peaks]:
+        thread = threading.Thread(target=self._watch)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            for pid in members(self._group):
+                self.bytes[pid] = max(self.bytes[pid], anonymous(pid))
