@@ -67,7 +67,8 @@ def _serve(settings: Settings, door: Door) -> None:
             return settings.concurrency
 
         try:
-            handler = _handler(open_house, door, read.append if door is Door.LOCAL else _forget)
+            keep = read.append if door is Door.LOCAL else _forget
+            handler = _handler(open_house, door, keep, hear_of_the_end if door is Door.API else _nothing)
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in read:  # after the SDK's own last lines
@@ -127,9 +128,16 @@ def _door() -> Door:
     return Door.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else Door.LOCAL
 
 
-def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> Callable[[Answer], Awaitable[Answer]]:
+def _nothing() -> None:
+    """A local run's signals are Python's own, and a worker's are heard of before its first job."""
+
+
+def _handler(
+    open_house: House, door: Door, keep: Callable[[Result], None], first: Callable[[], None]
+) -> Callable[[Answer], Awaitable[Answer]]:
     async def handler(job: Answer) -> Answer:
         """Always a dict RunPod understands; the program's one catch-all is here."""
+        first()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
             result = await answer(job, open_house, door)

@@ -16,6 +16,7 @@ from twopass.engines.cpu import CpuEngine
 from twopass.engines.seam import Completion, Incident, Prompt
 from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
+from twopass.progress import Phase, Progress, Tracker
 from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.workers import Workers
@@ -109,6 +110,24 @@ async def test_a_finished_document_has_nothing_left(reader: Reader, fields: dict
     for _ in range(2):
         document = (await reader.run(engine=ScriptedEngine(), **fields)).documents[0]
         assert (document.left, document.failed) == (None, None)
+
+
+async def test_a_document_that_cannot_be_written_in_time_says_so(
+    reader: Reader, workers: Workers, slabs: Slabs, fields: dict[str, Any]
+) -> None:
+    """All pages are read and stored when the grace is over: the next job writes the document and reads nothing."""
+
+    def now(progress: Progress) -> None:
+        if progress.phase is Phase.ASSEMBLING:
+            reader.closing.announce(0)
+
+    first = await reader.run(engine=ScriptedEngine(), progress=Tracker(now), **fields)
+    asked = ScriptedEngine()
+    second = await Reader(workers, slabs, CpuEngine(2)).run(engine=asked, **fields)
+
+    assert (first.status, first.documents[0].pages) == ("partial_success", {"read": 6})
+    assert first.problems[-1].message.startswith("the pages are read, the document is not written")
+    assert (second.status, asked.asked) == ("success", [])
 
 
 def test_pages_are_told_as_ranges() -> None:
@@ -234,3 +253,26 @@ async def test_what_befell_an_engine_is_told_by_the_jobs_of_that_time(
     assert second.problems == ()
     stored = json.loads(next(tmp_path.rglob("jobs/job/result.json")).read_text())
     assert stored["status"] == "success"
+
+
+# ---- two workers on one document --------------------------------------------------------------------
+
+
+async def test_two_workers_that_begin_together_share_a_document(
+    reader: Reader, workers: Workers, slabs: Slabs, tmp_path: Path
+) -> None:
+    """Who meets the other goes on elsewhere: together they ask about few pages twice, and write one document."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(40))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    engines = [ScriptedEngine(delay=lambda prompt: 0.2) for _ in range(2)]
+    other = Reader(workers, slabs, CpuEngine(2))
+
+    results = await asyncio.gather(
+        reader.run(2, engines[0], job_id="one", **fields), other.run(2, engines[1], job_id="two", **fields)
+    )
+    await reader.run(engine=ScriptedEngine(), **{**fields, "output": f"{tmp_path}/alone"})
+
+    assert [result.status for result in results] == ["success", "success"]
+    asked = [len(engine.asked) for engine in engines]
+    assert sum(asked) <= 56 and min(asked) >= 10  # 80 if they went side by side
+    assert stable(tmp_path / "out") == stable(tmp_path / "alone")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,31 @@ def test_an_abbreviated_flag_opens_no_door(tmp_path: Path) -> None:
             server.terminate()
 
     assert refused["error"].startswith("INVALID_JOB: sources[0]")
+
+
+def test_a_local_server_told_to_stop_answers_what_it_was_asked(tmp_path: Path) -> None:
+    """SIGTERM to --rp_serve_api: the job under way is answered with what was read and what is left."""
+    (tmp_path / "many.pdf").write_bytes(pdf(60))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**local_environment(tmp_path), "ALLOWED_DIR": str(tmp_path), "SHUTDOWN_GRACE_S": "3"}
+    command = [*HANDLER, "--rp_serve_api", "--rp_api_port", str(port)]
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    fields = {"source": f"{tmp_path}/many.pdf", "output": f"{tmp_path}/out"}
+    with (
+        subprocess.Popen(command, cwd=tmp_path, env=env, **silent) as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(runsync, port, fields)
+        while not list(tmp_path.glob("out/many-*/pages/0002.json")):
+            time.sleep(0.05)
+        server.terminate()
+        answer = asked.result(60)
+
+    document = answer["output"]["documents"][0]
+    assert document["pages"]["read"] >= 2
+    assert document["left"].endswith("-60")
 
 
 def runsync(port: int, job_input: dict[str, Any]) -> dict[str, Any]:

@@ -17,14 +17,14 @@ import structlog
 
 from twopass import reading, report
 from twopass.closing import AGAIN
-from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
+from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
-from twopass.reading import Patience, Reading
+from twopass.reading import Company, Patience, Reading
 from twopass.report import Outcome
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
@@ -84,13 +84,13 @@ async def document(
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
         formats = reading.formats(job, done)
-        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, Patience.of(house))
+        patience, company = Patience.of(house), Company(expected=bool(there))
+        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, patience, company)
         pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
         pages.sort(key=lambda read: read.page.number)
         if job.slice:
             return report.sliced(file, folder, pages, problems, job, watch, house.settings)
-        async with house.closing.finishing():
-            return await assembled(desk, run, pages, problems)
+        return await assembled(desk, run, pages, problems)
 
 
 async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: Sequence[Problem]) -> Outcome:
@@ -102,16 +102,25 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
         run = run.model_copy(update={"canary": canary_of(pages)})
         assembling = (source, desk.file.meta, run, folder.document_id, pages, problems)
         whole = await asyncio.to_thread(assemble.document, *assembling)
+    outcome = report.read(whole, pages, job, watch, desk.house.settings)
     complete = not any(page.page.state is State.UNREAD for page in pages)
-    artefacts = {}
-    if complete or not folder.store.keeps:  # else they might replace those of a worker that had more time
-        with watch.stage("upload"):
-            artefacts = await upload.artefacts(folder, whole, desk.formats)
-    outcome = report.read(whole, pages, artefacts, job, watch, desk.house.settings)
-    if complete:
-        result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)
-        outcome = replace(outcome, result=result)
+    try:
+        if complete or not folder.store.keeps:  # else it might replace that of a worker that had more time
+            async with desk.house.closing.finishing():
+                outcome = await _written(desk, whole, outcome, run if complete else None)
+    except OutOfTime as end:
+        outcome = report.unwritten(outcome, end)
     return await report.with_inline(outcome, folder, job)
+
+
+async def _written(desk: Reading, whole: Document, outcome: Outcome, run: Run | None) -> Outcome:
+    """The document's artefacts, and its manifest last where it is complete: `run` is then what it says."""
+    with desk.watch.stage("upload"):
+        artefacts = await upload.artefacts(desk.folder, whole, desk.formats)
+    result = outcome.result.model_copy(update={"artefacts": artefacts, "timings": report.timings(desk.watch)})
+    if run:
+        result = await upload.manifest(desk.folder, result, outcome.problems, run.options)
+    return replace(outcome, result=result)
 
 
 @asynccontextmanager
@@ -143,9 +152,11 @@ async def page(number: int, desk: Reading) -> Checkpoint:
 
 async def _stored(number: int, desk: Reading) -> Checkpoint | None:
     """The page as somebody already read it, its images cut again where they are missing."""
-    if upload.page_name(number) not in desk.there:
+    if not (desk.has(number) or desk.company.expected):
         return None
     stored = await upload.stored_page(desk.folder, number)
+    if stored and not desk.has(number):
+        desk.company.meet()
     if stored and (missing := upload.missing_images(stored, desk.there)):
         try:
             return await _twice(lambda _: _cut_again(stored, desk), number)
@@ -214,7 +225,11 @@ async def _enriched(read: Checkpoint, desk: Reading) -> Checkpoint:
 
 
 async def _stored_first(read: Checkpoint, desk: Reading) -> Checkpoint:
-    return await upload.checkpoint(desk.folder, upload.prepared(read, desk.job.id, desk.file.info, desk.house.canary))
+    ours = upload.prepared(read, desk.job.id, desk.file.info, desk.house.canary)
+    stored = await upload.checkpoint(desk.folder, ours)
+    if stored.cost.get("nonce") != ours.cost["nonce"]:
+        desk.company.meet()
+    return stored
 
 
 def _drawn(number: int, desk: Reading) -> AbstractAsyncContextManager[Picture]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -52,6 +54,29 @@ class Patience:
         self._lost = 0
 
 
+class Company:
+    """Whether another worker reads the same document, and where to go on when it was met.
+
+    Two that begin together would read every page twice; who is met goes on from a place taken at random.
+    """
+
+    def __init__(self, expected: bool) -> None:
+        self.expected = expected
+        self._met = False
+
+    def meet(self) -> None:
+        """A page lies there that was not there before, and is not ours."""
+        self.expected = self._met = True
+
+    def in_turn(self, numbers: Iterable[int]) -> Iterator[int]:
+        left = deque(numbers)
+        while left:
+            if self._met:
+                self._met = False
+                left.rotate(secrets.randbelow(len(left)))
+            yield left.popleft()
+
+
 @dataclass(frozen=True)
 class Reading:
     """What every page of one document needs. `deadline` is on the loop's clock, None without one."""
@@ -66,15 +91,21 @@ class Reading:
     progress: Tracker
     watch: Stopwatch
     patience: Patience
+    company: Company
 
     @property
     def source_key(self) -> str:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
 
-    def in_turn(self, numbers: Sequence[int]) -> list[int]:
+    def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
         """The pages that somebody read already come first: a deadline then cuts off none of them."""
-        return sorted(numbers, key=lambda number: (page_name(number) not in self.there, number))
+        yield from (number for number in numbers if self.has(number))
+        yield from self.company.in_turn(number for number in numbers if not self.has(number))
+
+    def has(self, number: int) -> bool:
+        """Whether the page lay there when the document was begun."""
+        return page_name(number) in self.there
 
 
 def check(job: Job, family: Family) -> None:

@@ -18,10 +18,10 @@ import structlog
 
 from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, canary_of
 from twopass.engines.seam import Incident
-from twopass.errors import Code, StoreError, TwopassError
+from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.files import CheckedFile
 from twopass.formats import WRITERS
-from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
+from twopass.job import INLINE_BYTES, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
 from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json
@@ -48,15 +48,8 @@ def failed(source: str, error: TwopassError) -> Outcome:
     return Outcome(DocumentResult(source=source, status=Status.FAILURE), (problem,))
 
 
-def read(
-    document: Document,
-    pages: Sequence[Checkpoint],
-    artefacts: Mapping[str, Artefact],
-    job: Job,
-    watch: Stopwatch,
-    settings: Settings,
-) -> Outcome:
-    """A document that was read to its end, or to the job's deadline."""
+def read(document: Document, pages: Sequence[Checkpoint], job: Job, watch: Stopwatch, settings: Settings) -> Outcome:
+    """A document that was read to its end, or to the job's deadline; nothing is written of it yet."""
     problems = _told_once(document.problems, pages)
     result = DocumentResult(
         id=document.id,
@@ -65,12 +58,19 @@ def read(
         pages=_states(pages),
         failed=_in_state(State.FAILED, pages),
         left=_in_state(State.UNREAD, pages),
-        artefacts=dict(artefacts),
         canary=document.run.canary,
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
     )
     return Outcome(result, tuple(_of(document.id, problem) for problem in problems))
+
+
+def unwritten(outcome: Outcome, end: OutOfTime) -> Outcome:
+    """A document whose pages are all stored, and nothing else of it in time."""
+    message = f"the pages are read, the document is not written: {end.message}"
+    problem = Problem(code=end.code, document=outcome.result.id, message=message)
+    result = outcome.result.model_copy(update={"status": Status.PARTIAL_SUCCESS})
+    return Outcome(result, (*outcome.problems, problem))
 
 
 def sliced(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -76,7 +77,8 @@ class Fault:
     """One wrong answer to the next request of this method whose path holds `path`.
 
     landed: the request is done all the same and only its answer is lost. cut: the true answer,
-    broken off after so many bytes of its body. status 0: no fault, this request is passed on.
+    broken off after so many bytes of its body. status 0: no fault, this request is passed on. dropped:
+    the connection ends without an answer. held_s: so much later than it could.
     """
 
     method: str
@@ -85,6 +87,8 @@ class Fault:
     path: str = ""
     landed: bool = False
     cut: int | None = None
+    dropped: bool = False
+    held_s: float = 0
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,16 @@ class Seen:
 
 
 class Proxy:
-    """Before an S3: drops the headers named in `drops`, answers `faults` once each, remembers requests."""
+    """Before an S3: drops the headers named in `drops`, answers `faults` once each, remembers requests.
+
+    `judge`, where there is one, is asked about every request first, on the thread that serves it.
+    """
 
     def __init__(self, target: str, drops: tuple[str, ...] = (), faults: tuple[Fault, ...] = ()) -> None:
         self.drops = {name.lower() for name in drops}
         self.faults = list(faults)
         self.seen: list[Seen] = []
+        self.judge: Callable[[Seen], Fault | None] = lambda seen: None
         self._target = urlsplit(target).netloc
 
     @contextmanager
@@ -140,11 +148,20 @@ class _Handler(BaseHTTPRequestHandler):
     owner: Proxy
 
     def _handle(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # who sent it was killed meanwhile
+            self.close_connection = True
+            return
         seen = Seen(self.command, self.path, dict(self.headers.items()))
         self.owner.seen.append(seen)
-        fault = self.owner.fault_for(self.command, self.path)
-        if not fault or not fault.status:
+        fault = self.owner.judge(seen) or self.owner.fault_for(self.command, self.path)
+        time.sleep(fault.held_s if fault else 0)
+        if fault and fault.dropped:
+            if fault.landed:
+                self.owner.forward(seen, body)
+            self.close_connection = True
+        elif not fault or not fault.status:
             self._send(*self.owner.forward(seen, body))
         elif fault.cut is not None:
             self._send(*self.owner.forward(seen, body), cut=fault.cut)

@@ -100,7 +100,8 @@ def prepared(read: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | N
     """The page as it is stored: crops named, tokens counted; job, source and the engine's canary noted."""
     tokens_in = sum(told.tokens_in for told in read.completions)
     tokens_out = sum(told.tokens_out for told in read.completions)
-    cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out}
+    nonce = secrets.token_hex(8)  # tells our own checkpoint from another worker's of the same page
+    cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out, "nonce": nonce}
     elements = tuple(_with_crop(element) for element in read.elements)
     read_from = ReadFrom(uri=info.uri, etag=info.etag)
     return read.model_copy(update={"elements": elements, "read_from": read_from, "canary": canary, "cost": cost})
@@ -112,19 +113,18 @@ def _with_crop(element: Element) -> Element:
     return element.model_copy(update={"image": f"images/{element.id}.png"})
 
 
-async def checkpoint(folder: Folder, read: Checkpoint) -> Checkpoint:
+async def checkpoint(folder: Folder, ours: Checkpoint) -> Checkpoint:
     """Store the page once: ours if we are first, else the one that is already there.
 
     One that was lost to an accident is not stored: who stores first wins, and the next job may read it.
     """
-    if read.page.is_accident:
-        return await stored_page(folder, read.page.number) or read
-    ours = read.model_copy(update={"cost": {**read.cost, "nonce": secrets.token_hex(8)}})
-    key = folder.key(page_name(read.page.number))
+    if ours.page.is_accident:
+        return await stored_page(folder, ours.page.number) or ours
+    key = folder.key(page_name(ours.page.number))
     outcome = await folder.store.create(key, ours.model_dump_json().encode(), JSON)
     if outcome is Put.WRITTEN:
         return ours
-    theirs = await stored_page(folder, read.page.number)
+    theirs = await stored_page(folder, ours.page.number)
     if theirs is None:  # there, but unreadable: ours is better than none
         await folder.store.put(key, ours.model_dump_json().encode(), JSON)
         return ours

@@ -1,0 +1,271 @@
+"""Workers killed, told to stop or cut off from their store: the document is the undisturbed one, byte for byte."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaos import turns
+from disturbed import LONG_S, PAGES, Place, asked, document, numbers_of, taken, until, whole, worker
+
+from fakes import s3
+from fakes.queue import LoopbackQueue, Worker
+
+KILLS = turns("KILLS", 5)
+PACE_S = 0.5  # about what a page takes here: kills come while pages are read, and before, and after
+SEED = 20261121
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with s3.moto_server() as target:
+        proxy = s3.Proxy(target)
+        with proxy.running() as url, s3.client(target, "bucket") as client:
+            client.put_object(Bucket="bucket", Key="in/long.pdf", Body=document())
+            env = {
+                "BUCKET_ENDPOINT_URL": url,
+                "BUCKET_ACCESS_KEY_ID": s3.KEY,
+                "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+                "BUCKET_NAME": "bucket",
+                "BUCKET_PREFIX": "out",
+                "PROGRESS_INTERVAL_S": "0.2",
+                "PAGE_WORKERS": "2",
+            }
+            yield Place(proxy, client, env)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What an undisturbed worker writes, by name."""
+    outcome = whole(place, "whole", tmp_path_factory.mktemp("whole"))
+    assert outcome.output["status"] == "success"
+    written = place.written("whole")
+    assert sum("/pages/" in name for name in written) == PAGES and sum("/images/" in name for name in written) == 12
+    return written
+
+
+def same(place: Place, prefix: str, undisturbed: dict[str, bytes]) -> None:
+    """Nothing lost, nothing there twice, and not one byte different."""
+    written = place.written(prefix)
+    assert sorted(written) == sorted(undisturbed)
+    assert [name for name in written if written[name] != undisturbed[name]] == []
+    assert numbers_of(next(data for name, data in written.items() if name.endswith("document.json"))) == [
+        *range(1, PAGES + 1)
+    ]
+
+
+def moments(rolls: random.Random, count: int) -> list[float]:
+    """Seconds after the job was taken; together they see about a whole document read."""
+    return [rolls.uniform(0, 2 * PAGES * PACE_S / count) for _ in range(count)]
+
+
+def test_killed_at_any_moment(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """SIGKILL to the whole group, the job delivered again each time: no page that was stored is read again."""
+    recoveries, stored = [], 0
+    with LoopbackQueue() as queue:
+        job = queue.put(asked("kills"))
+        for moment in moments(random.Random(SEED), KILLS):
+            with worker(queue, place, tmp_path) as alive:
+                until(lambda alive=alive: taken(queue, alive, job))
+                time.sleep(moment)
+                alive.kill()
+            stored = place.stored("kills")
+            queue.redeliver(job)
+        began = time.monotonic()
+        with worker(queue, place, tmp_path):
+            outcome = queue.wait(job, LONG_S)
+        recoveries.append(time.monotonic() - began)
+
+    assert outcome.output["status"] == "success"
+    same(place, "kills", undisturbed)
+    puts = place.puts_of_pages("kills")
+    assert set(puts) == {*range(1, PAGES + 1)} and set(puts.values()) == {1}
+    print(
+        f"\n{KILLS} kills: {PAGES} pages put once each, {stored} stored before the last worker, "
+        f"which took {recoveries[0]:.1f} s from its start; nothing lost, nothing twice"
+    )
+
+
+def test_told_to_stop_at_any_moment(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """SIGTERM: each worker answers within its grace, says what is left, and the next one goes on from there."""
+    waits: list[float] = []
+    with LoopbackQueue() as queue:
+        job = queue.put(asked("stops"))
+        for moment in moments(random.Random(SEED + 1), KILLS):
+            with worker(queue, place, tmp_path, SHUTDOWN_GRACE_S="5") as alive:
+                until(lambda alive=alive: taken(queue, alive, job))
+                queue.wait_posts(job)
+                time.sleep(moment)
+                told = time.monotonic()
+                alive.terminate()
+                answer = queue.wait(job, 60)
+                waits.append(time.monotonic() - told)
+            check_what_is_left(answer.output, place)
+            queue.redeliver(job)
+        with worker(queue, place, tmp_path):
+            outcome = queue.wait(job, LONG_S)
+
+    assert outcome.output["status"] == "success"
+    same(place, "stops", undisturbed)
+    assert set(place.puts_of_pages("stops").values()) == {1}
+    print(
+        f"\n{KILLS} SIGTERMs: answered after {max(waits):.1f} s at most, {sorted(waits)[len(waits) // 2]:.1f} s mostly"
+    )
+
+
+def check_what_is_left(answer: dict[str, Any], place: Place) -> None:
+    """Pages that are called read lie there, and the rest are named."""
+    told = answer.get("detail", answer)
+    document = told["documents"][0]
+    if document["status"] == "success":
+        return
+    assert {problem["code"] for problem in told["problems"]} == {"SHUTDOWN"}
+    if "pages" in document and document["pages"]:
+        assert document["pages"].get("read", 0) <= place.stored("stops")
+        assert document["left"]
+
+
+def test_a_store_that_fails_one_call_in_five(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """500, SlowDown, conflicts, refusals that are none, lost answers and dropped connections: the same document."""
+    rolls, lock, seen = random.Random(SEED + 2), threading.Lock(), [0, 0]
+    faults = [
+        s3.Fault("", 500),
+        s3.Fault("", 500, landed=True),
+        s3.Fault("", 503, "SlowDown"),
+        s3.Fault("", 503, "SlowDown", landed=True),
+        s3.Fault("", 500, dropped=True),
+        s3.Fault("", 500, dropped=True, landed=True),
+    ]
+    conditional = [s3.Fault("", 409, "ConditionalRequestConflict"), s3.Fault("", 412, "PreconditionFailed")]
+
+    def judge(request: s3.Seen) -> s3.Fault | None:
+        with lock:
+            seen[0] += 1
+            if "/faults/" not in request.path and "prefix=faults" not in request.path or rolls.random() > 0.2:
+                return None
+            seen[1] += 1
+            has_condition = any(name.lower() == "if-none-match" for name in request.headers)
+            is_page = "/pages/" in request.path
+            return rolls.choice(faults + (conditional if has_condition and is_page else []))
+
+    place.proxy.judge = judge
+    try:
+        outcome = whole(place, "faults", tmp_path)
+    finally:
+        place.proxy.judge = lambda request: None
+
+    assert outcome.status == "COMPLETED", outcome.error
+    assert outcome.output["status"] == "success"
+    same(place, "faults", undisturbed)
+    print(
+        f"\n{seen[1]} faults in {seen[0]} calls to the store: nothing lost; {outcome.output['timings']['duration_s']} s"
+    )
+
+
+def test_two_workers_on_one_document(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """Two jobs with the same input at once: both succeed, and they share the pages."""
+    with (
+        LoopbackQueue() as queue,
+        worker(queue, place, tmp_path, CONCURRENCY="1"),
+        worker(queue, place, tmp_path, CONCURRENCY="1"),
+    ):
+        jobs = queue.put_batch([asked("two"), asked("two")])
+        outcomes = [queue.wait(job, LONG_S) for job in jobs]
+
+    assert [outcome.output["status"] for outcome in outcomes] == ["success", "success"]
+    same(place, "two", undisturbed)
+    read = [outcome.output["documents"][0]["usage"]["pages_read_now"] for outcome in outcomes]
+    print(f"\ntwo workers read {read[0]} and {read[1]} of {PAGES} pages")
+    assert sum(read) < 1.5 * PAGES
+
+
+@pytest.mark.parametrize("part", ["/images/", "/manifest.json"], ids=["before-an-image", "before-the-manifest"])
+def test_killed_between_two_writes(place: Place, undisturbed: dict[str, bytes], tmp_path: Path, part: str) -> None:
+    """A checkpoint whose images are missing, and a document whose manifest is: the next worker makes them good."""
+    prefix, victims, killed = f"between{len(part)}", list[Worker](), threading.Event()
+
+    def judge(request: s3.Seen) -> s3.Fault | None:
+        if request.method != "PUT" or f"/{prefix}/" not in request.path or part not in request.path or killed.is_set():
+            return None
+        killed.set()
+        victims[0].kill()
+        return s3.Fault("", dropped=True)
+
+    place.proxy.judge = judge
+    with LoopbackQueue() as queue:
+        job = queue.put(asked(prefix))
+        with worker(queue, place, tmp_path) as alive:
+            victims.append(alive)
+            until(killed.is_set, LONG_S)
+        assert not any(name.endswith("manifest.json") for name, _ in _names(place, prefix))
+        queue.redeliver(job)
+        with worker(queue, place, tmp_path):
+            outcome = queue.wait(job, LONG_S)
+    place.proxy.judge = lambda request: None
+
+    assert outcome.output["status"] == "success"
+    same(place, prefix, undisturbed)
+    assert set(place.puts_of_pages(prefix).values()) == {1}
+
+
+def _names(place: Place, prefix: str) -> list[tuple[str, int]]:
+    listed = place.client.list_objects_v2(Bucket="bucket", Prefix=f"{prefix}/").get("Contents", ())
+    return [(entry["Key"], entry["Size"]) for entry in listed]
+
+
+def test_a_deadline_and_the_same_job_again(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """The first job ends as a clean partial that says what is left; the second reads that and nothing else."""
+    with LoopbackQueue() as queue, worker(queue, place, tmp_path):
+        first = queue.wait(queue.put(asked("late", deadline_s=6)), LONG_S).output
+        left = first["documents"][0]["left"]
+        stored = place.stored("late")
+        second = queue.wait(queue.put(asked("late")), LONG_S).output
+
+    assert first["status"] == "partial_success" and first["problems"][0]["code"] == "DEADLINE"
+    assert not first["documents"][0].get("artefacts") and left.endswith(f"-{PAGES}")
+    read = first["documents"][0]["pages"]["read"]
+    assert first["documents"][0]["pages"] == {"read": read, "unread": PAGES - read}
+    assert 0 < read <= stored  # a put that was under way may have landed
+    assert second["status"] == "success"
+    assert second["documents"][0]["usage"]["pages_read_now"] == PAGES - stored
+    same(place, "late", undisturbed)
+
+
+def test_a_queue_that_answers_anything(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """Takes answered 204, 400, 429 and 500 cost time; a result answered 500 comes again, one refused for good does not,
+    and the job delivered again is answered from its manifest."""
+    with LoopbackQueue() as queue:
+        queue.answer_takes_with([500, 204, 400, 429])
+        with worker(queue, place, tmp_path):
+            job = queue.put(asked("whole"))  # finished long ago: only its result is at stake
+            first = queue.wait(job, 120).output
+            posts = [refused_result(queue, job, status) for status in (500, 400, 413)]
+
+    assert first["status"] == "success"
+    assert posts == ["came again", "lost", "lost"]
+    assert set(place.puts_of_pages("whole").values()) == {1}
+
+
+def refused_result(queue: LoopbackQueue, job: str, status: int) -> str:
+    """The job again; its posts are answered with the status until its result was, and then as usual."""
+    queue.redeliver(job)
+    before = len([post for post in queue.posts(job) if is_result(post)])
+    queue.answer_done_with([status] * 20)
+    until(lambda: len([post for post in queue.posts(job) if is_result(post)]) > before)
+    queue.answer_done_with([])
+    try:
+        queue.wait(job, 12)
+    except TimeoutError:
+        queue.redeliver(job)
+        assert queue.wait(job, 60).output["status"] == "success"
+        return "lost"
+    return "came again"
+
+
+def is_result(post: dict[str, Any]) -> bool:
+    return post.get("status") != "IN_PROGRESS"
