@@ -630,3 +630,120 @@ def test_every_botocore_exception_is_mapped(raises: type[TwopassError]) -> None:
     for kind in kinds:
         with pytest.raises(raises, match="s3://b/k"), faults.translated("s3://b/k", raises):  # type: ignore[arg-type]
             raise kind.__new__(kind)
+
+
+# ---- patience ---------------------------------------------------------------------------------------
+
+PATIENT = Patience(attempts=1, connect_s=0.5, read_s=2.0, budget_s=20)
+
+
+def patient_store(url: str, patience: Patience = PATIENT) -> S3Store:
+    return S3Store("s3://bucket/out", settings_for(url), None, patience)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        fake.Fault("PUT", 500, path="/key"),
+        fake.Fault("PUT", 503, "SlowDown", path="/key"),
+        fake.Fault("PUT", 429, "TooManyRequests", path="/key"),
+        fake.Fault("PUT", 403, "RequestTimeTooSkewed", path="/key"),
+        fake.Fault("PUT", 400, "RequestTimeout", path="/key"),
+        fake.Fault("PUT", 500, path="/key", dropped=True),
+    ],
+    ids=["error", "slow-down", "too-many", "clock", "timeout", "dropped"],
+)
+async def test_a_store_that_recovers_is_waited_for(endpoint: str, bucket: Any, fault: fake.Fault) -> None:
+    """Four failures in a row are waited out; with a restored clock or dead sockets too, as after a snapshot."""
+    proxy = fake.Proxy(endpoint, faults=(fault,) * 4)
+    with proxy.running() as url:
+        output = patient_store(url)
+        end = await output.create("key", b"nonce", TEXT)
+        stored = await output.get("key")
+        await output.close()
+
+    assert end is Put.WRITTEN and stored is not None and stored.data == b"nonce"
+    assert not proxy.faults
+
+
+async def test_a_create_that_landed_before_its_tries_is_ours(endpoint: str, bucket: Any) -> None:
+    """Its answer was lost, and two more tries failed before one was told that the key exists."""
+    lost = fake.Fault("PUT", 500, path="/key", landed=True)
+    proxy = fake.Proxy(endpoint, faults=(lost, *(fake.Fault("PUT", 503, "SlowDown", path="/key"),) * 2))
+    with proxy.running() as url:
+        output = patient_store(url)
+        end = await output.create("key", b"nonce", TEXT)
+        await output.close()
+
+    assert end is Put.WRITTEN
+
+
+async def test_an_upload_in_parts_is_tried_again(endpoint: str, bucket: Any) -> None:
+    """A part that is refused for a while costs the whole upload another try, and no bytes."""
+    data = os.urandom(1000) * 20_000
+    proxy = fake.Proxy(endpoint, faults=(fake.Fault("PUT", 503, "SlowDown", path="partNumber=2"),) * 2)
+    with proxy.running() as url:
+        output = patient_store(url)
+        await output.put("large", data, "application/zip")
+        await output.close()
+
+    assert bucket.get_object(Bucket="bucket", Key="out/large")["Body"].read() == data
+    assert not bucket.list_multipart_uploads(Bucket="bucket").get("Uploads")
+
+
+async def test_patience_ends_and_says_what_to_do(endpoint: str, bucket: Any) -> None:
+    """What was stored before stays; the error is coded."""
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        output = patient_store(url, Patience(attempts=1, connect_s=0.5, read_s=2.0, budget_s=0.5))
+        await output.put("before", b"1", TEXT)
+        proxy.judge = lambda seen: fake.Fault("", 503, "SlowDown")
+        with pytest.raises(StoreError, match="STORE_UNAVAILABLE.*SlowDown"):
+            await output.put("key", b"", TEXT)
+        proxy.judge = lambda seen: None
+        stored = await output.get("before")
+        await output.close()
+
+    assert stored is not None and stored.data == b"1"
+
+
+async def test_a_clock_that_is_wrong_for_good_is_told(endpoint: str, bucket: Any) -> None:
+    """S3 takes no signature that is a quarter of an hour off; nobody looks for wrong keys then."""
+    proxy = fake.Proxy(endpoint)
+    proxy.judge = lambda seen: fake.Fault("", 403, "RequestTimeTooSkewed")
+    with proxy.running() as url:
+        output = patient_store(url, QUICK)
+        with pytest.raises(StoreError, match="STORE_UNAVAILABLE.*this machine's clock is wrong"):
+            await output.put("key", b"", TEXT)
+        await output.close()
+
+
+async def test_a_bucket_that_vanishes_is_told_at_once(endpoint: str, bucket: Any) -> None:
+    """No patience with what will not come back."""
+    proxy = fake.Proxy(endpoint)
+    proxy.judge = lambda seen: fake.Fault("", 404, "NoSuchBucket")
+    with proxy.running() as url:
+        output = patient_store(url)
+        with pytest.raises(StoreError, match="OUTPUT_DENIED.*does not exist"):
+            await output.put("key", b"", TEXT)
+        await output.close()
+
+    assert len(proxy.seen) == 1
+
+
+async def test_a_store_that_is_closed_tries_no_more(endpoint: str, bucket: Any) -> None:
+    """A job that was stopped leaves no thread that waits for a store to recover."""
+    proxy = fake.Proxy(endpoint)
+    proxy.judge = lambda seen: fake.Fault("", 503, "SlowDown")
+    with proxy.running() as url:
+        output = patient_store(url, Patience(attempts=1, connect_s=0.5, read_s=2.0, budget_s=600))
+        putting = asyncio.create_task(output.put("key", b"", TEXT))
+        while not proxy.seen:
+            await asyncio.sleep(0.01)
+        putting.cancel()
+        async with asyncio.timeout(30):
+            await output.close()
+        tries = len(proxy.seen)
+        await asyncio.sleep(0.5)
+
+    assert len(proxy.seen) == tries
