@@ -60,7 +60,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "scratch", "sections", "surroundings", "together", "workers",
         ),
     ),
-    ("logs", ("faults", "settings")),
+    ("logs", ("errors", "faults", "settings")),
     ("bars", ("job", "progress")),
     (
         "report",

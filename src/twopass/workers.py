@@ -31,6 +31,7 @@ T = TypeVar("T")
 SIZE = 8  # bytes of the length before each message, both ways
 CHILD = {
     "OMP_NUM_THREADS": "1",  # one worker a core is the parallelism
+    "PYTHONWARNINGS": "ignore",  # Pillow's quote what they are about: text of the document
     # A page's pixels come from mmap and go back. glibc raises its threshold after the first large free, pixels
     # then lie in the heap between small objects, and every page left 8 MB behind.
     "MALLOC_MMAP_THRESHOLD_": "1048576",
