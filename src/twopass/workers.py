@@ -41,6 +41,7 @@ CHILD = {
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 START_S = 60.0  # a child that has not said hello by then never will
 MEMORY_BYTES = 4 << 30  # the largest image that is opened at all takes 3 to 4 GB
+ANSWER_BYTES = 256 << 20  # a page of 10,000 words answers 2 MB, the crop of 40 million noisy pixels 120
 LOOK_S = 0.05  # between two looks at a child's memory: it grows by less than 200 MB meanwhile
 
 cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)
