@@ -67,7 +67,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "scratch", "sections", "surroundings", "together", "workers",
         ),
     ),
-    ("logs", ("faults", "settings")),
+    ("logs", ("errors", "faults", "settings")),
     ("bars", ("job", "progress")),
     (
         "report",

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
 from fakes.workers import DyingWorkers
-from twopass import text_layer
+from twopass import files, text_layer
 from twopass.document import Box, State, Word
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.files import CheckedFile
@@ -125,6 +125,28 @@ async def test_what_cannot_be_read_is_refused_with_a_code(door: Reader, data: by
     assert caught.value.code is code
     async with door.file(pdf_of(text)) as file:
         assert file.info.page_count == 1
+
+
+@pytest.mark.parametrize(
+    "said", ["invalid literal for int(): 'hunter2'", 'unknown keyword "hunter2', "not a number: b`hunter2'"]
+)
+def test_what_a_library_quotes_is_not_told(said: str) -> None:
+    """Errors name what is wrong with a file and repeat none of its text; its path is nobody's business either."""
+    with pytest.raises(SourceError) as caught, files.pdf_errors("/tmp/job/source"):
+        raise ValueError(f"/tmp/job/source: {said}")
+
+    assert caught.value.message.startswith("MuPDF: the source: ") and "hunter2" not in caught.value.message
+
+
+def test_a_grey_picture_of_sixteen_bits_keeps_its_range() -> None:
+    """Its lightest value is white, its darkest black, and its frame is not changed under whoever holds it."""
+    values = np.array([[0, 32_768, 65_535]], np.uint16)
+    frame = Image.fromarray(values)
+
+    grey = np.asarray(render.flat(frame))[0, :, 0]
+
+    assert grey.tolist() == [0, 127, 255]
+    assert np.asarray(frame).tolist() == values.tolist()
 
 
 async def test_a_worker_that_dies_over_a_source_is_tried_once_more(door: Reader) -> None:

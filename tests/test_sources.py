@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import datetime
 import gzip
 import hashlib
 import inspect
@@ -26,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import s3 as fake
+from fakes import tls
 from twopass import addresses, faults, job, s3, sources
 from twopass.errors import Code, SourceError
 from twopass.landing import Downloaded
@@ -341,36 +341,9 @@ async def test_other_spellings_reach_nothing(site: Site, tmp_path: Path, host: s
     assert not site.hosts
 
 
-def certificate_of(host: str, path: Path) -> Path:
-    """A key and a certificate for this name and no IP address."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(secret + made.public_bytes(pem))
-    return path
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return certificate_of("localhost", tmp_path_factory.mktemp("tls") / "both.pem")
+    return tls.certificate_of("localhost", tmp_path_factory.mktemp("tls") / "both.pem")
 
 
 @pytest.fixture
@@ -378,9 +351,9 @@ def tls_site(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sit
     """A site under https://localhost, whose certificate is trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     sources._tls.cache_clear()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate)
-    with Site().running(tls) as running:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate)
+    with Site().running(server) as running:
         yield running
     sources._tls.cache_clear()
 
@@ -437,7 +410,7 @@ def moving(monkeypatch: pytest.MonkeyPatch, port: int, stays: int) -> Iterator[l
 
 @pytest.fixture(scope="module")
 def moving_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return certificate_of("moving.example", tmp_path_factory.mktemp("tls") / "both.pem")
+    return tls.certificate_of("moving.example", tmp_path_factory.mktemp("tls") / "both.pem")
 
 
 @pytest.fixture
@@ -446,9 +419,9 @@ def moving_site(moving_certificate: Path, monkeypatch: pytest.MonkeyPatch) -> It
     for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(moving_certificate))
     sources._tls.cache_clear()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(moving_certificate)
-    with Site().running(tls) as running:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(moving_certificate)
+    with Site().running(server) as running:
         yield running
     sources._tls.cache_clear()
 

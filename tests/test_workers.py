@@ -22,7 +22,7 @@ from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.slabs import Pixels, Slab, Slabs
 from twopass.steps import fetch, render
-from twopass.workers import Workers, cpu_meter
+from twopass.workers import ANSWER_BYTES, Workers, cpu_meter
 
 PAGE = 30
 
@@ -111,6 +111,16 @@ async def test_a_call_that_takes_too_much_memory_is_killed(slabs: Slabs, monkeyp
     assert within == 16
     assert await workers.call(operator.add, 1, 2) == 3
     await workers.close()
+
+
+async def test_an_answer_that_no_page_has_is_refused(workers: Workers) -> None:
+    """What a page worker hands over fills the memory of the process that takes the jobs, so it is bounded."""
+    before = await workers.call(os.getpid)
+
+    with pytest.raises(WorkerDied, match="RENDER_MEMORY: an answer of 256 MiB"):
+        await workers.call(bytes, ANSWER_BYTES)
+
+    assert await workers.call(os.getpid) == before
 
 
 async def test_a_page_worker_knows_no_key(slabs: Slabs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,14 +63,13 @@ def _plain() -> bytes:
 @cache
 def _scan() -> bytes:
     with pymupdf.open() as pdf:
-        pdf.new_page().insertimage((0, 0, 595, 842), stream=image("JPEG"))
+        pdf.new_page(width=300, height=120).insert_image((0, 0, 300, 120), stream=image("JPEG"))
         return bytes(pdf.tobytes())
 
 
 def image(kind: str, **options: object) -> bytes:
-    picture = Image.new("RGB", (500, 300), "white")
-    for line in range(5):
-        ImageDraw.Draw(picture).text((20, 20 + 50 * line), WORDS[:40], fill="black", font_size=20)
+    picture = Image.new("RGB", (300, 120), "white")
+    ImageDraw.Draw(picture).text((20, 20), WORDS[:24], fill="black", font_size=20)
     buffer = io.BytesIO()
     picture.save(buffer, kind, **options)
     return buffer.getvalue()
@@ -159,9 +158,9 @@ def _circular(data: bytes, chance: random.Random) -> bytes:
 
 
 def _blown_up(data: bytes, chance: random.Random) -> bytes:
-    """Drawing orders of a PDF that unpack to a hundred megabytes: text, paths or nested states."""
+    """Drawing orders of a PDF that unpack to twenty megabytes: text, paths or nested states."""
     order = chance.choice((b"BT /helv 4 Tf 10 10 Td (hello world) Tj ET\n", b"0 0 m 9 9 l S\n", b"q\n", b"[", b"\0"))
-    packed = zlib.compress(zlib.compress(order * (chance.choice((1, 20, 100)) * (1 << 20) // len(order)), 9), 9)
+    packed = zlib.compress(zlib.compress(order * (chance.choice((1, 1, 4, 20)) * (1 << 20) // len(order)), 9), 9)
     body = b"<< /Filter [/FlateDecode /FlateDecode] /Length %d >>\nstream\n%b\nendstream" % (len(packed), packed)
     return re.sub(rb"/Contents \d+ 0 R", b"/Contents 999 0 R", data) + b"\n999 0 obj\n" + body + b"\nendobj\n"
 

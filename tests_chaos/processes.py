@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 PROC = Path("/proc")
+MEMBERS_EVERY = 10  # looks: a page worker lives longer than that
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ def _links(pid: int) -> Iterator[str]:
 
 
 class Peaks:
-    """The most memory that each process of a group was seen with, looked at every few milliseconds."""
+    """The most memory of its own that each process of a group was seen with, looked at every few milliseconds."""
 
-    def __init__(self, group: int, interval_s: float = 0.02) -> None:
+    def __init__(self, group: int, interval_s: float = 0.03) -> None:
         self.bytes: Counter[int] = Counter()
         self._group, self._interval_s = group, interval_s
         self._ended = threading.Event()
@@ -89,6 +91,10 @@ class Peaks:
             thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(self._interval_s):
-            for pid in members(self._group):
+        for look in count():
+            if self._ended.wait(self._interval_s):
+                return
+            if look % MEMBERS_EVERY == 0:
+                pids = members(self._group)
+            for pid in pids:
                 self.bytes[pid] = max(self.bytes[pid], anonymous(pid))

@@ -6,6 +6,7 @@ Knows PyMuPDF's and Pillow's documents. Knows nothing of where the file came fro
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
 LEAST_DPI, MOST_DPI = 30, 2400  # outside, the file's statement is a default or a joke
 SQUARE = 1.02  # times as many dots down as across, or less: rounding
 STRETCHED = 3.0  # times: a fax has 204 × 98, beyond that one of the two is wrong
+
+_QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
 _kept: dict[tuple[str, str | None, int, int], Any] = {}  # path, password, time, size -> open PDF
 
@@ -101,8 +104,9 @@ def pdf_errors(path: str) -> Iterator[None]:
 
 
 def _line(error: Exception, path: str) -> str:
-    """The library's words on one line, without the temporary path it was opened from."""
-    return " ".join(str(error).replace(path, "the source").split())[:200] or type(error).__name__
+    """The library's words on one line, without the path it was opened from and what it quotes of the document."""
+    said = _QUOTED.sub("…", str(error).replace(path, "the source"))
+    return " ".join(said.split())[:200] or type(error).__name__
 
 
 def covered(page: Any) -> tuple[bool, bool]:

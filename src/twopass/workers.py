@@ -31,6 +31,7 @@ T = TypeVar("T")
 SIZE = 8  # bytes of the length before each message, both ways
 CHILD = {
     "OMP_NUM_THREADS": "1",  # one worker a core is the parallelism
+    "PYTHONWARNINGS": "ignore",  # Pillow's quote what they are about: text of the document
     # A page's pixels come from mmap and go back. glibc raises its threshold after the first large free, pixels
     # then lie in the heap between small objects, and every page left 8 MB behind.
     "MALLOC_MMAP_THRESHOLD_": "1048576",
@@ -40,6 +41,7 @@ CHILD = {
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 START_S = 60.0  # a child that has not said hello by then never will
 MEMORY_BYTES = 4 << 30  # the largest image that is opened at all takes 3 to 4 GB
+ANSWER_BYTES = 256 << 20  # a page of 10,000 words answers 2 MB, the crop of 40 million noisy pixels 120
 LOOK_S = 0.05  # between two looks at a child's memory: it grows by less than 200 MB meanwhile
 
 cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)

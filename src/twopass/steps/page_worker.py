@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import BinaryIO
 
 from twopass import files, slabs
-from twopass.errors import TwopassError
-from twopass.workers import SIZE
+from twopass.errors import Code, TwopassError, WorkerDied
+from twopass.workers import ANSWER_BYTES, SIZE
 
 
 def main() -> None:
@@ -59,6 +59,9 @@ def _receive(pipe: BinaryIO) -> bytes | None:
 
 def _send(pipe: BinaryIO, value: object) -> None:
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    if len(data) > ANSWER_BYTES:  # the parent has no limit of its own
+        message = f"an answer of {len(data) >> 20} MiB, which no page has; the file was made to harm"
+        data = pickle.dumps((None, WorkerDied(Code.RENDER_MEMORY, message), 0.0), pickle.HIGHEST_PROTOCOL)
     pipe.write(len(data).to_bytes(SIZE, "big") + data)
     pipe.flush()
 

@@ -138,7 +138,8 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: in
 
     with opened_image(pointer.file, 1 << 62) as image:  # its pixels were checked when it was fetched
         image.seek(pointer.number - 1)
-        upright = flat(ImageOps.exif_transpose(image))
+        ImageOps.exif_transpose(image, in_place=True)  # no copy: the largest image takes a gigabyte
+        upright = flat(image)
     if upright.size != size:  # too large, or a fax with fewer dots down than across
         upright = upright.resize(size)
     array = np.asarray(upright)
@@ -153,12 +154,14 @@ def flat(image: Any) -> Any:
     from PIL import Image
 
     if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):
-        values = np.asarray(image, np.float32)
-        image = Image.fromarray((values / max(float(values.max(initial=0)), 255.0) * 255).astype(np.uint8))
+        values = np.array(image, np.float32)
+        values /= max(float(values.max(initial=0)), 255.0)
+        values *= 255
+        image = Image.fromarray(values.astype(np.uint8))
     if image.has_transparency_data:
         paper = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(paper, image.convert("RGBA"))
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
