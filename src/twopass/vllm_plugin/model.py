@@ -6,6 +6,7 @@ make, and stretch what the official code pads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from vllm.multimodal.processing import PromptReplacement
 from twopass import views
 from twopass.views import Tiles, Vision
 from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
+from twopass.vllm_plugin.encoder import PIXELS, Features, Seen, encoded
+from twopass.vllm_plugin.sam import Sam
 
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
@@ -106,53 +109,64 @@ class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     _ProcessorV1, info=_Info, dummy_inputs=deepseek_ocr.DeepseekOCRDummyInputsBuilder
 )
 class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
-    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch."""
+    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch, encoded together."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        self._sam = Sam(self.sam_model)
+        self._most_pixels = _most_pixels(vllm_config)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
-
-    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
-        """Of one picture: its tiles' rows, the whole's rows, a separator."""
         kind = self.image_newline.dtype
-        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
-        if grid.number:
-            parts.insert(0, self._assemble_patch_grid(self._features(_normalised(tiles, kind)), torch.tensor(grid)))
-        return torch.cat(parts)
+        return [self._placed(made) for made in encoded(_pictures(kwargs), self._features, kind, self._most_pixels)]
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
-        sam = self.sam_model(pixels)
+        sam = self._sam(pixels)
         clip = self.vision_model(pixels, sam)
         return self.projector(torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1))
+
+    def _placed(self, made: Features) -> torch.Tensor:
+        """Of one picture: its tiles' rows, the whole's rows, each ended by a newline, and a separator."""
+        parts = [self._rows(made.whole[None], Tiles(1, 1)), self.view_seperator[None]]
+        if made.grid.number:
+            parts.insert(0, self._rows(made.tiles, made.grid))
+        return torch.cat(parts)
+
+    def _rows(self, features: torch.Tensor, grid: Tiles) -> torch.Tensor:
+        """Tiles × cells × channels, row by row over the tiles that lie beside each other."""
+        side, channels = math.isqrt(features.shape[1]), features.shape[2]
+        lines = grid.down * side
+        rows = features.view(grid.down, grid.across, side, side, channels).transpose(1, 2)
+        rows = rows.reshape(lines, grid.across * side, channels)
+        return torch.cat((rows, self.image_newline.expand(lines, 1, channels)), dim=1).flatten(0, 1)
 
 
 @MULTIMODAL_REGISTRY.register_processor(
     _ProcessorV2, info=_InfoV2, dummy_inputs=deepseek_ocr2.DeepseekOCR2DummyInputsBuilder
 )
 class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
-    """DeepSeek-OCR-2 over 8-bit views."""
+    """DeepSeek-OCR-2 over 8-bit views, encoded together."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        self._sam = Sam(self.sam_model)
+        self._most_pixels = _most_pixels(vllm_config)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
-
-    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
         kind = self.view_seperator.dtype
-        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
-        if grid.number:
-            parts.insert(0, self._features(_normalised(tiles, kind)))
-        return torch.cat(parts)
+        made = encoded(_pictures(kwargs), self._features, kind, self._most_pixels)
+        return [torch.cat((one.tiles.flatten(0, -2), one.whole, self.view_seperator[None])) for one in made]
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
-        features = self.projector(self.qwen2_model(self.sam_model(pixels)))
-        return features.reshape(-1, features.shape[-1])
+        return self.projector(self.qwen2_model(self._sam(pixels)))
 
 
-def _pictures(kwargs: Mapping[str, Any]) -> list[tuple[torch.Tensor, torch.Tensor, Tiles]]:
-    """Each picture's whole view, tiles and grid; wholes come as a list where their sizes differ."""
+def _most_pixels(vllm_config: Any) -> int:
+    return PIXELS * int(vllm_config.scheduler_config.max_num_batched_tokens)
+
+
+def _pictures(kwargs: Mapping[str, Any]) -> list[Seen]:
+    """Wholes come as a list where their sizes differ."""
     grids = [Tiles(*one.tolist()) for one in kwargs["images_spatial_crop"]]
     tiles = kwargs["images_crop"].split([grid.number for grid in grids])
-    return list(zip(kwargs["pixel_values"], tiles, grids, strict=True))
-
-
-def _normalised(views: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """8 bits to -1..1, channels first, in float32 until the end as the official code has it."""
-    return views.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5).to(kind).contiguous()
+    return [Seen(*one) for one in zip(kwargs["pixel_values"], tiles, grids, strict=True)]
