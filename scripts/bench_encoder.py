@@ -10,6 +10,7 @@ engine runs: only the model is built. `--sweep` times the attention kernel's set
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import statistics
@@ -35,6 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     with loaded(options.model_dir) as model, torch.inference_mode():
         tell(alike={mode: round(alike(model, pages(1, base)[0]), 5) for mode, base in (("gundam", 1024), ("small", 0))})
+        tell(far_from_exact={name: round(value, 5) for name, value in far_from_exact(model).items()})
         for count in options.pages:
             told = pages(count)
             tell(pages=count, twopass_ms=ms(lambda told=told: ours(model, told)) / count,
@@ -62,7 +64,7 @@ def loaded(folder: Path, **more: Any) -> Iterator[Any]:
 
     vllm_plugin.register()
     config = EngineArgs(model=str(folder), load_format="dummy", max_model_len=4096, max_num_batched_tokens=8192,
-                        enforce_eager=True, **more).create_engine_config()  # fmt: skip
+                        **more).create_engine_config()  # fmt: skip
     with tempfile.NamedTemporaryFile() as place, set_current_vllm_config(config):
         backend = "nccl" if current_platform.is_cuda() else "gloo"
         parallel_state.init_distributed_environment(1, 0, f"file://{place.name}-group", 0, backend)
@@ -125,6 +127,20 @@ def stock(model: Any, told: list[dict[str, Any]]) -> list[torch.Tensor]:
     ]  # fmt: skip
 
 
+def far_from_exact(model: Any) -> dict[str, float]:
+    """SAM's features against vLLM's own in float32: how far ours are, and how far vLLM's own in bfloat16."""
+    from twopass.vllm_plugin.encoder import normalised
+
+    far = {}
+    exact = copy.deepcopy(model.sam_model).float()
+    for side in (1024, 640):
+        pixels = normalised(torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8, device="cuda"), torch.bfloat16)
+        right = exact(pixels.float())
+        for name, made in (("twopass", model._sam(pixels)), ("stock", model.sam_model(pixels))):
+            far[f"{name} {side}"] = float((made.float() - right).norm() / right.norm())
+    return far
+
+
 def alike(model: Any, told: dict[str, Any]) -> float:
     """How far ours is from stock, relative to its size."""
     (mine,), (theirs,) = ours(model, [told]), stock(model, [told])
@@ -171,7 +187,9 @@ def parts(model: Any, count: int) -> None:
         sam = model._sam(pixels)
         times[f"normalise {name}"] = ms(lambda views=views: normalised(views, kind)) / count
         times[f"sam {name}"] = ms(lambda pixels=pixels: model._sam(pixels)) / count
-        times[f"stock sam {name}"] = ms(lambda pixels=pixels: [model.sam_model(one) for one in pixels.chunk(count)]) / count
+        times[f"stock sam {name}"] = (
+            ms(lambda pixels=pixels: [model.sam_model(one) for one in pixels.chunk(count)]) / count
+        )
         if hasattr(model, "vision_model"):
             clip = model.vision_model(pixels, sam)
             times[f"clip {name}"] = ms(lambda pixels=pixels, sam=sam: model.vision_model(pixels, sam)) / count

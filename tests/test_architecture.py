@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("engines.seam", ("document", "slabs", "workers")),
     ("families.seam", ("document", "errors")),
     ("families", ("families", "document", "errors", "sections", "surroundings", "tables", "words")),
-    ("vllm_plugin", ("vllm_plugin", "views")),
+    ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
     ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
     ("engines", ("engines", "document", "errors", "files", "scan", "settings", "slabs", "weights", "words", "workers")),
     ("picture", ("document", "engines.seam", "slabs")),
@@ -89,7 +89,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 # foreign library -> the files that may import it; one library, as few files as it can be
 HOMES = {
     "runpod": {"handler.py"},
-    "vllm": {"engines/vllm.py", "vllm_plugin"},
+    "vllm": {"engines/vllm.py", "engines/vllm_start.py", "vllm_plugin"},
     "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
@@ -117,7 +117,7 @@ HOMES = {
     "rjieba": {"keywords.py"},
     "rapidfuzz": {"families/agreement.py"},
     "rich": {"bars.py"},
-    "triton": {"vllm_plugin/ngram_kernel.py"},
+    "triton": {"vllm_plugin/ngram_kernel.py", "vllm_plugin/sam_kernel.py"},
 }
 
 

@@ -13,9 +13,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 
-import bench_encoder  # noqa: E402 - scripts are no package
-
-from twopass.vllm_plugin import encoder  # noqa: E402
+import bench_encoder
 
 
 @pytest.fixture(scope="module", params=["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM"])

@@ -18,12 +18,15 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFieldConfig
 from vllm.multimodal.parse import ImageProcessorItems, ImageSize
 from vllm.multimodal.processing import PromptReplacement
+from vllm.platforms import current_platform
 
 from twopass import views
 from twopass.views import Tiles, Vision
 from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
-from twopass.vllm_plugin.encoder import PIXELS, Features, Seen, encoded
+from twopass.vllm_plugin.encoder import Encode, Encoder, Features, Seen
+from twopass.vllm_plugin.inputs import SLAB, Place
 from twopass.vllm_plugin.sam import Sam
+from twopass.vllm_plugin.shared import Shared
 
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
@@ -113,12 +116,13 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._sam = Sam(self.sam_model)
-        self._most_pixels = _most_pixels(vllm_config)
+        self._sam, self._shared = Sam(self.sam_model), Shared()
+        self._encoder = _encoder(self._features, vllm_config, graphs=True)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        kind = self.image_newline.dtype
-        return [self._placed(made) for made in encoded(_pictures(kwargs), self._features, kind, self._most_pixels)]
+        return [
+            self._placed(made) for made in self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
+        ]
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
         sam = self._sam(pixels)
@@ -149,24 +153,27 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._sam = Sam(self.sam_model)
-        self._most_pixels = _most_pixels(vllm_config)
+        self._sam, self._shared = Sam(self.sam_model), Shared()
+        self._encoder = _encoder(self._features, vllm_config, graphs=False)  # its mask is made on the CPU
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        kind = self.view_seperator.dtype
-        made = encoded(_pictures(kwargs), self._features, kind, self._most_pixels)
+        made = self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
         return [torch.cat((one.tiles.flatten(0, -2), one.whole, self.view_seperator[None])) for one in made]
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
         return self.projector(self.qwen2_model(self._sam(pixels)))
 
 
-def _most_pixels(vllm_config: Any) -> int:
-    return PIXELS * int(vllm_config.scheduler_config.max_num_batched_tokens)
+def _encoder(features: Encode, vllm_config: Any, graphs: bool) -> Encoder:
+    eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
+    tokens = vllm_config.scheduler_config.max_num_batched_tokens
+    return Encoder(features, vllm_config.model_config.dtype, tokens, graphs and not eager)
 
 
-def _pictures(kwargs: Mapping[str, Any]) -> list[Seen]:
-    """Wholes come as a list where their sizes differ."""
+def _pictures(kwargs: Mapping[str, Any], shared: Shared, device: torch.device) -> list[Seen]:
+    """From our engine as places of slabs, from vLLM's own processor as pixels; wholes are a list where sizes differ."""
+    if SLAB in kwargs:
+        return [shared.seen(Place(*one.tolist()), device) for one in kwargs[SLAB]]
     grids = [Tiles(*one.tolist()) for one in kwargs["images_spatial_crop"]]
     tiles = kwargs["images_crop"].split([grid.number for grid in grids])
     return [Seen(*one) for one in zip(kwargs["pixel_values"], tiles, grids, strict=True)]

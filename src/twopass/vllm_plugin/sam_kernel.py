@@ -1,4 +1,4 @@
-"""Attention with decomposed relative positions as one kernel: query, key and value as the layer made them in, heads out.
+"""Attention with decomposed relative positions as one kernel: a layer's query, key and value in, its heads out.
 
 A query's bias for a key depends on how many rows and how many columns they are apart: two small tables times
 the query, `rel`, hold all of it. So no bias is written to memory, windows are cut by addresses instead of
