@@ -31,6 +31,8 @@ from bench_engine import A4, PAGES, PROMPT, tell
 ROOT = Path(__file__).parents[1]
 MIX = ROOT / "docs" / "bench" / "mix.json"
 STAGES = ("twopass", "warm", "encoder", "stock_async", "stock_generate")
+FREE = "<image>\nFree OCR."
+WHAT = ("pass1", "crops", "mix", "decoder")
 LIMIT_S = 270.0
 TOKENS, CROP_TOKENS, CROP = 500, 60, 600
 BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
@@ -73,6 +75,7 @@ def _options() -> Any:
     parser.add_argument("--only", nargs="+", choices=STAGES)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--commit", help="of what is measured, where there is no repository")
+    parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="of the stage twopass")
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--pages", type=int, default=512)
     parser.add_argument("--mix-pages", type=int, default=640)
@@ -94,6 +97,7 @@ def _run(stage: str, options: Any) -> Facts:
         print(f"{stage}: took over {LIMIT_S:g} s", file=sys.stderr)
         return {}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    print(*(line for line in done.stdout.splitlines() if not line.startswith("{")), sep="\n", file=sys.stderr)
     print("\n".join(lines), flush=True)
     last = json.loads(lines[-1]) if lines else {}
     if "found" not in last:
@@ -182,38 +186,49 @@ async def _nothing_more(engine: Any, options: Any) -> Facts:
 
 
 async def _measured(engine: Any, options: Any) -> Facts:
-    shown, found = options.shown, dict[str, Any]()
+    asked = {"pass1": _pass1, "crops": _crops, "mix": _pages_mixed, "decoder": _tokens}
+    found: Facts = {}
+    await _rate(engine, [_prompt(options.shown[n % PAGES], 60) for n in range(options.sequences)])
+    for what in options.what:
+        found |= await asked[what](engine, options)
+        tell(sequences=options.sequences, so_far=found)
+    return found
 
-    async def all_of(prompts: list[Any]) -> float:
-        before = time.time()
-        await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
-        return _per_s(len(prompts), before)
 
-    def pages(count: int, tokens: int) -> list[Any]:
-        return [_prompt(shown[n % PAGES], tokens) for n in range(count)]
-
-    await all_of(pages(2 * options.sequences, 60))
-    rates, cpu = [], time.process_time()
-    for _ in range(options.rounds):
-        rates.append(await all_of(pages(options.pages, TOKENS)))
+async def _pass1(engine: Any, options: Any) -> Facts:
+    """Pages of a fixed length, and what they take of this process."""
+    prompts = [_prompt(options.shown[n % PAGES], TOKENS) for n in range(options.pages)]
+    cpu = time.process_time()
+    rates = [await _rate(engine, prompts) for _ in range(options.rounds)]
     cpu = 1000 * (time.process_time() - cpu) / (options.rounds * options.pages)
     tell(pass1_500=rates)
-    found |= {"pass1_500": {"twopass": statistics.median(rates)}, "engine_process_cpu_ms_per_page": round(cpu, 2)}
+    return {"pass1_500": {"twopass": statistics.median(rates)}, "engine_process_cpu_ms_per_page": round(cpu, 2)}
 
-    crops = [
-        _prompt(shown[n % PAGES].crop(0, 0, CROP, CROP), CROP_TOKENS, "small", "<image>\nFree OCR.")
-        for n in range(options.crops)
-    ]
-    rates = [await all_of(crops) for _ in range(options.rounds + 1)][1:]
+
+async def _crops(engine: Any, options: Any) -> Facts:
+    shown = [page.crop(0, 0, CROP, CROP) for page in options.shown]
+    prompts = [_prompt(shown[n % PAGES], CROP_TOKENS, "small", FREE) for n in range(options.crops)]
+    await _rate(engine, prompts[: options.sequences])
+    rates = [await _rate(engine, prompts) for _ in range(options.rounds + 1)]
     tell(crops=rates)
-    found["crops_per_s"] = {"twopass": statistics.median(rates)}
+    return {"crops_per_s": {"twopass": statistics.median(rates)}}
 
+
+async def _pages_mixed(engine: Any, options: Any) -> Facts:
     def mixed(number: int, tokens: int) -> AsyncIterator[int]:
-        return _told(engine, shown[number % PAGES], tokens)
+        return _told(engine, options.shown[number % PAGES], tokens)
 
-    found["pass1_mix"] = {"twopass": await mix_per_s(mixed, _mix(options), options)}
-    found["decoder_tokens_per_s"] = await _decoder(engine._core, options, {"twopass": BAN, "no_ban": None})
-    return found
+    return {"pass1_mix": {"twopass": await mix_per_s(mixed, _mix(options), options)}}
+
+
+async def _tokens(engine: Any, options: Any) -> Facts:
+    return {"decoder_tokens_per_s": await _decoder(engine._core, options, {"twopass": BAN, "no_ban": None})}
+
+
+async def _rate(engine: Any, prompts: list[Any]) -> float:
+    before = time.time()
+    await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
+    return _per_s(len(prompts), before)
 
 
 def _prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PROMPT, **more: Any) -> Any:
@@ -391,7 +406,7 @@ async def _stock_measured(core: Any, options: Any) -> Facts:
     await rate(pages, 64, 8)
     found: Facts = {"pass1_500": {"stock_async": await rate(pages, options.pages, TOKENS)}}
     tell(**found)
-    found["crops_per_s"] = {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, "<image>\nFree OCR.")}
+    found["crops_per_s"] = {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, FREE)}
     tell(**found)
     found["decoder_tokens_per_s"] = await _decoder(core, options, {"stock": BAN})
     found["pass1_mix"] = {"stock_async": await mix_per_s(mixed, _mix(options), options)}

@@ -28,6 +28,8 @@ from twopass.vllm_plugin.inputs import SLAB, Place
 from twopass.vllm_plugin.sam import Sam
 from twopass.vllm_plugin.shared import Shared
 
+IMAGE = "<image>"
+
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
     """Pictures of a request to views; the places are counted from the views themselves."""
@@ -69,7 +71,7 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
 
     def _get_prompt_updates(self, mm_items: Any, hf_processor_mm_kwargs: Mapping[str, Any], out_mm_kwargs: Any) -> Any:
         mode, crops = _chosen(self.vision, hf_processor_mm_kwargs)
-        image = self.info.get_tokenizer().vocab["<image>"]
+        image = self.info.get_tokenizer().vocab[IMAGE]
 
         def places(index: int) -> list[int]:
             size = mm_items.get_items("image", ImageProcessorItems).get_image_size(index)
@@ -108,9 +110,19 @@ class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
         return ImageSize(width=views.DEEPSEEK_OCR_2.tile, height=views.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
 
 
-@MULTIMODAL_REGISTRY.register_processor(
-    _ProcessorV1, info=_Info, dummy_inputs=deepseek_ocr.DeepseekOCRDummyInputsBuilder
-)
+class _Dummies(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
+    """vLLM asks the stock processor what a picture's token is called: two seconds of the start, for a word."""
+
+    def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
+        return IMAGE * mm_counts.get("image", 0)
+
+
+class _DummiesV2(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
+    def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
+        return IMAGE * mm_counts.get("image", 0)
+
+
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV1, info=_Info, dummy_inputs=_Dummies)
 class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
     """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch, encoded together."""
 
@@ -145,9 +157,7 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
         return torch.cat((rows, self.image_newline.expand(lines, 1, channels)), dim=1).flatten(0, 1)
 
 
-@MULTIMODAL_REGISTRY.register_processor(
-    _ProcessorV2, info=_InfoV2, dummy_inputs=deepseek_ocr2.DeepseekOCR2DummyInputsBuilder
-)
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummiesV2)
 class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
     """DeepSeek-OCR-2 over 8-bit views, encoded together."""
 
