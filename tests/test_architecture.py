@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("engines.seam", ("document", "errors", "slabs", "workers")),
     ("families.seam", ("document", "errors")),
     ("families", ("families", "document", "errors", "sections", "surroundings", "tables", "words")),
-    ("vllm_plugin", ("vllm_plugin", "views")),
+    ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
     ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
     (
         "engines",
@@ -133,7 +133,7 @@ HOMES = {
     "rjieba": {"keywords.py"},
     "rapidfuzz": {"families/agreement.py"},
     "rich": {"bars.py"},
-    "triton": {"vllm_plugin/ngram_kernel.py"},
+    "triton": {"vllm_plugin/ngram_kernel.py", "vllm_plugin/sam_kernel.py"},
 }
 
 

@@ -418,7 +418,7 @@ def test_every_page_and_crop_has_a_mode(width: int, height: int, ink: float, cha
         look = Look(width, height, ink, characters)
         assert {rung.mode for rung in family.ladder(look, Asked())} <= family.modes - {"auto"}
         assert crop_mode((width, height), family.crop_modes) in family.modes
-    assert crop_mode((300, 60), CROP_MODES) == "base"
+    assert crop_mode((300, 60), CROP_MODES) == "small"
 
 
 def test_the_second_version_knows_two_prompts_and_two_modes() -> None:

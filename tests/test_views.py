@@ -37,7 +37,7 @@ def test_the_second_model_has_no_newlines() -> None:
 
 @pytest.mark.parametrize(("mode", "side"), [("tiny", 512), ("small", 640)])
 def test_small_views_are_stretched(mode: str, side: int) -> None:
-    page = picture(300, 500)
+    page = picture(300, 420)
 
     seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
 
@@ -53,6 +53,20 @@ def test_large_views_are_padded(mode: str, side: int) -> None:
     seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
 
     assert np.array_equal(seen.whole, np.asarray(ImageOps.pad(Image.fromarray(page), (side, side), color=(127,) * 3)))
+
+
+@pytest.mark.parametrize("size", [(600, 60), (60, 600), (961, 640)])
+def test_what_is_long_and_narrow_is_padded_in_small_modes(size: tuple[int, int]) -> None:
+    """A line of text keeps its shape: the whole picture lies between bars of grey."""
+    picture = np.zeros((size[1], size[0], 3), np.uint8)
+
+    whole = views.views(DEEPSEEK_OCR, picture, "small", Tiles(1, 1)).whole
+
+    black = np.argwhere((whole == 0).all(-1))
+    height, width = black.max(0) - black.min(0) + 1
+    assert max(width, height) == 640
+    assert abs(width / height - size[0] / size[1]) < 0.1 * size[0] / size[1]
+    assert (whole[0, 0] == views.GREY).all()
 
 
 def test_tiles_are_the_stretched_page_row_by_row() -> None:

@@ -11,7 +11,7 @@ from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, coun
 
 from twopass import views
 from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
-from twopass.vllm_plugin.model import _normalised
+from twopass.vllm_plugin.encoder import normalised
 
 
 @pytest.mark.parametrize("crops", range(2, 10))
@@ -42,4 +42,4 @@ def test_pixels_are_equal(size: tuple[int, int]) -> None:
     seen = views.views(DEEPSEEK_OCR, np.asarray(page), "gundam", tiles)
 
     for ours, reference in zip((seen.whole[None], seen.tiles), expected, strict=True):
-        assert torch.equal(_normalised(torch.from_numpy(ours.copy()), torch.bfloat16), reference.bfloat16())
+        assert torch.equal(normalised(torch.from_numpy(ours.copy()), torch.bfloat16), reference.bfloat16())

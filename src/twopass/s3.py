@@ -304,10 +304,10 @@ class S3Store:
     def _put_if(self, key: str, data: bytes, content_type: str, **condition: str) -> bool:
         """One conditional PUT, tried while the store is down; False when it was refused and not only its repetition."""
         tries = count()
-        once = partial(self._put_once, key, data, content_type, **condition)
+        once = partial(self._put_once, key, data, content_type, condition)
         return self._patience.insist(lambda: once(retried=next(tries)), self._closing)
 
-    def _put_once(self, key: str, data: bytes, content_type: str, retried: int = 0, **condition: str) -> bool:
+    def _put_once(self, key: str, data: bytes, content_type: str, condition: dict[str, str], retried: int = 0) -> bool:
         for pause in (*CONFLICT_PAUSES_S, None):
             try:
                 self._put(key, data, content_type, **condition)
@@ -339,7 +339,7 @@ class S3Store:
         """Create an object twice: the second time must be refused, or the store ignores the header."""
 
         def put() -> bool:
-            return self._put_once(PROBE, secrets.token_bytes(8), "application/octet-stream", IfNoneMatch="*")
+            return self._put_once(PROBE, secrets.token_bytes(8), "application/octet-stream", {"IfNoneMatch": "*"})
 
         try:
             if not put():

@@ -28,8 +28,12 @@ class Slab:
 
     number: int
 
+    @property
+    def descriptor(self) -> int:
+        return _descriptors[self.number]
+
     def map(self, size: int) -> mmap.mmap:
-        return mmap.mmap(_descriptors[self.number], size)
+        return mmap.mmap(self.descriptor, size)
 
 
 class Frame(NamedTuple):

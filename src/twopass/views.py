@@ -1,8 +1,8 @@
 """A picture in, the views of it that DeepSeek-OCR looks at out: one of the whole, and tiles where it is cut.
 
 What the official code does, pixel for pixel: tiles are stretched, the whole is padded with grey, and where
-nothing is cut up to 640 pixels the whole is stretched too. Knows sizes and pixels; knows nothing of models,
-tokens' meaning or engines.
+nothing is cut up to 640 pixels the whole is stretched too. The one exception: what stretching would make
+illegible is padded there as well. Knows sizes and pixels; knows nothing of models, tokens' meaning or engines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from twopass.slabs import Pixels, Slab
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
 STRETCHED = 640  # a whole view without tiles up to this size is stretched, a larger one padded
+STRAIGHT = 1.5  # times as long as wide: beyond that it is padded, or a line of text would be drawn out beyond reading
 CELL = 64  # pixels of a view that become one token: patches of 16, four to a side
 LEAST_CROPS = 2
 MOST_CROPS = 9
@@ -133,7 +134,7 @@ def views(vision: Vision, picture: Array, mode: str, tiles: Tiles) -> Views:
     cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
     if tiles.number:
         cut = _cut(np.asarray(image.resize((vision.tile * tiles.across, vision.tile * tiles.down))), vision.tile)
-    if not shape.cut and shape.base <= STRETCHED:
+    if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
         image = image.resize((shape.base, shape.base))
     whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY, GREY, GREY))
     return Views(np.asarray(whole), cut)

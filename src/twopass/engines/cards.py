@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cards:
-    """`memory_gb` and `free_gb` are the first card's, in 10^9 bytes; `cuda` is the newest that the driver speaks."""
+    """Name and memory, in 10^9 bytes, are the first card's; `cuda` is the newest that the driver speaks."""
 
     number: int = 0
     memory_gb: float = 0.0
     free_gb: float = 0.0
     cuda: tuple[int, int] = (0, 0)
+    name: str = ""
+    driver: str = ""
 
 
 def cards() -> Cards:
@@ -29,10 +31,12 @@ def cards() -> Cards:
     except nvml.NVMLError:
         return Cards()
     try:
-        memory = nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(0))
+        first = nvml.nvmlDeviceGetHandleByIndex(0)
+        memory = nvml.nvmlDeviceGetMemoryInfo(first)
         cuda = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
         version = (cuda // 1000, cuda % 1000 // 10)
-        return Cards(nvml.nvmlDeviceGetCount(), memory.total / 1e9, memory.free / 1e9, version)
+        name, driver = nvml.nvmlDeviceGetName(first), nvml.nvmlSystemGetDriverVersion()
+        return Cards(nvml.nvmlDeviceGetCount(), memory.total / 1e9, memory.free / 1e9, version, name, driver)
     except nvml.NVMLError:
         return Cards()
     finally:

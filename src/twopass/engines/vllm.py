@@ -21,25 +21,18 @@ import structlog
 
 from twopass import views
 from twopass.engine_settings import Preset, preset
+from twopass.engines import vllm_start
 from twopass.engines.busy import BusyClock
-from twopass.engines.cards import cards
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.slabs import Slabs
+from twopass.slabs import Slab, Slabs
 from twopass.views import Vision
-from twopass.vllm_plugin import NGRAM
+from twopass.vllm_plugin import NGRAM, SCHEDULER
 from twopass.vllm_plugin.last_words import LastWords
 from twopass.workers import Workers
 
 VISIONS = {"deepseek_ocr": views.DEEPSEEK_OCR, "deepseek_ocr2": views.DEEPSEEK_OCR_2}
-ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "OMP_NUM_THREADS": "1",  # more threads than cores: vLLM's own advice, and page workers want the cores
-}
 IMAGE = "<image>"
 CONTEXT = 8192  # the model's; a shorter one cuts long answers
 WAITING = 1.5  # pictures prepared for each sequence: enough wait in the core for its priorities to count
@@ -62,8 +55,16 @@ class VllmEngine(Engine):
         if not find_spec("vllm"):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
         self._vision = _vision(settings.model)
-        self._arguments = arguments(settings, model, _preset(settings))
         self.family = settings.model
+        self._workers: Workers | None = None
+        with vllm_start.read_ahead(model):
+            found = vllm_start.set_up(settings.engine_cache)
+            self._arguments = arguments(settings, model, _preset(settings, found.memory_gb))
+            self._prepare(settings)
+            self._core = self._started()
+
+    def _prepare(self, settings: Settings) -> None:
+        """What the core does not need, but for the slabs: it reads those."""
         self.sequences: int = self._arguments["max_num_seqs"]
         self.precision = _precision(self._arguments)
         self.slabs: Slabs | None = Slabs(
@@ -80,11 +81,7 @@ class VllmEngine(Engine):
         self._silence_s = settings.engine_silence_s
         self._heard = time.monotonic()
         self._watching: asyncio.Task[None] | None = None
-        self._workers: Workers | None = None
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         self._last_words.listen()
-        self._core = self._started()
 
     async def open(self, workers: Workers) -> None:
         self._workers = workers
@@ -184,14 +181,14 @@ class VllmEngine(Engine):
         tiles = self._vision.tiles(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
         async with self.slabs.lend(self._vision.nbytes(mode, tiles)) as slab:
             await self._workers.call(views.prepare, self._vision, prompt.image, mode, tiles, slab)
-            seen = views.mapped(self._vision, slab, mode, tiles)
-            return await self._asked(prompt, self._input(prompt, seen, tiles, self._vision.tokens(mode, tiles)))
+            return await self._asked(prompt, self._input(prompt.text, slab, mode, tiles))
 
-    def _input(self, prompt: Prompt, seen: views.Views, tiles: views.Tiles, places: int) -> Any:
+    def _input(self, text: str, slab: Slab, mode: str, tiles: views.Tiles) -> Any:
         from twopass.vllm_plugin import inputs
 
-        before, image, after = self._ids(prompt.text)
-        return inputs.prompt(before, image, places, after, inputs.item(seen, tiles), uuid.uuid4().hex)
+        before, image, after = self._ids(text)
+        picture = inputs.item(slab, self._vision.modes[mode].base, self._vision.tile, tiles)
+        return inputs.prompt(before, image, self._vision.tokens(mode, tiles), after, picture, uuid.uuid4().hex)
 
     def _tokenized(self, text: str) -> tuple[list[int], int, list[int]]:
         """Ids before the picture, the picture's own, and those after it; a text without a place gets one."""
@@ -239,21 +236,25 @@ class VllmEngine(Engine):
 
 def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]:
     """vLLM's engine arguments from the settings, the preset where these say nothing."""
+    sequences = settings.max_num_seqs or settings.engine_sequences or chosen.sequences
+    eager = chosen.eager if settings.enforce_eager is None else settings.enforce_eager
     return {
         "model": str(model),
         "dtype": settings.dtype or chosen.dtype,
         "quantization": settings.quantization or chosen.quantization,
         "kv_cache_dtype": settings.kv_cache_dtype,
         "max_model_len": settings.max_model_len or chosen.context,
-        "max_num_seqs": settings.max_num_seqs or settings.engine_sequences or chosen.sequences,
+        "max_num_seqs": sequences,
         "max_num_batched_tokens": settings.max_num_batched_tokens or chosen.batched_tokens,
         "gpu_memory_utilization": settings.gpu_memory_utilization or chosen.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
-        "enforce_eager": chosen.eager if settings.enforce_eager is None else settings.enforce_eager,
+        "enforce_eager": eager,
+        **({} if eager else {"compilation_config": vllm_start.graphs(sequences)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
         "scheduling_policy": "priority",
+        "scheduler_cls": SCHEDULER,
         "logits_processors": [NGRAM],
         "limit_mm_per_prompt": {"image": 1},
         "enable_prefix_caching": False,  # pages differ; the recipe has it off
@@ -297,10 +298,9 @@ def _vision(model: str) -> Vision:
     return VISIONS[model]
 
 
-def _preset(settings: Settings) -> Preset:
-    memory = cards().memory_gb if settings.preset == "auto" else 0
+def _preset(settings: Settings, memory_gb: float) -> Preset:
     try:
-        return preset(settings.preset, memory)
+        return preset(settings.preset, memory_gb)
     except KeyError:
         raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
 

@@ -62,8 +62,10 @@ PAGE_MODES = (
 )
 # A crop is one thing with few words, and asked about because it must be right: never tiny, tiles only where it shrinks.
 CROP_MODES = (
-    Row("small", side=640, aspect=1.5),  # a square logo or small chart, undiminished
-    Row("base", side=1024),  # formulas and tables: long and narrow, so padded and not stretched
+    # Up to 640 px undiminished, padded where it is long and narrow: a formula, a small table. A larger view would draw
+    # it larger and show nothing more, for four times the encoder's work and 273 places instead of 111.
+    Row("small", side=640),
+    Row("base", side=1024),
     Row("large", side=1440),  # half a page, hardly diminished
     Row("gundam"),  # whole-page tables
 )

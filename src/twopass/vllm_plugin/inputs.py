@@ -1,39 +1,49 @@
-"""Views of one picture in, what vLLM carries to the model out; the prompt's places are counted from the views.
+"""Views of one picture in a slab in, what vLLM carries to the model out: where the slab is, and how views lie in it.
 
-Views travel as they are, 8 bits a channel: half the bytes of bfloat16, and normalised where the model is.
+Ten megabytes a page would otherwise be copied into a socket, out of it, and into memory that a GPU may read.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from vllm.inputs.engine import MultiModalInput, mm_input
 from vllm.multimodal.inputs import (
     MultiModalBatchedField,
     MultiModalFieldElem,
-    MultiModalFlatField,
     MultiModalKwargsItem,
     MultiModalKwargsItems,
     PlaceholderRange,
 )
 
-from twopass.views import Tiles, Views
+from twopass.slabs import Slab
+from twopass.views import Tiles
 
-_BATCHED = MultiModalBatchedField()
+SLAB = "slab"
 _ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # read by Python: on a GPU each read would wait for it
-_FLAT = MultiModalFlatField(slices=[])
 
 
-def item(views: Views, tiles: Tiles) -> MultiModalKwargsItem:
-    """One picture, under the names that vLLM's own classes use."""
-    return MultiModalKwargsItem(
-        {
-            "pixel_values": MultiModalFieldElem(data=torch.from_numpy(views.whole), field=_BATCHED),
-            "images_crop": MultiModalFieldElem(data=torch.from_numpy(views.tiles), field=_FLAT),
-            "images_spatial_crop": MultiModalFieldElem(data=torch.tensor(tiles), field=_ON_CPU),
-        }
-    )
+class Place(NamedTuple):
+    """A slab by its owner's process and descriptor; the sides of the whole and of a tile, and the tiles' grid."""
+
+    owner: int
+    descriptor: int
+    base: int
+    tile: int
+    across: int
+    down: int
+
+    @property
+    def grid(self) -> Tiles:
+        return Tiles(self.across, self.down)
+
+
+def item(slab: Slab, base: int, tile: int, tiles: Tiles) -> MultiModalKwargsItem:
+    place = Place(os.getpid(), slab.descriptor, base, tile, *tiles)
+    return MultiModalKwargsItem({SLAB: MultiModalFieldElem(data=torch.tensor(place), field=_ON_CPU)})
 
 
 def prompt(

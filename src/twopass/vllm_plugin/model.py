@@ -6,6 +6,7 @@ make, and stretch what the official code pads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,17 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFieldConfig
 from vllm.multimodal.parse import ImageProcessorItems, ImageSize
 from vllm.multimodal.processing import PromptReplacement
+from vllm.platforms import current_platform
 
 from twopass import views
 from twopass.views import Tiles, Vision
 from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
+from twopass.vllm_plugin.encoder import Encode, Encoder, Features, Seen
+from twopass.vllm_plugin.inputs import SLAB, Place
+from twopass.vllm_plugin.sam import Sam
+from twopass.vllm_plugin.shared import Shared
+
+IMAGE = "<image>"
 
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
@@ -63,7 +71,7 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
 
     def _get_prompt_updates(self, mm_items: Any, hf_processor_mm_kwargs: Mapping[str, Any], out_mm_kwargs: Any) -> Any:
         mode, crops = _chosen(self.vision, hf_processor_mm_kwargs)
-        image = self.info.get_tokenizer().vocab["<image>"]
+        image = self.info.get_tokenizer().vocab[IMAGE]
 
         def places(index: int) -> list[int]:
             size = mm_items.get_items("image", ImageProcessorItems).get_image_size(index)
@@ -102,57 +110,80 @@ class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
         return ImageSize(width=views.DEEPSEEK_OCR_2.tile, height=views.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
 
 
-@MULTIMODAL_REGISTRY.register_processor(
-    _ProcessorV1, info=_Info, dummy_inputs=deepseek_ocr.DeepseekOCRDummyInputsBuilder
-)
+class _Dummies(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
+    """vLLM asks the stock processor what a picture's token is called: two seconds of the start, for a word."""
+
+    def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
+        return IMAGE * mm_counts.get("image", 0)
+
+
+class _DummiesV2(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
+    def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
+        return IMAGE * mm_counts.get("image", 0)
+
+
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV1, info=_Info, dummy_inputs=_Dummies)
 class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
-    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch."""
+    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch, encoded together."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        self._sam, self._shared = Sam(self.sam_model), Shared()
+        self._encoder = _encoder(self._features, vllm_config, graphs=True)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
-
-    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
-        """Of one picture: its tiles' rows, the whole's rows, a separator."""
-        kind = self.image_newline.dtype
-        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
-        if grid.number:
-            parts.insert(0, self._assemble_patch_grid(self._features(_normalised(tiles, kind)), torch.tensor(grid)))
-        return torch.cat(parts)
+        return [
+            self._placed(made) for made in self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
+        ]
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
-        sam = self.sam_model(pixels)
+        sam = self._sam(pixels)
         clip = self.vision_model(pixels, sam)
         return self.projector(torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1))
 
-
-@MULTIMODAL_REGISTRY.register_processor(
-    _ProcessorV2, info=_InfoV2, dummy_inputs=deepseek_ocr2.DeepseekOCR2DummyInputsBuilder
-)
-class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
-    """DeepSeek-OCR-2 over 8-bit views."""
-
-    def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        return [self._embedded(whole, tiles, grid) for whole, tiles, grid in _pictures(kwargs)]
-
-    def _embedded(self, whole: torch.Tensor, tiles: torch.Tensor, grid: Tiles) -> torch.Tensor:
-        kind = self.view_seperator.dtype
-        parts = [self._encode_global_features(_normalised(whole[None], kind)), self.view_seperator[None]]
-        if grid.number:
-            parts.insert(0, self._features(_normalised(tiles, kind)))
+    def _placed(self, made: Features) -> torch.Tensor:
+        """Of one picture: its tiles' rows, the whole's rows, each ended by a newline, and a separator."""
+        parts = [self._rows(made.whole[None], Tiles(1, 1)), self.view_seperator[None]]
+        if made.grid.number:
+            parts.insert(0, self._rows(made.tiles, made.grid))
         return torch.cat(parts)
 
+    def _rows(self, features: torch.Tensor, grid: Tiles) -> torch.Tensor:
+        """Tiles × cells × channels, row by row over the tiles that lie beside each other."""
+        side, channels = math.isqrt(features.shape[1]), features.shape[2]
+        lines = grid.down * side
+        rows = features.view(grid.down, grid.across, side, side, channels).transpose(1, 2)
+        rows = rows.reshape(lines, grid.across * side, channels)
+        return torch.cat((rows, self.image_newline.expand(lines, 1, channels)), dim=1).flatten(0, 1)
+
+
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummiesV2)
+class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
+    """DeepSeek-OCR-2 over 8-bit views, encoded together."""
+
+    def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        self._sam, self._shared = Sam(self.sam_model), Shared()
+        self._encoder = _encoder(self._features, vllm_config, graphs=False)  # its mask is made on the CPU
+
+    def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
+        made = self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
+        return [torch.cat((one.tiles.flatten(0, -2), one.whole, self.view_seperator[None])) for one in made]
+
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:
-        features = self.projector(self.qwen2_model(self.sam_model(pixels)))
-        return features.reshape(-1, features.shape[-1])
+        return self.projector(self.qwen2_model(self._sam(pixels)))
 
 
-def _pictures(kwargs: Mapping[str, Any]) -> list[tuple[torch.Tensor, torch.Tensor, Tiles]]:
-    """Each picture's whole view, tiles and grid; wholes come as a list where their sizes differ."""
+def _encoder(features: Encode, vllm_config: Any, graphs: bool) -> Encoder:
+    eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
+    tokens = vllm_config.scheduler_config.max_num_batched_tokens
+    return Encoder(features, vllm_config.model_config.dtype, tokens, graphs and not eager)
+
+
+def _pictures(kwargs: Mapping[str, Any], shared: Shared, device: torch.device) -> list[Seen]:
+    """From our engine as places of slabs, from vLLM's own processor as pixels; wholes are a list where sizes differ."""
+    if SLAB in kwargs:
+        return [shared.seen(Place(*one.tolist()), device) for one in kwargs[SLAB]]
     grids = [Tiles(*one.tolist()) for one in kwargs["images_spatial_crop"]]
     tiles = kwargs["images_crop"].split([grid.number for grid in grids])
-    return list(zip(kwargs["pixel_values"], tiles, grids, strict=True))
-
-
-def _normalised(views: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """8 bits to -1..1, channels first, in float32 until the end as the official code has it."""
-    return views.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5).to(kind).contiguous()
+    return [Seen(*one) for one in zip(kwargs["pixel_values"], tiles, grids, strict=True)]
