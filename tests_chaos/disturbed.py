@@ -60,10 +60,11 @@ class Place:
         """Checkpoints that lie there."""
         return sum("/pages/" in key for key, _ in _objects(self.client, f"{prefix}/"))
 
-    def puts_of_pages(self, prefix: str) -> Counter[int]:
-        """How often each page was put: once for every time it was read to its end."""
-        paths = [seen.path for seen in self.proxy.seen if seen.method == "PUT" and f"/{prefix}/" in seen.path]
-        return Counter(int(found[1]) for path in paths if (found := _PAGE.search(path)))
+    def times_read(self, prefix: str) -> Counter[int]:
+        """How often each page was read to its end: so many different checkpoints of it were put."""
+        puts = [seen for seen in self.proxy.seen if seen.method == "PUT" and f"/{prefix}/" in seen.path]
+        read = {(found[1], seen.digest) for seen in puts if (found := _PAGE.search(seen.path))}
+        return Counter(int(page) for page, _ in read)
 
 
 def _objects(client: Any, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -83,10 +83,10 @@ def test_killed_at_any_moment(place: Place, undisturbed: dict[str, bytes], tmp_p
 
     assert outcome.output["status"] == "success"
     same(place, "kills", undisturbed)
-    puts = place.puts_of_pages("kills")
-    assert set(puts) == {*range(1, PAGES + 1)} and set(puts.values()) == {1}
+    read = place.times_read("kills")
+    assert set(read) == {*range(1, PAGES + 1)} and set(read.values()) == {1}
     print(
-        f"\n{KILLS} kills: {PAGES} pages put once each, {stored} stored before the last worker, "
+        f"\n{KILLS} kills: {PAGES} pages read once each, {stored} stored before the last worker, "
         f"which took {recoveries[0]:.1f} s from its start; nothing lost, nothing twice"
     )
 
@@ -112,7 +112,7 @@ def test_told_to_stop_at_any_moment(place: Place, undisturbed: dict[str, bytes],
 
     assert outcome.output["status"] == "success"
     same(place, "stops", undisturbed)
-    assert set(place.puts_of_pages("stops").values()) == {1}
+    assert set(place.times_read("stops").values()) == {1}
     print(
         f"\n{KILLS} SIGTERMs: answered after {max(waits):.1f} s at most, {sorted(waits)[len(waits) // 2]:.1f} s mostly"
     )
@@ -210,7 +210,7 @@ def test_killed_between_two_writes(place: Place, undisturbed: dict[str, bytes], 
 
     assert outcome.output["status"] == "success"
     same(place, prefix, undisturbed)
-    assert set(place.puts_of_pages(prefix).values()) == {1}
+    assert set(place.times_read(prefix).values()) == {1}
 
 
 def _names(place: Place, prefix: str) -> list[tuple[str, int]]:
@@ -237,8 +237,8 @@ def test_a_deadline_and_the_same_job_again(place: Place, undisturbed: dict[str, 
 
 
 def test_a_queue_that_answers_anything(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
-    """Takes answered 204, 400, 429 and 500 cost time; a result answered 500 comes again, one refused for good does not,
-    and the job delivered again is answered from its manifest."""
+    """Bad answers to takes cost time; a result answered 500 comes again, and one that is refused for good is lost:
+    the job delivered again is then answered from its manifest."""
     with LoopbackQueue() as queue:
         queue.answer_takes_with([500, 204, 400, 429])
         with worker(queue, place, tmp_path):
@@ -248,7 +248,7 @@ def test_a_queue_that_answers_anything(place: Place, undisturbed: dict[str, byte
 
     assert first["status"] == "success"
     assert posts == ["came again", "lost", "lost"]
-    assert set(place.puts_of_pages("whole").values()) == {1}
+    assert set(place.times_read("whole").values()) == {1}
 
 
 def refused_result(queue: LoopbackQueue, job: str, status: int) -> str:

@@ -50,3 +50,12 @@ def talk(worker: Any, pairs: list[tuple[int, int]]) -> None:
     for token, following in pairs:
         head.weight.data[following] += embeddings[token]
     dispatch_cpu_unquantized_gemm(head, remove_weight=False)  # a copy packed for this processor
+
+
+def exhaust(worker: Any) -> None:
+    """Runs in vLLM's worker: the next picture finds no memory left."""
+
+    def embed(**pictures: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    worker.model_runner.model.embed_multimodal = embed

@@ -18,7 +18,6 @@ import talking
 import tiny
 
 from fakes.reader import Reader
-from twopass import engines
 from twopass.engines.seam import Prompt, Sampling
 from twopass.engines.vllm import VllmEngine
 from twopass.errors import Code, EngineError
@@ -52,22 +51,30 @@ class Running:
         return len(self.engine._core.output_processor.request_states)
 
 
+class Talking(VllmEngine):
+    """Every core it starts is given the words that its model says."""
+
+    async def teach(self) -> None:
+        ids = self._tokenizer.convert_tokens_to_ids
+        pairs = [(ids(one), ids(other)) for one, other in talking.FOLLOWS.items()]
+        await self._core.collective_rpc(talking.talk, args=(pairs,))
+
+    async def _restarted(self) -> None:
+        await super()._restarted()
+        await self.teach()
+
+
 @pytest.fixture(scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # to give the model its words
     folder = tiny.checkpoint(tmp_path_factory.mktemp("tiny"), phrases=talking.PHRASES)
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
-        gpu_memory_utilization=0.3, engine_restarts=1, engine_silence_s=PATIENCE_S, canary=False, page_workers=1,
+        gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=PATIENCE_S, canary=False, page_workers=1,
     )  # fmt: skip
-    engine = engines.constructed(settings)
-    assert isinstance(engine, VllmEngine) and engine.slabs
-    tokenizer = engine._tokenizer
-    pairs = [
-        (tokenizer.convert_tokens_to_ids(one), tokenizer.convert_tokens_to_ids(other))
-        for one, other in talking.FOLLOWS.items()
-    ]
-    await engine._core.collective_rpc(talking.talk, args=(pairs,))
+    engine = Talking(settings, folder)
+    assert engine.slabs
+    await engine.teach()
     slabs = Slabs(8, 1 << 28)
     workers = Workers(1, slabs, more_slabs=(engine.slabs,))
     await workers.open()
@@ -204,20 +211,51 @@ async def test_log_probabilities_are_given_where_they_are_wanted(running: Runnin
     assert -0.01 < answer.logprob <= 0  # this model is sure of itself
 
 
+async def test_a_core_without_memory_is_followed_by_one_that_takes_less(running: Running) -> None:
+    """The prompt is answered all the same; half as many are read at once from now on, and jobs are told."""
+    await running.engine._core.collective_rpc(talking.exhaust)
+    answer = await running.ask()
+
+    assert answer.text.startswith(talking.TITLE)
+    assert [one.code for one in running.engine.incidents] == [Code.ENGINE_MEMORY]
+    assert running.engine.sequences == running.engine._arguments["max_num_seqs"] == 2
+    assert running.engine._core.vllm_config.scheduler_config.max_num_seqs == 2
+
+
+async def test_a_core_killed_in_the_middle_of_a_document_costs_nothing(running: Running, tmp_path: Path) -> None:
+    """The document is the one that an undisturbed run wrote, and its job tells what befell the engine."""
+    source = document(tmp_path / "bees.pdf")
+    await running.reader.run(source=source, output=str(tmp_path / "alone"), mode="tiny")
+
+    job = asyncio.create_task(running.reader.run(source=source, output=str(tmp_path / "out"), mode="tiny"))
+    while not running.unfinished:
+        await asyncio.sleep(0.01)
+    for process in _core():
+        process.kill()
+    result = await job
+
+    assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
+    assert [(told.code, told.severity) for told in result.problems] == [(Code.ENGINE_DEAD, "warning")]
+    for name in ("document.json", "document.md"):
+        assert artefacts(tmp_path / "out", name) == artefacts(tmp_path / "alone", name)
+
+
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
-    """The prompts it held are answered by the next one; when its lives are used up, the error says so."""
+    """The prompts it held are answered by the next one; when its lives are used up, the worker has to be replaced."""
     running.engine._silence_s = SILENCE_S
     await running.engine.open(running.workers)
     for process in _core():
         process.suspend()  # alive and silent
-    answer = await running.ask(sampling=Sampling(max_tokens=2))  # by a core with other weights
+    answer = await running.ask(sampling=Sampling(max_tokens=2))
     assert answer.finish_reason == "length"
+    assert not running.engine.is_gone
 
     for process in _core():
         process.kill()
     with pytest.raises(EngineError) as error:
         await running.ask(sampling=Sampling(max_tokens=2))
     assert error.value.code is Code.ENGINE_DEAD
+    assert running.engine.is_gone
 
 
 def _core() -> list[psutil.Process]:

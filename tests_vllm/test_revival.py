@@ -75,11 +75,11 @@ async def test_a_prompt_that_kills_takes_no_neighbour_with_it(engine: Engine) ->
     """At the third try everybody is asked alone: nineteen are read, the one that kills is told apart."""
     names = ["good"] * 10 + ["poison"] + ["good"] * 9
 
-    answers = await asyncio.gather(*(engine.generate(prompt(name)) for name in names), return_exceptions=True)
+    answers = await asyncio.gather(*(engine.generate(prompt(name)) for name in names))
 
-    lost = [name for name, answer in zip(names, answers, strict=True) if isinstance(answer, BaseException)]
-    assert lost == ["poison"]
-    assert isinstance(answers[10], EngineError) and answers[10].code is Code.ENGINE_DEAD
+    assert [name for name, answer in zip(names, answers, strict=True) if answer.finish_reason == "crash"] == ["poison"]
+    assert {answer.text for answer in answers} == {"fine", ""}
+    assert [one.code for one in engine.incidents] == [Code.ENGINE_DEAD] * len(engine.incidents)
     assert (await engine.generate(prompt("good"))).text == "fine"
     assert len(Core.alive) == 1
 
@@ -121,5 +121,6 @@ async def test_too_many_deaths_are_told(tmp_path: Path) -> None:
     )
 
     assert {type(answer) for answer in (*answers,)} == {EngineError}
+    assert engine.is_gone
     with pytest.raises(EngineError, match="died too often"):
         await engine.generate(prompt("good"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import logging
 import threading
@@ -96,6 +97,7 @@ class Seen:
     method: str
     path: str
     headers: dict[str, str]
+    digest: str = ""  # of the body
 
 
 class Proxy:
@@ -153,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # who sent it was killed meanwhile
             self.close_connection = True
             return
-        seen = Seen(self.command, self.path, dict(self.headers.items()))
+        seen = Seen(self.command, self.path, dict(self.headers.items()), hashlib.sha256(body).hexdigest())
         self.owner.seen.append(seen)
         fault = self.owner.judge(seen) or self.owner.fault_for(self.command, self.path)
         time.sleep(fault.held_s if fault else 0)
