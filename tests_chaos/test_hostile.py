@@ -72,6 +72,8 @@ def test_a_worker_survives_every_hostile_file(worker_env: dict[str, str], tmp_pa
             slowest = max(slowest, (time.monotonic() - put, name))
             code = code_of(outcome)
             outcomes[code] += 1
+            if outcomes.total() % 100 == 0:
+                print(f"\n{outcomes.total()} files, {time.monotonic() - began:.0f} s: {dict(outcomes)}", end="")
             if code == Code.INTERNAL or code not in {*Code, "success", "partial_success"}:
                 bad.append(f"{name}: {outcome.error}")
 
