@@ -73,11 +73,14 @@ def _door() -> Door:
 
 
 def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> Callable[[Answer], Awaitable[Answer]]:
+    started = iter([dict(open_house.started)])
+
     async def handler(job: Answer) -> Answer:
         """Always a dict RunPod understands; the program's one catch-all is here."""
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
             result = await answer(job, open_house, door)
+            result = result.model_copy(update={"started": next(started, None)})
             keep(result)
             return result.as_answer()
         except TwopassError as error:
