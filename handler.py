@@ -135,12 +135,15 @@ def _nothing() -> None:
 def _handler(
     open_house: House, door: Door, keep: Callable[[Result], None], first: Callable[[], None]
 ) -> Callable[[Answer], Awaitable[Answer]]:
+    started = iter([dict(open_house.started)])
+
     async def handler(job: Answer) -> Answer:
         """Always a dict RunPod understands; the program's one catch-all is here."""
         first()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
             result = await answer(job, open_house, door)
+            result = result.model_copy(update={"started": next(started, None)})
             keep(result)
             return _replacing(open_house, result.as_answer())
         except TwopassError as error:

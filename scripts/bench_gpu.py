@@ -14,9 +14,11 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -86,23 +88,24 @@ def _options() -> Any:
 
 
 def _run(stage: str, options: Any) -> Facts:
-    """A stage in a process of its own; one that fails leaves its rows as they were."""
+    """A stage in a process of its own; one that fails or takes too long gives what it had found until then."""
     passed = [arg for arg in sys.argv[1:] if arg not in ("--only", *STAGES)]
-    try:
-        done = subprocess.run(
-            [sys.executable, __file__, "--stage", stage, *passed], env={**os.environ, **ENVIRONMENT},
-            stdout=subprocess.PIPE, text=True, timeout=LIMIT_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        print(f"{stage}: took over {LIMIT_S:g} s", file=sys.stderr)
-        return {}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    print(*(line for line in done.stdout.splitlines() if not line.startswith("{")), sep="\n", file=sys.stderr)
-    print("\n".join(lines), flush=True)
-    last = json.loads(lines[-1]) if lines else {}
-    if "found" not in last:
-        print(f"{stage}: ended with {done.returncode}", file=sys.stderr)
-    return dict(last.get("found", {}))
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--stage", stage, *passed], env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    alarm = threading.Timer(LIMIT_S, os.killpg, (child.pid, signal.SIGKILL))  # with its core, or the GPU stays full
+    alarm.start()
+    found: Facts = {}
+    assert child.stdout
+    for line in child.stdout:
+        told = json.loads(line) if line.startswith("{") else {}
+        merge(found, told.get("found", {}))
+        print(line, end="", file=sys.stdout if told else sys.stderr, flush=True)
+    alarm.cancel()
+    if child.wait():
+        print(f"{stage}: ended with {child.returncode}, after {LIMIT_S:g} s at the latest", file=sys.stderr)
+    return found
 
 
 def merge(into: Facts, more: Facts) -> None:
@@ -191,7 +194,7 @@ async def _measured(engine: Any, options: Any) -> Facts:
     await _rate(engine, [_prompt(options.shown[n % PAGES], 60) for n in range(options.sequences)])
     for what in options.what:
         found |= await asked[what](engine, options)
-        tell(sequences=options.sequences, so_far=found)
+        tell(found=found)
     return found
 
 
@@ -279,9 +282,12 @@ async def mix_per_s(ask: Callable[[int, int], AsyncIterator[int]], lengths: list
                     over.set()
 
     asked = [asyncio.create_task(page(number, tokens)) for number, tokens in enumerate(lengths)]
-    await over.wait()
-    for task in asked:
-        task.cancel()
+    ended = asyncio.create_task(over.wait())
+    failed = asyncio.gather(*asked)  # done before that only where one of them fails
+    await asyncio.wait((ended, failed), return_when=asyncio.FIRST_COMPLETED)
+    if not over.is_set():
+        await failed
+    failed.cancel()
     await asyncio.wait(asked)
     (since, first), (until, last) = marks
     tell(mix_tokens_per_s=(last - first) / (until - since), seconds=until - since)
@@ -404,13 +410,10 @@ async def _stock_measured(core: Any, options: Any) -> Facts:
         return told(pages[number % PAGES], tokens)
 
     await rate(pages, 64, 8)
-    found: Facts = {"pass1_500": {"stock_async": await rate(pages, options.pages, TOKENS)}}
-    tell(**found)
-    found["crops_per_s"] = {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, FREE)}
-    tell(**found)
-    found["decoder_tokens_per_s"] = await _decoder(core, options, {"stock": BAN})
-    found["pass1_mix"] = {"stock_async": await mix_per_s(mixed, _mix(options), options)}
-    return found
+    tell(found={"pass1_500": {"stock_async": await rate(pages, options.pages, TOKENS)}})
+    tell(found={"crops_per_s": {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, FREE)}})
+    tell(found={"decoder_tokens_per_s": await _decoder(core, options, {"stock": BAN})})
+    return {"pass1_mix": {"stock_async": await mix_per_s(mixed, _mix(options), options)}}
 
 
 if __name__ == "__main__":

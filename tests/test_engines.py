@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 from twopass import engines
 from twopass.engine_settings import CARDS, PRESETS, preset
+from twopass.engines import vllm_start
+from twopass.engines.vllm_start import Gpu
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -42,3 +47,34 @@ def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) ->
 
 def test_presets_have_the_seeds_names_too() -> None:
     assert {card: preset(card, 0) for card in CARDS} == {"rtx4060": PRESETS["8"], "rtx4090": PRESETS["24"]}
+
+
+def test_caches_of_different_gpus_drivers_or_versions_lie_apart() -> None:
+    """Code compiled for one of them does not run, or not well, on another."""
+    cards = [Gpu("NVIDIA H200", "580.1"), Gpu("NVIDIA H200", "570.1"), Gpu("NVIDIA L4", "580.1"), Gpu()]
+
+    keys = {vllm_start.key(card) for card in cards}
+
+    assert len(keys) == len(cards)
+    assert all(re.fullmatch(r"[A-Za-z0-9._+-]+", key) for key in keys)
+
+
+@pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
+def test_there_is_a_graph_for_a_full_engine_and_none_beyond(sequences: int) -> None:
+    sizes = vllm_start.graphs(sequences)["cudagraph_capture_sizes"]
+
+    assert (sizes[0], sizes[-1]) == (1, sequences)
+    assert len(sizes) == len(set(sizes)) <= len(vllm_start.SMALL) + sequences // vllm_start.STEP + 1
+
+
+def test_reading_ahead_ends_with_the_start(tmp_path: Path) -> None:
+    """Also where it is not through, and where there is nothing to read."""
+    with vllm_start.read_ahead(tmp_path):
+        pass
+    os.mkfifo(tmp_path / "model.safetensors")  # which nobody ever fills
+
+    with vllm_start.read_ahead(tmp_path):
+        readers = psutil.Process().children()
+
+    assert [reader for reader in readers if reader.is_running()] == []
+    assert len(readers) == 1

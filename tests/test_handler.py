@@ -103,6 +103,20 @@ def test_a_job_goes_in_and_its_artefacts_lie_in_the_bucket(queue: LoopbackQueue,
     assert "output" in queue.posts(job)[-1] and "status" not in queue.posts(job)[-1]
 
 
+def test_the_first_result_and_the_log_tell_how_long_the_start_took(tmp_path: Path) -> None:
+    """Stage by stage; results after the first do not."""
+    source = "data:application/pdf;base64," + base64.b64encode(pdf(1)).decode()
+
+    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env={"PAGE_WORKERS": "1"}) as worker:
+        first, second = (queue.wait(queue.put({"input": {"source": source}}), 120).output for _ in range(2))
+        log = worker.log
+
+    assert set(first["started"]) == {"imports_s", "engine_s", "workers_s", "canary_s", "ready_s"}
+    assert all(seconds >= 0 for seconds in first["started"].values())
+    assert "started" not in second
+    assert "worker ready" in log and "imports_s" in log
+
+
 def test_the_same_job_again_reads_nothing(queue: LoopbackQueue, bucket: Any, proxy: s3.Proxy) -> None:
     """A finished manifest means nothing is read or written again in the document's folder."""
     first = queue.wait(queue.put({"input": {"source": "s3://bucket/in/two.pdf"}}), 120).output["documents"][0]

@@ -7,11 +7,14 @@ loop that does not exist yet when the engine starts.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -50,6 +53,7 @@ class House:
     stopwatch: Callable[[], Stopwatch] = Stopwatch
     canary: Canary | None = None
     closing: Closing = field(default_factory=Closing)
+    started: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of the start, and of all
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the house's loop; cancelling the future cancels the work."""
@@ -65,7 +69,10 @@ def opened(settings: Settings) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
     if swept := scratch.sweep():
         log.info("swept up after killed workers", folders=swept)
+    stages = {"imports_s": _age_s()}
+    before = time.monotonic()
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
+    stages["engine_s"] = time.monotonic() - before
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
     memory = settings.worker_memory_bytes
@@ -74,17 +81,30 @@ def opened(settings: Settings) -> Iterator[House]:
     with _running_loop() as loop:
         house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
         try:
-            yield replace(house, canary=house.submit(_warm(house)).result())
+            seen = house.submit(_warm(house, stages)).result()
+            stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _age_s()}.items()}
+            log.info("worker ready", **stages)
+            yield replace(house, canary=seen, started=stages)
         finally:
             house.submit(_close(house)).result()
             for pool in (slabs, *own):
                 pool.close()
 
 
-async def _warm(house: House) -> Canary | None:
+async def _warm(house: House, stages: dict[str, float]) -> Canary | None:
+    before = time.monotonic()
     await house.workers.open()
     await house.engine.open(house.workers)
-    return await canary.verdict(house.engine, house.family, house.workers, house.settings)
+    opened = time.monotonic()
+    verdict = await canary.verdict(house.engine, house.family, house.workers, house.settings)
+    stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}
+    return verdict
+
+
+def _age_s() -> float:
+    """Of this process."""
+    began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began
 
 
 async def _close(house: House) -> None:

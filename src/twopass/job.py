@@ -434,6 +434,7 @@ class Result(Input):
     result_uri: str | None = Field(None, description="the whole result where this one was cut")
     omitted: dict[str, int] = Field(default_factory=dict, description="documents and problems left out here")
     store: Literal["conditional", "head_then_put"] | None = None
+    started: dict[str, float] | None = Field(None, description="seconds of the worker's start, in its first result")
 
     def as_answer(self) -> dict[str, Any]:
         """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job carries `error`."""

@@ -22,16 +22,15 @@ class GroupScheduler(AsyncScheduler):
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         seats, taken = self.max_num_running_reqs, len(self.running)
-        if self._is_worth_waiting(seats - taken):
-            self._waited += 1
+        self._waited = self._waited + 1 if is_worth_waiting(seats, taken, len(self.waiting), self._waited) else 0
+        if self._waited:
             self.max_num_running_reqs = taken
-        else:
-            self._waited = 0
         try:
             return super().schedule(*args, **kwargs)
         finally:
             self.max_num_running_reqs = seats
 
-    def _is_worth_waiting(self, free: int) -> bool:
-        """Some seats are free, fewer than a group, and prompts enough wait for them."""
-        return 0 < free < GROUP <= min(len(self.waiting), len(self.running)) and self._waited < PATIENCE
+
+def is_worth_waiting(seats: int, taken: int, waiting: int, waited: int) -> bool:
+    """Some seats are free, fewer than a group; prompts enough wait for them, and not for long."""
+    return 0 < seats - taken < GROUP <= min(waiting, taken) and waited < PATIENCE
