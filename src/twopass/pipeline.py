@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import structlog
 
-from twopass import reading, report
+from twopass import drafting, reading, report
 from twopass.document import Checkpoint, Problem, Run, Severity, State, canary_of
 from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
-from twopass.job import Job, Result, shown
+from twopass.job import Artefact, Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
 from twopass.reading import Patience, Reading
@@ -72,7 +72,7 @@ async def document(
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
         done = None if job.slice else await upload.finished(folder)
-        if done and done.is_final and set(job.formats_needed) <= set(done.formats):
+        if done and reading.is_finished(job, done):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
             return await report.with_inline(report.repeated(done, file, watch), folder, job)
@@ -80,8 +80,8 @@ async def document(
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
-        formats = reading.formats(job, done)
-        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, Patience.of(house))
+        formats, writing = reading.formats(job, done), job.writing(done.made.writing if done else None)
+        desk = Reading(job, house, file, folder, there, formats, writing, deadline, progress, watch, Patience.of(house))
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:
             return report.sliced(file, folder, pages, problems, job, watch, house.settings)
@@ -98,13 +98,15 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
         assembling = (source, desk.file.meta, run, folder.document_id, pages, problems)
         whole = await asyncio.to_thread(assemble.document, *assembling)
     complete = not any(page.page.state is State.UNREAD for page in pages)
-    artefacts = {}
+    artefacts: dict[str, Artefact] = {}
+    unseen: tuple[Problem, ...] = ()
     if complete or not folder.store.keeps:  # else they might replace those of a worker that had more time
         with watch.stage("upload"):
-            artefacts = await upload.artefacts(folder, whole, desk.formats)
-    outcome = report.read(whole, pages, artefacts, job, watch, desk.house.settings)
+            draft, unseen = await drafting.draft(whole, desk.writing, desk.formats, folder, desk.drawing)
+            artefacts = await upload.artefacts(folder, draft, desk.formats)
+    outcome = report.read(whole, pages, artefacts, job, watch, desk.house.settings, unseen)
     if complete:
-        result = await upload.manifest(folder, outcome.result, outcome.problems, run.options)
+        result = await upload.manifest(folder, outcome.result, outcome.problems, desk.made(whole, problems))
         outcome = replace(outcome, result=result)
     return await report.with_inline(outcome, folder, job)
 

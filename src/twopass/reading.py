@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from twopass import job as contract
-from twopass.document import Checkpoint, Problem, Severity, SourceInfo
+from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
+from twopass.drafting import Drawing
 from twopass.engines.seam import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
@@ -21,8 +22,9 @@ from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
-from twopass.steps.upload import Finished, Folder
+from twopass.steps.upload import Finished, Folder, Made
 from twopass.stopwatch import Stopwatch
+from twopass.writing import Writing
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
 
@@ -62,6 +64,7 @@ class Reading:
     folder: Folder
     there: frozenset[str]
     formats: tuple[Format, ...]
+    writing: Writing
     deadline: float | None
     progress: Tracker
     watch: Stopwatch
@@ -71,6 +74,17 @@ class Reading:
     def source_key(self) -> str:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
+
+    @property
+    def drawing(self) -> Drawing:
+        """Where pictures for people come from."""
+        return Drawing(self.file, self.house.workers, self.house.window, self.job.id)
+
+    def made(self, document: Document, selection: Sequence[Problem]) -> Made:
+        """What the manifest keeps beside the result."""
+        run = document.run
+        kept = {"writing": self.writing, "source": document.source, "meta": self.file.meta}
+        return Made(options=run.options, prompts=run.prompts, selection=tuple(selection), **kept)
 
 
 def check(job: Job, family: Family) -> None:
@@ -91,6 +105,15 @@ def document_id(file: CheckedFile, job: Job, chosen: Mapping[str, Any]) -> str:
     """The document's name; `resume: false` reads into a folder of its own, never over a finished document."""
     anew = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
     return contract.document_id(file.stem, file.info.sha256, chosen) + anew
+
+
+def is_finished(job: Job, done: Finished) -> bool:
+    """Whether all that the job asks for lies there, spelled as it asks."""
+    return (
+        done.is_final
+        and set(job.formats_needed) <= set(done.formats)
+        and job.writing(done.made.writing) == done.made.writing
+    )
 
 
 def formats(job: Job, done: Finished | None) -> tuple[Format, ...]:

@@ -54,8 +54,9 @@ def read(
     job: Job,
     watch: Stopwatch,
     settings: Settings,
+    beside: Sequence[Problem] = (),
 ) -> Outcome:
-    """A document that was read to its end, or to the job's deadline."""
+    """A document that was read to its end, or to the job's deadline; `beside` are problems that are not its pages'."""
     result = DocumentResult(
         id=document.id,
         source=document.source.uri,
@@ -66,7 +67,7 @@ def read(
         timings=timings(watch),
         usage=_usage(pages, job, watch, settings),
     )
-    return Outcome(result, tuple(_of(document.id, problem) for problem in document.problems))
+    return Outcome(result, tuple(_of(document.id, problem) for problem in (*document.problems, *beside)))
 
 
 def sliced(
