@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("workers", ("errors", "slabs")),
     ("views", ("slabs",)),
     ("words", ()),
+    ("tokens", ()),
     ("window", ("together",)),
     ("progress", ("errors", "together")),
     ("stopwatch", ("workers",)),
@@ -50,7 +51,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("picture", ("document", "engines.seam", "slabs")),
     ("tables", ("document",)),
     ("text_layer", ("document", "words")),
-    ("formats", ("document", "job", "words", "formats", "tables", "writing")),
+    ("formats", ("document", "formats", "job", "sections", "tables", "tokens", "words", "writing")),
     (
         "steps",
         (

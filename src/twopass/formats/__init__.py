@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from twopass.formats import docjson, markdown, review
+from twopass.formats import chunks, docjson, markdown, review
 from twopass.formats.draft import Draft
 from twopass.job import Format
 
@@ -28,5 +28,6 @@ WRITERS: dict[Format, Writer] = {
     Format.DOCJSON: Writer("document.json", "application/json", _docjson),
     Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _markdown),
     Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
+    Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
