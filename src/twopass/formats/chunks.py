@@ -7,6 +7,7 @@ spans and the section tree. Knows nothing of vectors.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from twopass.formats import markdown, pieces
 from twopass.formats.draft import Draft
 from twopass.writing import Chunks, Images
 
+_BREAKS = re.compile("[\x85\u2028\u2029]")  # line ends to some readers, and to JSON plain characters
 SENTENCES = 3  # of the summary of a part
 
 
@@ -95,8 +97,13 @@ def write(draft: Draft) -> bytes:
     pages = {page.number: page for page in document.pages}
     captions = _captions(document)
     rows = (_row(n, chunk, document, pages, captions) for n, chunk in enumerate(found))
-    lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
-    return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+    return "".join(f"{_line(row)}\n" for row in rows).encode(errors="replace")
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """JSON on what every reader takes for one line."""
+    told = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return _BREAKS.sub(lambda found: f"\\u{ord(found.group()):04x}", told)
 
 
 def _plain(draft: Draft) -> tuple[str, dict[str, Span]]:
