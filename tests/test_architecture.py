@@ -51,7 +51,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("picture", ("document", "engines.seam", "slabs")),
     ("tables", ("document",)),
     ("text_layer", ("document", "words")),
-    ("formats", ("document", "formats", "job", "sections", "tables", "tokens", "words", "writing")),
+    ("formats", ("document", "errors", "formats", "job", "sections", "tables", "tokens", "words", "writing")),
     (
         "steps",
         (
@@ -81,8 +81,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "reading",
         (
-            "document", "drafting", "engines.seam", "errors", "families.seam", "files", "house", "job", "progress",
-            "steps.upload", "stopwatch", "writing",
+            "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "job",
+            "progress", "steps.upload", "stopwatch", "writing",
         ),
     ),
     (
@@ -120,6 +120,7 @@ HOMES = {
     "transformers": {"engines/hf_models.py", "vllm_plugin"},
     "huggingface_hub": {"hub.py"},
     "jinja2": {"formats/review.py"},
+    "docling_core": {"formats/docling.py"},
     "markupsafe": {"formats/review.py"},
     "math_core": {"formats/mathml.py"},
     "tenacity": {"engines/openai.py"},

@@ -80,7 +80,7 @@ async def document(
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
-        formats, writing = reading.formats(job, done), job.writing(done.made.writing if done else None)
+        formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
         desk = Reading(job, house, file, folder, there, formats, writing, deadline, progress, watch, Patience.of(house))
         pages = await windowed(lambda number: page(number, desk), numbers, house.window, job.id)
         if job.slice:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from twopass import formats
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
@@ -88,7 +89,8 @@ class Reading:
 
 
 def check(job: Job, family: Family) -> None:
-    """Refuse what this worker's model does not take, before anything is read; raises InvalidJob."""
+    """Refuse what this worker's model does not take or it cannot write, before anything is read; raises InvalidJob."""
+    formats.check(job.formats_needed)
     for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
         if asked not in taken:
             known = ", ".join(choice for choice in type(asked) if choice in taken)
@@ -116,10 +118,10 @@ def is_finished(job: Job, done: Finished) -> bool:
     )
 
 
-def formats(job: Job, done: Finished | None) -> tuple[Format, ...]:
+def wanted(job: Job, done: Finished | None) -> tuple[Format, ...]:
     """Those to write: what is asked for, and what lies there and might tell less of the pages."""
-    wanted = {*job.formats_needed, *(done.formats if done else ())}
-    return tuple(name for name in Format if name in wanted)
+    all_of_them = {*job.formats_needed, *(done.formats if done else ())}
+    return tuple(name for name in Format if name in all_of_them)
 
 
 def deadline(job: Job, house: House) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import NamedTuple
 
-from twopass.formats import chunks, docjson, markdown, review
+from twopass.errors import Code, InvalidJob
+from twopass.formats import chunks, docjson, docling, markdown, mineru, review
 from twopass.formats.draft import Draft
 from twopass.job import Format
 
@@ -29,5 +31,17 @@ WRITERS: dict[Format, Writer] = {
     Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _markdown),
     Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
     Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write),
+    Format.DOCLING: Writer("docling.json", "application/json", docling.write),
+    Format.MINERU: Writer("content_list.json", "application/json", mineru.write),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
+EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> what to install, and what then can be imported
+
+
+def check(wanted: Iterable[Format]) -> None:
+    """Refuse what this installation cannot write, before anything is read; raises InvalidJob."""
+    for name in wanted:
+        extra, module = EXTRAS.get(name, (None, None))
+        if module and find_spec(module) is None:
+            message = f"formats: {name} needs `python -m pip install 'twopass[{extra}]'` where the worker is installed"
+            raise InvalidJob(Code.INVALID_JOB, message)

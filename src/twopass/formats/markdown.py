@@ -83,6 +83,11 @@ def placed(document: Document, spelling: Markdown = USUAL, crops: Mapping[str, s
     return document.model_copy(update={"elements": elements})
 
 
+def running(document: Document) -> dict[str, str]:
+    """Body paragraphs, list items and headings that run on, each with the element it goes on in."""
+    return dict(_writing(document, Markdown(merge_tables=False), {}).next_of)
+
+
 def _laid_out(blocks: Sequence[Block]) -> tuple[str, dict[str, Span]]:
     parts: list[str] = []
     spans: dict[str, Span] = {}
@@ -178,7 +183,7 @@ def _source(element: Element) -> tuple[str, bool]:
 
 
 def _spelled(text: str, own: str) -> tuple[str, bool]:
-    is_plain = _item(words.flow(own))[2] == _item(words.flow(text))[2]  # no markup, and so nothing is escaped
+    is_plain = item(words.flow(own))[2] == item(words.flow(text))[2]  # no markup, and so nothing is escaped
     if is_plain or not own or _BLOCKS.search(own) or _missing(text, own):
         return text, False
     return own, True
@@ -220,7 +225,7 @@ def _running(element: Element, writing: Writing) -> Block:
         gaps.append(gap)
     marker, list_kind = "", None
     if element.kind is Kind.LIST_ITEM and texts[0]:
-        marker, list_kind, texts[0] = _item(texts[0])
+        marker, list_kind, texts[0] = item(texts[0])
     elif element.is_heading and texts[0]:
         marker = _hashes(element, writing)
     pieces: list[Piece] = []
@@ -251,7 +256,7 @@ def _several(element: Element, writing: Writing) -> Block:
     sources = [_spelled(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
     whole, before = "", None
     for text, is_markdown in sources or [(text, False) for text in texts]:
-        marker, list_kind, rest = _item(text) if _is_item(text) else ("", None, text)
+        marker, list_kind, rest = item(text) if _is_item(text) else ("", None, text)
         line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()), writing.spelling.maths)
         gap = "" if not whole else "\n" if list_kind and list_kind == before else "\n\n"
         whole += gap + marker + (line if is_markdown and not marker else inline.leading(line))
@@ -263,8 +268,8 @@ def _is_item(text: str) -> bool:
     return bool(_NUMBERED.match(text) or _BULLET.match(text))
 
 
-def _item(text: str) -> tuple[str, str, str]:
-    """Its marker, the kind of list it is in, and the rest."""
+def item(text: str) -> tuple[str, str, str]:
+    """A list item's marker, the kind of list it is in, and the rest."""
     if found := _NUMBERED.match(text):
         return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
     found = _BULLET.match(text)
