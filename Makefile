@@ -1,11 +1,12 @@
 # Two commands for a newcomer: make demo, make test. With the real vLLM, on this machine's CPU: make test-vllm.
+# In a real browser: make test-browser, which wants Chromium.
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo gpu test test-vllm test-chaos chaos check bench sample docs clean
+.PHONY: demo gpu test test-browser test-vllm test-chaos chaos check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -17,6 +18,9 @@ gpu: # vLLM 0.26 and runpod 1.12 name fastapis that exclude each other; vLLM wor
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest
+
+test-browser: $(VENV)/browser
+	$(BIN)/python -m pytest tests_browser
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default tests_vllm
@@ -47,6 +51,10 @@ $(VENV)/run: requirements/run.txt pyproject.toml
 
 $(VENV)/test: $(VENV)/run requirements/test.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
+	touch $@
+
+$(VENV)/browser: $(VENV)/test requirements/browser.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt
 	touch $@
 
 $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml

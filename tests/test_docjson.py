@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from fakes.documents import assembled, checkpoint, documents, element
 from twopass.document import Document
 from twopass.formats import WRITERS, docjson, markdown
+from twopass.formats.draft import Draft
 from twopass.job import Format
 
 ROOT = Path(__file__).parents[1]
@@ -68,15 +69,15 @@ def test_half_a_surrogate_pair_does_not_stop_the_document() -> None:
     document = assembled(checkpoint(1, broken))
 
     assert json.loads(docjson.dumps(document))["elements"][0]["text"] == "a\ud800b"
-    assert WRITERS[Format.MARKDOWN].write(document)
+    assert WRITERS[Format.MARKDOWN].write(Draft(document))
 
 
 def test_the_written_docjson_says_where_each_element_stands_in_the_markdown() -> None:
     """md_span counts characters of document.md."""
     document = assembled(checkpoint(1, element("title", "Springs"), element("text", "Two of them.")))
 
-    written = docjson.loads(WRITERS[Format.DOCJSON].write(document))
-    text = WRITERS[Format.MARKDOWN].write(document).decode()
+    written = docjson.loads(WRITERS[Format.DOCJSON].write(Draft(document)))
+    text = WRITERS[Format.MARKDOWN].write(Draft(document)).decode()
 
     shown = [text[span.start : span.end] for e in written.elements if (span := e.md_span)]
     assert shown == ["# Springs", "Two of them."]

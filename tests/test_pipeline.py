@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +19,22 @@ import pytest
 from fakes import recorded
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
-from twopass import report
+from twopass import formats, report
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Engine, Prompt
-from twopass.errors import Code, EngineError, StoreError, WorkerDied
-from twopass.job import Door, Job
+from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
+from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
 from twopass.reading import GIVE_UP
 from twopass.settings import Settings
 from twopass.slabs import Slabs
+from twopass.steps import upload
 from twopass.workers import Workers
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 CLOCKED = {"manifest.json", "progress.json", "result.json"}
+EVERY = [str(name) for name in Format]
 
 
 def pdf_of(pages: int) -> bytes:
@@ -111,11 +114,11 @@ async def test_window_one_and_sixty_four_write_the_same_bytes(reader: Reader, tm
     (tmp_path / "a.pdf").write_bytes(pdf_of(9))
     rolls = random.Random(7)
 
-    await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one")
+    await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one", formats=EVERY)
     jittery = ScriptedEngine(delay=lambda prompt: rolls.random() / 20)
-    await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
+    await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many", formats=EVERY)
 
-    assert len(stable(tmp_path / "one")) == 9 + 9 + 2
+    assert len(stable(tmp_path / "one")) == 9 + 9 + len(EVERY)
     assert stable(tmp_path / "one") == stable(tmp_path / "many")
 
 
@@ -158,13 +161,13 @@ async def test_a_sliced_document_has_the_same_bytes_as_a_whole_one(reader: Reade
     (tmp_path / "a.pdf").write_bytes(pdf_of(5))
     source, sliced = f"{tmp_path}/a.pdf", tmp_path / "sliced"
 
-    await reader.run(source=source, output=f"{tmp_path}/whole")
+    await reader.run(source=source, output=f"{tmp_path}/whole", formats=EVERY)
     await reader.run(source=source, output=str(sliced), slice="1-3")
     await reader.run(source=source, output=str(sliced), slice="4-")
     manifests = list(sliced.rglob("manifest.json"))
     assembling = ScriptedEngine()
     assembling.kind, assembling.precision = reader.engine.kind, reader.engine.precision
-    await reader.run(engine=assembling, source=source, output=str(sliced))
+    await reader.run(engine=assembling, source=source, output=str(sliced), formats=EVERY)
 
     assert not manifests
     assert not assembling.asked
@@ -212,6 +215,88 @@ async def test_a_format_asked_for_later_joins_the_others(reader: Reader, tmp_pat
     manifest = json.loads(next((tmp_path / "out").rglob("manifest.json")).read_text())
     assert not later.asked
     assert set(manifest["result"]["artefacts"]) == {"document.json", "document.md"}
+
+
+async def test_a_finished_document_is_spelled_anew(reader: Reader, tmp_path: Path) -> None:
+    """Other options of markdown ask no engine, and change every artefact that shows or counts them, no checkpoint."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    first = await reader.run(engine=ScriptedEngine(), formats=EVERY, **fields)
+    before = stable(tmp_path / "out")
+
+    later = ScriptedEngine()
+    again = await reader.run(engine=later, markdown={"front_matter": True, "images": "data"}, **fields)
+    after = stable(tmp_path / "out")
+
+    changed = {name.rpartition("/")[2] for name in before if before[name] != after[name]}
+    assert not later.asked and before.keys() == after.keys()
+    assert first.documents[0].id == again.documents[0].id
+    assert changed == {"document.md", "document.json", "docling.json", "chunks.jsonl", "document.zip"}
+    markdown = next((tmp_path / "out").rglob("document.md")).read_text()
+    assert markdown.startswith("---\ntitle") and "](data:image/png;base64," in markdown
+    assert manifest_in(tmp_path / "out")["writing"]["markdown"]["front_matter"]
+
+
+async def test_a_job_that_says_nothing_of_spelling_leaves_it(reader: Reader, tmp_path: Path) -> None:
+    """A format asked for later is spelled like the others; the same job again finds all as it wants it."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    await reader.run(engine=ScriptedEngine(), markdown={"page_marks": False}, **fields)
+
+    await reader.run(engine=ScriptedEngine(), formats=["review"], **fields)
+    manifest = next((tmp_path / "out").rglob("manifest.json"))
+    written = manifest.stat().st_mtime_ns
+    repeated = await reader.run(engine=ScriptedEngine(), markdown={"page_marks": False}, **fields)
+
+    assert "page:" not in next((tmp_path / "out").rglob("document.md")).read_text()
+    assert set(manifest_in(tmp_path / "out")["result"]["artefacts"]) == {"document.json", "document.md", "review.html"}
+    assert manifest.stat().st_mtime_ns == written and repeated.documents[0].usage == {"pages_read_now": 0}
+
+
+async def test_many_page_pictures_lie_beside_the_review_page(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the limit none is in it; the archive has them too, and so shows all that it needs."""
+    monkeypatch.setattr(upload, "EMBEDDED", 20_000)  # of 20 MB: a document of so many pages takes minutes to draw
+    (tmp_path / "a.pdf").write_bytes(pdf_of(4))
+
+    await reader.run(
+        engine=ScriptedEngine(), formats=["review", "zip"], source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out"
+    )
+
+    folder = next((tmp_path / "out").glob("a-*"))
+    page = (folder / "review.html").read_text()
+    pictures = [f"review/p000{n}.webp" for n in (1, 2, 3, 4)]
+    with zipfile.ZipFile(folder / "document.zip") as archive:
+        assert {*pictures, "review.html", "document.md", "document.json"} <= set(archive.namelist())
+    assert "data:image" not in page and all(f'src="{name}"' in page for name in pictures)
+    assert all((folder / name).read_bytes()[8:12] == b"WEBP" for name in pictures)
+
+
+async def test_a_page_that_cannot_be_drawn_again_is_missed_by_name(reader: Reader, tmp_path: Path) -> None:
+    """The review page is written without its picture, and the result says so; the document itself has all it had."""
+    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    dying = replace(reader, workers=DyingWorkers(reader.workers, preview_of=4))
+
+    result = await dying.run(
+        1, ScriptedEngine(), formats=["docjson", "review"], source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out"
+    )
+
+    document = json.loads(next((tmp_path / "out").rglob("document.json")).read_text())
+    page = next((tmp_path / "out").rglob("review.html")).read_text()
+    assert [(p.code, p.severity, p.page) for p in result.problems] == [
+        (Code.RENDER_CRASH, "warning", n) for n in (1, 2)
+    ]
+    assert page.count("There is no picture of this page.") == 2
+    assert document["problems"] == [] and result.status == "success"
+
+
+async def test_what_cannot_be_written_here_is_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a page is read, with what to install."""
+    monkeypatch.setitem(formats.EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
+
+    with pytest.raises(InvalidJob, match=r"formats: docling needs .*twopass\[docling\]"):
+        await reader.run(source="a.pdf", formats=["docling"])
 
 
 async def test_a_late_job_leaves_a_finished_document_alone(reader: Reader, tmp_path: Path) -> None:

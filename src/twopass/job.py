@@ -31,6 +31,7 @@ from pydantic import (
 from twopass.document import Canary, Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
 from twopass.settings import Settings
+from twopass.writing import Chunks, Markdown, Writing
 
 READING_VERSION = 3  # raised by hand when prompts or preprocessing change: old checkpoints are then read again
 INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much larger
@@ -77,6 +78,16 @@ class Task(StrEnum):
 class Format(StrEnum):
     DOCJSON = "docjson"
     MARKDOWN = "markdown"
+    REVIEW = "review"
+    CHUNKS = "chunks"
+    DOCLING = "docling"
+    MINERU = "mineru"
+    ZIP = "zip"
+
+
+# What the options of a job's field spell; without one of these formats they would change nothing.
+SPELLED = {"markdown": frozenset({Format.MARKDOWN, Format.ZIP}), "chunks": frozenset({Format.CHUNKS})}
+PACKED = frozenset({Format.DOCJSON, Format.MARKDOWN})  # what is at least in document.zip
 
 
 class Inline(StrEnum):
@@ -224,6 +235,8 @@ class Job(Input):
     task: Task = Task.DOCUMENT
     prompt: str | None = Field(None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
+    markdown: Markdown | None = Field(None, description="how document.md is spelled; null: as it lies there, or usual")
+    chunks: Chunks | None = Field(None, description="sizes of chunks; null: as they lie there, or usual")
     password: Secret | None = None
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
@@ -283,7 +296,7 @@ class Job(Input):
             if len(source) > PLACE_LENGTH and not source.startswith("data:"):
                 raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {PLACE_LENGTH} characters")
             _check_place(f"sources[{number}]", source, settings, door, ("s3://", "https://", "data:"))
-        return parsed._with_output(settings)
+        return parsed._with_output(settings)._spelling_something()
 
     def _with_output(self, settings: Settings) -> Job:
         output = self.output
@@ -304,6 +317,12 @@ class Job(Input):
         inline = self.inline if self.inline is not None else (() if output else (Inline.MARKDOWN,))
         return self.model_copy(update={"output": output, "inline": inline})
 
+    def _spelling_something(self) -> Job:
+        for field, formats in SPELLED.items():
+            if getattr(self, field) is not None and not formats & set(self.formats_needed):
+                raise InvalidJob(Code.INVALID_JOB, f"{field}: changes nothing without {field} among formats")
+        return self
+
     @property
     def page_range(self) -> PageRange | None:
         return PageRange.parse(self.pages) if self.pages else None
@@ -314,9 +333,15 @@ class Job(Input):
 
     @property
     def formats_needed(self) -> tuple[Format, ...]:
-        """The formats asked for and those that the answer carries inline."""
+        """The formats asked for, those that the answer carries inline, and those that others are made of."""
         wanted = {*self.formats, *(Format(name) for name in self.inline or ())}
+        wanted |= PACKED if Format.ZIP in wanted else set()
         return tuple(name for name in Format if name in wanted)
+
+    def writing(self, before: Writing | None) -> Writing:
+        """How artefacts are spelled: as the job says, where it is silent as before, else as usual."""
+        asked = {name: getattr(self, name) for name in SPELLED if getattr(self, name) is not None}
+        return (before or Writing()).model_copy(update=asked)
 
     @property
     def reading_options(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import structlog
 
-from twopass import reading, report
+from twopass import drafting, reading, report
 from twopass.closing import AGAIN
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
@@ -75,7 +75,7 @@ async def document(
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
         done = None if job.slice else await upload.finished(folder)
-        if done and done.is_final and set(job.formats_needed) <= set(done.formats):
+        if done and reading.is_finished(job, done):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
             return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
@@ -83,9 +83,9 @@ async def document(
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         there = await upload.existing(folder)
-        formats = reading.formats(job, done)
+        formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
         patience, company = Patience.of(house), Company(expected=bool(there))
-        desk = Reading(job, house, file, folder, there, formats, deadline, progress, watch, patience, company)
+        desk = Reading(job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company)
         pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
         pages.sort(key=lambda read: read.page.number)
         if job.slice:
@@ -107,20 +107,23 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     try:
         if complete or not folder.store.keeps:  # else it might replace that of a worker that had more time
             async with desk.house.closing.finishing():
-                outcome = await _written(desk, whole, outcome, run if complete else None)
+                outcome = await _written(desk, whole, outcome, problems if complete else None)
     except OutOfTime as end:
         outcome = report.unwritten(outcome, end)
     return await report.with_inline(outcome, folder, job)
 
 
-async def _written(desk: Reading, whole: Document, outcome: Outcome, run: Run | None) -> Outcome:
-    """The document's artefacts, and its manifest last where it is complete: `run` is then what it says."""
+async def _written(desk: Reading, whole: Document, outcome: Outcome, selection: Sequence[Problem] | None) -> Outcome:
+    """The document's artefacts; where it is complete, its manifest last, which says what was selected."""
+    folder = desk.folder
     with desk.watch.stage("upload"):
-        artefacts = await upload.artefacts(desk.folder, whole, desk.formats)
-    result = outcome.result.model_copy(update={"artefacts": artefacts, "timings": report.timings(desk.watch)})
-    if run:
-        result = await upload.manifest(desk.folder, result, outcome.problems, run.options)
-    return replace(outcome, result=result)
+        draft, unseen = await drafting.draft(whole, desk.writing, desk.formats, folder, desk.drawing)
+        artefacts = await upload.artefacts(folder, draft, desk.formats)
+    outcome = report.written(outcome, artefacts, unseen, desk.watch)
+    if selection is not None:
+        result = await upload.manifest(folder, outcome.result, outcome.problems, desk.made(whole, selection))
+        outcome = replace(outcome, result=result)
+    return outcome
 
 
 @asynccontextmanager

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from twopass import formats
 from twopass import job as contract
-from twopass.document import Checkpoint, Problem, Severity, SourceInfo
+from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
+from twopass.drafting import Drawing
 from twopass.engines.seam import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
@@ -23,8 +25,9 @@ from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
-from twopass.steps.upload import Finished, Folder, page_name
+from twopass.steps.upload import Finished, Folder, Made, page_name
 from twopass.stopwatch import Stopwatch
+from twopass.writing import Writing
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
 
@@ -87,6 +90,7 @@ class Reading:
     folder: Folder
     there: frozenset[str]
     formats: tuple[Format, ...]
+    writing: Writing
     deadline: float | None
     progress: Tracker
     watch: Stopwatch
@@ -107,9 +111,21 @@ class Reading:
         """Whether the page lay there when the document was begun."""
         return page_name(number) in self.there
 
+    @property
+    def drawing(self) -> Drawing:
+        """Where pictures for people come from."""
+        return Drawing(self.file, self.house.workers, self.house.window, self.job.id)
+
+    def made(self, document: Document, selection: Sequence[Problem]) -> Made:
+        """What the manifest keeps beside the result."""
+        run = document.run
+        kept = {"writing": self.writing, "source": document.source, "meta": self.file.meta}
+        return Made(options=run.options, prompts=run.prompts, selection=tuple(selection), **kept)
+
 
 def check(job: Job, family: Family) -> None:
-    """Refuse what this worker's model does not take, before anything is read; raises InvalidJob."""
+    """Refuse what this worker's model does not take or it cannot write, before anything is read; raises InvalidJob."""
+    formats.check(job.formats_needed)
     for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
         if asked not in taken:
             known = ", ".join(choice for choice in type(asked) if choice in taken)
@@ -128,10 +144,19 @@ def document_id(file: CheckedFile, job: Job, chosen: Mapping[str, Any]) -> str:
     return contract.document_id(file.stem, file.info.sha256, chosen) + anew
 
 
-def formats(job: Job, done: Finished | None) -> tuple[Format, ...]:
+def is_finished(job: Job, done: Finished) -> bool:
+    """Whether all that the job asks for lies there, spelled as it asks."""
+    return (
+        done.is_final
+        and set(job.formats_needed) <= set(done.formats)
+        and job.writing(done.made.writing) == done.made.writing
+    )
+
+
+def wanted(job: Job, done: Finished | None) -> tuple[Format, ...]:
     """Those to write: what is asked for, and what lies there and might tell less of the pages."""
-    wanted = {*job.formats_needed, *(done.formats if done else ())}
-    return tuple(name for name in Format if name in wanted)
+    all_of_them = {*job.formats_needed, *(done.formats if done else ())}
+    return tuple(name for name in Format if name in all_of_them)
 
 
 def deadline(job: Job, house: House) -> float | None:

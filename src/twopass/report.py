@@ -21,7 +21,7 @@ from twopass.engines.seam import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.files import CheckedFile
 from twopass.formats import WRITERS
-from twopass.job import INLINE_BYTES, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
+from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
 from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json
@@ -65,6 +65,15 @@ def read(document: Document, pages: Sequence[Checkpoint], job: Job, watch: Stopw
     return Outcome(result, tuple(_of(document.id, problem) for problem in problems))
 
 
+def written(
+    outcome: Outcome, artefacts: Mapping[str, Artefact], beside: Sequence[Problem], watch: Stopwatch
+) -> Outcome:
+    """The same with what lies there now; `beside` are problems of the writing and of no page."""
+    found = tuple(_of(outcome.result.id, problem) for problem in beside)
+    told = {"artefacts": dict(artefacts), "timings": timings(watch)}
+    return Outcome(outcome.result.model_copy(update=told), (*outcome.problems, *found))
+
+
 def unwritten(outcome: Outcome, end: OutOfTime) -> Outcome:
     """A document whose pages are all stored, and nothing else of it in time."""
     message = f"the pages are read, the document is not written: {end.message}"
@@ -98,7 +107,7 @@ def sliced(
     return Outcome(result, tuple(_of(folder.document_id, problem) for problem in found))
 
 
-def _of(document_id: str, problem: Problem) -> Problem:
+def _of(document_id: str | None, problem: Problem) -> Problem:
     return problem.model_copy(update={"document": document_id})
 
 

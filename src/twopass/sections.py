@@ -367,6 +367,12 @@ def _nested(
     return tuple(sections)
 
 
+def gist(elements: Sequence[Element]) -> tuple[tuple[str, ...], str | None]:
+    """Keywords and summary of any elements that stand together."""
+    found = _keywords(elements)
+    return found, _summary(elements, elements, found)
+
+
 def _keywords(elements: Sequence[Element]) -> tuple[str, ...]:
     """The keywords most of the section's elements agree on; a heading's count double."""
     score: dict[str, float] = defaultdict(float)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 
 from twopass import words
+from twopass.writing import Maths
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
 _MISREAD = re.compile(
@@ -18,23 +20,27 @@ _MISREAD = re.compile(
     r"|~(?=~)|(?<=\w)~|(?<=\S)~(?=\s|$)"  # struck out
     r"|&(?=#?\w{1,31};)"  # entities
 )
+FENCES = {
+    Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
+    Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
+}  # inline, display
 _ENTITIES = {"&": "&amp;", "<!--": "&lt;!--"}
 _LEADING = re.compile(r"#{1,6}(?=\s|$)|>|[-+](?=\s|$)|-(?=[-\s]*$)|=(?==*\s*$)|\[(?=[ xX]\]\s)|(?<=\d)[.)](?=\s|$)")
 _NUMBERED = re.compile(r"\d{1,9}(?=[.)](?:\s|$))")
 
 
-def shown(text: str) -> str:
-    """One line of running text; `\\(x\\)` and `\\[x\\]` become `$x$` and `$$x$$`."""
-    parts, start = [], 0
+def shown(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """One line of running text; `\\(x\\)` and `\\[x\\]` become what the style puts around maths."""
+    parts, start, formula = [], 0, _formula(style)
     for found in _MATHS.finditer(text):
-        parts += [_escaped(text[start : found.start()]), _formula(found)]
+        parts += [_escaped(text[start : found.start()]), formula(found)]
         start = found.end()
     return "".join([*parts, _escaped(text[start:])])
 
 
-def kept(markdown: str) -> str:
+def kept(markdown: str, style: Maths = Maths.DOLLAR) -> str:
     """One line that is Markdown already: only maths in our spelling, and no comment that could pass for a page mark."""
-    return _MATHS.sub(_formula, markdown).replace("<!--", "&lt;!--")
+    return _MATHS.sub(_formula(style), markdown).replace("<!--", "&lt;!--")
 
 
 def leading(text: str) -> str:
@@ -50,19 +56,19 @@ def heading_end(line: str) -> str:
     return re.sub(r"(^|\s)(#+)$", r"\1\\\2", line)
 
 
-def alternative(text: str) -> str:
+def alternative(text: str, style: Maths = Maths.DOLLAR) -> str:
     """An image's alternative text, brackets balanced or not."""
-    return re.sub(r"\\?([\[\]])", r"\\\1", shown(text))
+    return re.sub(r"\\?([\[\]])", r"\\\1", shown(text, style))
 
 
-def cell(text: str) -> str:
+def cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """A cell of a GFM table."""
-    return "<br>".join(shown(line) for line in _lines(text)).replace("|", "\\|")
+    return "<br>".join(shown(line, style) for line in _lines(text)).replace("|", "\\|")
 
 
-def html_cell(text: str) -> str:
+def html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """A cell of an HTML table, where Markdown is not read."""
-    return "<br>".join(html.escape(_MATHS.sub(_formula, line), quote=False) for line in _lines(text))
+    return "<br>".join(html.escape(_MATHS.sub(_formula(style), line), quote=False) for line in _lines(text))
 
 
 def _lines(text: str) -> list[str]:
@@ -76,10 +82,13 @@ def maths(latex: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", lines)
 
 
-def _formula(found: re.Match[str]) -> str:
-    line = " ".join(maths(found.group(1) or found.group(2)).split())
-    fence = "$" if found.group(1) else "$$"
-    return f"{fence}{line}{fence}" if line else ""
+def _formula(style: Maths) -> Callable[[re.Match[str]], str]:
+    def spelled(found: re.Match[str]) -> str:
+        line = " ".join(maths(found.group(1) or found.group(2)).split())
+        begin, end = FENCES[style][0 if found.group(1) else 1]
+        return f"{begin}{line}{end}" if line else ""
+
+    return spelled
 
 
 def _escaped(text: str) -> str:

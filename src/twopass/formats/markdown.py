@@ -1,6 +1,7 @@
 """A Document in, document.md and the place of every element in it out.
 
-Every word of every body element is in it, each page has its mark, furniture is left out, and what runs on is joined.
+Every word of every body element is in it and what runs on is joined. Unless it is asked for otherwise each page has its
+mark and furniture is left out.
 Knows Markdown. Knows nothing of how anything was read. The same document gives the same bytes.
 """
 
@@ -15,8 +16,10 @@ from urllib.parse import quote
 
 from twopass import words
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
-from twopass.formats import inline, rows
+from twopass.formats import front, inline, rows
+from twopass.writing import Markdown, Maths
 
+USUAL = Markdown()
 PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 RUNNING = PARAGRAPHS | HEADINGS  # what is joined where it runs on
 DEEPEST = 6  # hashes
@@ -49,30 +52,40 @@ class Writing:
     by_id: Mapping[str, Element]
     next_of: Mapping[str, str]  # paragraphs and tables that run on, both ends agreeing
     has_title: bool
+    spelling: Markdown = USUAL
+    crops: Mapping[str, str] = field(default_factory=dict)  # path -> address, where it is another
     notes: Mapping[str, str] = field(default_factory=dict)  # footnote's id -> label
     marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # element's id -> marks and labels
 
 
-def write(document: Document) -> tuple[str, dict[str, Span]]:
+def write(
+    document: Document, spelling: Markdown = USUAL, crops: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, Span]]:
     """The text of document.md, and where in it each element stands that has a place."""
-    writing = _writing(document)
+    writing = _writing(document, spelling, crops or {})
     pages: dict[int, list[Element]] = {page.number: [] for page in document.pages}
     for element in document.elements:
         pages.setdefault(element.page, []).append(element)
     told = {page.number: page for page in document.pages}
     joined = set(writing.next_of.values())
-    blocks: list[Block] = []
+    blocks = [Block((Piece(None, front.matter(document)),))] if spelling.front_matter else []
     for number in sorted(pages):
-        blocks.append(Block((Piece(None, _page_mark(number, told.get(number))),)))
-        blocks += [_block(e, writing) for e in pages[number] if e.is_body and e.id not in joined]
+        if spelling.page_marks:
+            blocks.append(Block((Piece(None, _page_mark(number, told.get(number))),)))
+        blocks += [_block(e, writing) for e in pages[number] if e.id in writing.by_id and e.id not in joined]
     return _laid_out([block for block in blocks if any(piece.text for piece in block.pieces)])
 
 
-def placed(document: Document) -> Document:
+def placed(document: Document, spelling: Markdown = USUAL, crops: Mapping[str, str] | None = None) -> Document:
     """The document with every element's `md_span`."""
-    spans = write(document)[1]
+    spans = write(document, spelling, crops)[1]
     elements = tuple(e.model_copy(update={"md_span": spans.get(e.id)}) for e in document.elements)
     return document.model_copy(update={"elements": elements})
+
+
+def running(document: Document) -> dict[str, str]:
+    """Body paragraphs, list items and headings that run on, each with the element it goes on in."""
+    return dict(_writing(document, Markdown(merge_tables=False), {}).next_of)
 
 
 def _laid_out(blocks: Sequence[Block]) -> tuple[str, dict[str, Span]]:
@@ -99,19 +112,21 @@ def _page_mark(number: int, page: Page | None) -> str:
     return f"{mark}\n<!-- page {number}: {' '.join(filter(None, (page.state, page.reason)))} -->"
 
 
-def _writing(document: Document) -> Writing:
-    body = [element for element in document.elements if element.is_body]
+def _writing(document: Document, spelling: Markdown, crops: Mapping[str, str]) -> Writing:
+    body = [element for element in document.elements if element.is_body or spelling.furniture]
     by_id = {element.id: element for element in body}
     place = {element.id: n for n, element in enumerate(body)}
     next_of = {}
     for element in body:
         after = by_id.get(element.continued_by or "")
+        if element.kind is Kind.TABLE and not spelling.merge_tables:
+            continue
         # Only forwards, and only where both agree: so no ring, and nothing is dropped.
         if after and after.continues == element.id and place[after.id] > place[element.id] and _fit(element, after):
             next_of[element.id] = after.id
     notes, marks = _footnotes(body, by_id)
     has_title = any(element.kind is Kind.TITLE for element in body)
-    return Writing(by_id, next_of, has_title, notes, marks)
+    return Writing(by_id, next_of, has_title, spelling, crops, notes, marks)
 
 
 def _fit(first: Element, second: Element) -> bool:
@@ -168,7 +183,7 @@ def _source(element: Element) -> tuple[str, bool]:
 
 
 def _spelled(text: str, own: str) -> tuple[str, bool]:
-    is_plain = _item(words.flow(own))[2] == _item(words.flow(text))[2]  # no markup, and so nothing is escaped
+    is_plain = item(words.flow(own))[2] == item(words.flow(text))[2]  # no markup, and so nothing is escaped
     if is_plain or not own or _BLOCKS.search(own) or _missing(text, own):
         return text, False
     return own, True
@@ -184,10 +199,10 @@ def _block(element: Element, writing: Writing) -> Block:
     if element.kind in RUNNING:
         return _running(element, writing)
     if element.id in writing.next_of:
-        return _long_table(_chain(element, writing))
+        return _long_table(_chain(element, writing), writing)
     text = _RENDER.get(element.kind, _plain)(element, writing)
     if element.kind in _MUST_TELL and _missing(element.text, text):
-        text = "\n\n".join(part for part in (text, _paragraph(words.flow(element.text))) if part)
+        text = "\n\n".join(part for part in (text, _paragraph(words.flow(element.text), writing)) if part)
     return Block((Piece(element.id, text),))
 
 
@@ -210,12 +225,12 @@ def _running(element: Element, writing: Writing) -> Block:
         gaps.append(gap)
     marker, list_kind = "", None
     if element.kind is Kind.LIST_ITEM and texts[0]:
-        marker, list_kind, texts[0] = _item(texts[0])
+        marker, list_kind, texts[0] = item(texts[0])
     elif element.is_heading and texts[0]:
         marker = _hashes(element, writing)
     pieces: list[Piece] = []
     for part, text, (_, is_markdown), gap in zip(chain, texts, sources, gaps, strict=True):
-        line = _with_notes(text, is_markdown, writing.marks.get(part.id, ()))
+        line = _with_notes(text, is_markdown, writing.marks.get(part.id, ()), writing.spelling.maths)
         if part is element:
             line = marker + (line if element.is_heading or (is_markdown and not marker) else inline.leading(line))
         pieces += [Piece(None, gap), Piece(part.id, line)]
@@ -241,8 +256,8 @@ def _several(element: Element, writing: Writing) -> Block:
     sources = [_spelled(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
     whole, before = "", None
     for text, is_markdown in sources or [(text, False) for text in texts]:
-        marker, list_kind, rest = _item(text) if _is_item(text) else ("", None, text)
-        line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()))
+        marker, list_kind, rest = item(text) if _is_item(text) else ("", None, text)
+        line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()), writing.spelling.maths)
         gap = "" if not whole else "\n" if list_kind and list_kind == before else "\n\n"
         whole += gap + marker + (line if is_markdown and not marker else inline.leading(line))
         before = list_kind
@@ -253,39 +268,41 @@ def _is_item(text: str) -> bool:
     return bool(_NUMBERED.match(text) or _BULLET.match(text))
 
 
-def _item(text: str) -> tuple[str, str, str]:
-    """Its marker, the kind of list it is in, and the rest."""
+def item(text: str) -> tuple[str, str, str]:
+    """A list item's marker, the kind of list it is in, and the rest."""
     if found := _NUMBERED.match(text):
         return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
     found = _BULLET.match(text)
     return "- ", "bullets", text[found.end() :] if found else text
 
 
-def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]]) -> str:
+def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], style: Maths) -> str:
     """The text shown, with `[^1]` where it refers to a footnote."""
-    show: Callable[[str], str] = inline.kept if is_markdown else inline.shown
+    show: Callable[[str, Maths], str] = inline.kept if is_markdown else inline.shown
     for mark, label in marks:
         if where := words.reference(text, mark):
             rest = [pair for pair in marks if pair != (mark, label)]
-            before = _with_notes(text[: where[0]], is_markdown, rest)
-            return f"{before}[^{label}]{_with_notes(text[where[1] :], is_markdown, rest)}"
-    return show(text)
+            before = _with_notes(text[: where[0]], is_markdown, rest, style)
+            return f"{before}[^{label}]{_with_notes(text[where[1] :], is_markdown, rest, style)}"
+    return show(text, style)
 
 
-def _paragraph(text: str) -> str:
-    return inline.leading(inline.shown(text))
+def _paragraph(text: str, writing: Writing) -> str:
+    return inline.leading(inline.shown(text, writing.spelling.maths))
 
 
 def _plain(element: Element, writing: Writing) -> str:
     text, is_markdown = _source(element)
-    return inline.kept(words.flow(text)) if is_markdown else _paragraph(words.flow(text))
+    if is_markdown:
+        return inline.kept(words.flow(text), writing.spelling.maths)
+    return _paragraph(words.flow(text), writing)
 
 
 def _footnote(element: Element, writing: Writing) -> str:
     label, note = writing.notes.get(element.id), words.footnote(element.text)
     if label is None or note is None:
         return _plain(element, writing)
-    return f"[^{label}]: {_paragraph(words.flow(note[1]))}"
+    return f"[^{label}]: {_paragraph(words.flow(note[1]), writing)}"
 
 
 def _hashes(element: Element, writing: Writing) -> str:
@@ -302,11 +319,12 @@ def _code(element: Element, writing: Writing) -> str:
 def _formula(element: Element, writing: Writing) -> str:
     latex = element.formula.latex if element.formula and element.formula.latex else element.text
     latex = inline.maths(latex)
-    return f"$$\n{latex}\n$$" if latex.strip() else ""
+    begin, end = inline.FENCES[writing.spelling.maths][1]
+    return f"{begin}\n{latex}\n{end}" if latex.strip() else ""
 
 
 def _table(element: Element, writing: Writing) -> str:
-    return rows.table(element.table) if element.table else ""
+    return rows.table(element.table, writing.spelling) if element.table else ""
 
 
 def _figure(element: Element, writing: Writing) -> str:
@@ -319,13 +337,14 @@ def _figure(element: Element, writing: Writing) -> str:
     parts = []
     if element.image:
         short = visible if visible and len(visible) <= ALT else _name(element, writing)
-        parts.append(f"![{inline.alternative(short)}]({quote(element.image, safe='/-._~')})")
+        address = writing.crops.get(element.image) or quote(element.image, safe="/-._~")
+        parts.append(f"![{inline.alternative(short, writing.spelling.maths)}]({address})")
     if visible and not (element.image and len(visible) <= ALT):
-        parts.append(_paragraph(visible))
+        parts.append(_paragraph(visible, writing))
     if figure:
         described = figure.description if figure.description != element.text else None
-        parts.append(_paragraph(words.flow(described or "")))
-        parts.append(rows.table(figure.data) if figure.data else "")
+        parts.append(_paragraph(words.flow(described or ""), writing))
+        parts.append(rows.table(figure.data, writing.spelling) if figure.data else "")
         parts.append(_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)
 
@@ -340,9 +359,9 @@ def _mermaid(code: str) -> str:
     return "\n".join(["```mermaid", *lines, "```"]) if lines else ""
 
 
-def _long_table(parts: Sequence[Element]) -> Block:
+def _long_table(parts: Sequence[Element], writing: Writing) -> Block:
     """A table over several pages as one; each part's span holds its own rows."""
-    texts, end = rows.joined([part.table for part in parts if part.table])
+    texts, end = rows.joined([part.table for part in parts if part.table], writing.spelling)
     pieces: list[Piece] = []
     for part, text in zip(parts, texts, strict=True):
         pieces += [Piece(None, "\n" if pieces and text else ""), Piece(part.id, text)]

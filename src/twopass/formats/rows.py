@@ -7,37 +7,41 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate, pairwise, takewhile
 
 from twopass import tables, words
 from twopass.document import Cell, Table
 from twopass.formats import inline
+from twopass.writing import Markdown, Maths, Tables
 
 COLUMNS = 200  # of a table, empty ones included
 
 
-def table(known: Table) -> str:
-    """GFM, or HTML where cells span."""
+def table(known: Table, spelling: Markdown) -> str:
+    """GFM or HTML, as it is asked for; by itself GFM, and HTML where cells span."""
     if not known.cells:
-        return inline.leading(inline.shown(inline.flat(known.markdown or known.html)))
-    return _written(known.cells, known.cols)
+        return inline.leading(inline.shown(inline.flat(known.markdown or known.html), spelling.maths))
+    return _written(known.cells, known.cols, spelling)
 
 
-def _written(cells: Sequence[Cell], cols: int) -> str:
+def _written(cells: Sequence[Cell], cols: int, spelling: Markdown) -> str:
     spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
-    return tables.html(cells, inline.html_cell) if spans else _gfm(cells, cols)
+    if spelling.tables is Tables.HTML or (spans and spelling.tables is Tables.AUTO):
+        return tables.html(cells, partial(inline.html_cell, style=spelling.maths))
+    return _gfm(cells, cols, spelling.maths)
 
 
-def _gfm(cells: Sequence[Cell], cols: int) -> str:
+def _gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     rows = sorted({cell.row for cell in cells})
     columns = sorted({cell.col for cell in cells} | set(range(min(cols, COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(inline.cell(cell.text))
+        texts[cell.row, cell.col].append(inline.cell(cell.text, style))
     return tables.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
 
 
-def joined(parts: Sequence[Table]) -> tuple[list[str], str]:
+def joined(parts: Sequence[Table], spelling: Markdown) -> tuple[list[str], str]:
     """Tables written as one: what each gives to it, line by line, and what ends it."""
     first = _rows(parts[0].cells)
     whole: list[Cell] = []
@@ -45,7 +49,7 @@ def joined(parts: Sequence[Table]) -> tuple[list[str], str]:
     for rows in (first, *(_rest(first, _rows(part.cells)) for part in parts[1:])):
         whole += _below(whole, rows)
         counts.append(len(rows))
-    lines = _written(whole, max(part.cols for part in parts)).split("\n")  # a row is one line
+    lines = _written(whole, max(part.cols for part in parts), spelling).split("\n")  # a row is one line
     ends = list(accumulate(counts, initial=1))[1:]  # behind a ruler below the head, or HTML's tag above it
     texts = ["\n".join(lines[start:end]) for start, end in pairwise([0, *ends])]
     return texts, "".join(f"\n{line}" for line in lines[ends[-1] :])

@@ -1,4 +1,4 @@
-"""One page of a checked file in, its pixels in a slab and its text layer out.
+"""One page of a checked file in, its pixels in a slab and its text layer out; or a small picture of it for people.
 
 Crop box and /Rotate are honoured, a page that lies sideways is turned, a page without ink is
 found blank, a page beyond the pixel limit is scaled down. Knows nothing of engines or elements.
@@ -6,6 +6,7 @@ found blank, a page beyond the pixel limit is scaled down. Knows nothing of engi
 
 from __future__ import annotations
 
+import io
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -30,6 +31,8 @@ INK_CONTRAST = 40  # grey levels from the page's own background
 BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
 TURN_SHARE = 0.6  # of the characters, to call a page sideways
 TURN_CHARACTERS = 20  # fewer say nothing about the page
+PREVIEW_PX = 1400  # of the longer side: small print can be read, and a page of text has 130 kB
+PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
 HIDDEN_CHARACTERS = 800  # fewer under a scan may be rubbish that OCR made of a page lying sideways
 
 Array = npt.NDArray[np.uint8]
@@ -147,6 +150,40 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: in
     turn = scan.turn(array) if ink >= BLANK_INK else 0
     height, width = _put(np.rot90(array, -turn // 90), slab, room)
     return Drawn(width, height, 0, turn, ink)
+
+
+async def preview(file: CheckedFile, read: Page, workers: Workers) -> bytes:
+    """A page that was read as a small WebP, turned as it was read; raises SourceError or WorkerDied."""
+    pointer = PagePointer(str(file.path), read.number, read.rotation_applied, file.password)
+    return await workers.insist(preview_of, pointer, file.is_pdf, read.height_pt / read.width_pt)
+
+
+def preview_of(pointer: PagePointer, is_pdf: bool, shape: float) -> bytes:
+    """In a page worker: the picture, `shape` times as high as wide."""
+    from PIL import Image, ImageOps
+
+    size = (max(round(PREVIEW_PX / max(shape, 1.0)), 1), max(round(PREVIEW_PX * min(shape, 1.0)), 1))
+    if is_pdf:
+        upright = Image.fromarray(_small(pointer))
+    else:
+        with opened_image(pointer.file, 1 << 62) as image:
+            image.seek(pointer.number - 1)
+            upright = flat(ImageOps.exif_transpose(image)).rotate(-pointer.turn, expand=True)
+    buffer = io.BytesIO()
+    fitting = upright if upright.size == size else upright.resize(size)
+    fitting.save(buffer, "WEBP", quality=PREVIEW_QUALITY, method=PREVIEW_METHOD)
+    return buffer.getvalue()
+
+
+def _small(pointer: PagePointer) -> Array:
+    with shared_pdf(pointer.file, pointer.password) as pdf:
+        page = pdf[pointer.number - 1]
+        rotation_in = page.rotation
+        try:
+            page.set_rotation((rotation_in + pointer.turn) % 360)
+            return _drawn(page, PREVIEW_PX / max(page.rect.width, page.rect.height))
+        finally:
+            page.set_rotation(rotation_in)
 
 
 def flat(image: Any) -> Any:

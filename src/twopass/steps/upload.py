@@ -6,15 +6,16 @@ Knows names, order and the one-winner rule. Knows nothing of how anything was re
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import io
 import json
 import secrets
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from twopass.document import (
     ACCIDENTS,
@@ -24,21 +25,27 @@ from twopass.document import (
     Document,
     Element,
     Kind,
+    Meta,
     Problem,
     ReadFrom,
     Severity,
     SourceInfo,
+    Value,
 )
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
-from twopass.formats import WRITERS
+from twopass.formats import WRITERS, archive
+from twopass.formats.draft import Draft
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.slabs import Pixels
 from twopass.store import Put, Store, uri_of
 from twopass.workers import Workers
+from twopass.writing import Images, Writing
 
 MANIFEST = "manifest.json"
 JSON = "application/json"
 RACES = 8  # workers that finish one document at the same moment
+WEBP = "image/webp"
+EMBEDDED = 20_000_000  # bytes of page pictures: as base64 and with the text a review page of 30 MB
 CROP_PADDING = 6  # pixels: a box of whole grid cells may cut a chart's outermost stroke
 
 
@@ -64,16 +71,28 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+class Made(Value):
+    """What a manifest keeps so that every format can be made again from the checkpoints, without source or engine."""
+
+    options: dict[str, Any]
+    prompts: dict[str, str] = Field(default_factory=dict)
+    writing: Writing = Writing()
+    source: SourceInfo | None = Field(None, description="null in manifests of older versions")
+    meta: Meta = Field(Meta(), description="what the file says about itself")
+    selection: tuple[Problem, ...] = Field((), description="what was wrong with the pages asked for")
+
+
 @dataclass(frozen=True)
 class Finished:
     """What a manifest says: the document is complete, and what came of it."""
 
     result: DocumentResult
     problems: tuple[Problem, ...]
+    made: Made
 
     @property
     def formats(self) -> tuple[Format, ...]:
-        return tuple(name for name in Format if WRITERS[name].name in self.result.artefacts)
+        return tuple(name for name, writer in WRITERS.items() if writer.name in self.result.artefacts)
 
     @property
     def is_final(self) -> bool:
@@ -91,7 +110,8 @@ def _told(data: bytes) -> Finished | None:
     try:
         body = json.loads(data)
         problems = tuple(Problem.model_validate(problem) for problem in body["problems"])
-        return Finished(DocumentResult.model_validate(body["result"]), problems)
+        made = Made.model_validate({name: body[name] for name in Made.model_fields if name in body})
+        return Finished(DocumentResult.model_validate(body["result"]), problems, made)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -189,15 +209,73 @@ def png_of(pixels: Pixels, box: Box) -> bytes:
     return buffer.getvalue()
 
 
-async def artefacts(folder: Folder, document: Document, formats: Sequence[Format]) -> dict[str, Artefact]:
-    """Write the formats asked for; what was written, by name."""
-    written = {}
+async def crops(folder: Folder, document: Document, writing: Writing) -> dict[str, str]:
+    """Each crop as a data URI, where document.md is to hold them itself."""
+    if writing.markdown.images is not Images.DATA:
+        return {}
+    paths = [element.image for element in document.elements if element.image]
+    stored = [(path, await folder.store.get(folder.key(path))) for path in paths]
+    return {path: _data_uri("image/png", crop.data) for path, crop in stored if crop}
+
+
+def _data_uri(content_type: str, data: bytes) -> str:
+    return f"data:{content_type};base64,{base64.b64encode(data).decode()}"
+
+
+class Gallery:
+    """Page pictures of the review page: held for it while they are few, files in review/ once they are many.
+
+    Which of the two depends on their bytes alone, not on the order in which they come.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._held: dict[int, bytes] = {}
+        self._stored: set[int] = set()
+
+    async def add(self, number: int, picture: bytes) -> None:
+        self._held[number] = picture
+        if self._stored or sum(map(len, self._held.values())) > EMBEDDED:
+            held, self._held = self._held, {}
+            self._stored |= set(held)
+            for page, data in held.items():
+                await self._folder.store.put(self._folder.key(_picture_name(page)), data, WEBP)
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        return {
+            **{number: _data_uri(WEBP, data) for number, data in sorted(self._held.items())},
+            **{number: _picture_name(number) for number in sorted(self._stored)},
+        }
+
+
+def _picture_name(number: int) -> str:
+    return f"review/p{number:04d}.webp"
+
+
+async def artefacts(folder: Folder, draft: Draft, formats: Sequence[Format]) -> dict[str, Artefact]:
+    """Write the formats asked for; what was written, by name. The archive comes last: it holds the others."""
+    written: dict[str, Artefact] = {}
     for name in formats:
         writer = WRITERS[name]
-        data = await asyncio.to_thread(writer.write, document)  # seconds for a thousand pages
+        if writer.write is None:
+            data = await _packed(folder, draft.document, list(written))
+        else:
+            data = await asyncio.to_thread(writer.write, draft)  # seconds for a thousand pages
         await folder.store.put(folder.key(writer.name), data, writer.content_type)
         written[writer.name] = described(folder, writer.name, data, writer.content_type)
     return written
+
+
+async def _packed(folder: Folder, document: Document, names: Sequence[str]) -> bytes:
+    """Those artefacts, and the crops and page pictures that they show."""
+    crops = (element.image for element in document.elements if element.image)
+    pictures = (_picture_name(page.number) for page in document.pages)
+    packing = archive.Packing()
+    for name in sorted({*names, *crops, *(await existing(folder)).intersection(pictures)}):
+        if stored := await folder.store.get(folder.key(name)):
+            await asyncio.to_thread(packing.add, name, stored.data)
+    return packing.packed()
 
 
 def described(folder: Folder, name: str, data: bytes, content_type: str) -> Artefact:
@@ -205,9 +283,7 @@ def described(folder: Folder, name: str, data: bytes, content_type: str) -> Arte
     return Artefact(uri=folder.uri(name), bytes=len(data), sha256=digest, content_type=content_type)
 
 
-async def manifest(
-    folder: Folder, result: DocumentResult, problems: Sequence[Problem], options: Mapping[str, Any]
-) -> DocumentResult:
+async def manifest(folder: Folder, result: DocumentResult, problems: Sequence[Problem], made: Made) -> DocumentResult:
     """The commit mark: readers poll for it, so it is written last and nothing after it.
 
     Where one stands already, for other formats or by another worker, its artefacts are kept beside ours.
@@ -218,7 +294,7 @@ async def manifest(
         told = _told(stored.data) if stored else None
         if told:
             result = result.model_copy(update={"artefacts": {**told.result.artefacts, **result.artefacts}})
-        data = _manifest(result, problems, options)
+        data = _manifest(result, problems, made)
         if stored is None and await folder.store.create(key, data, JSON) is Put.WRITTEN:
             return result
         if stored and await folder.store.replace(key, data, JSON, stored.etag):
@@ -226,7 +302,8 @@ async def manifest(
     raise StoreError(Code.STORE_UNAVAILABLE, f"{folder.uri(MANIFEST)}: written by others {RACES} times in between")
 
 
-def _manifest(result: DocumentResult, problems: Sequence[Problem], options: Mapping[str, Any]) -> bytes:
+def _manifest(result: DocumentResult, problems: Sequence[Problem], made: Made) -> bytes:
     told = result.model_dump(mode="json", exclude={"inline"})
     found = [problem.model_dump(mode="json") for problem in problems]
-    return as_json({"schema": "twopass-manifest-1", "options": dict(options), "result": told, "problems": found})
+    body = {"schema": "twopass-manifest-1", **made.model_dump(mode="json"), "result": told, "problems": found}
+    return as_json(body)
