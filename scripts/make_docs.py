@@ -89,6 +89,18 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The worker was told to stop before all pages were read.",
         "Send the same job again: it goes on where it stopped.",
     ),
+    Code.ENDPOINT_DENIED: (
+        "The endpoint that `scripts/submit.py` sends jobs to refuses them.",
+        "Check its id and `RUNPOD_API_KEY`; the message has the endpoint's answer.",
+    ),
+    Code.ENDPOINT_UNAVAILABLE: (
+        "The endpoint that `scripts/submit.py` sends jobs to cannot be reached, or is too busy for too long.",
+        "The same command again goes on where it stopped. Lower `--in-flight` where it is busy.",
+    ),
+    Code.JOB_LOST: (
+        "The endpoint ended a job or forgot it before it had a result, as often as `--tries` allows.",
+        "Look into the endpoint's log. The same command again reads the pages that are missing.",
+    ),
     Code.INTERNAL: (
         "Something that nobody foresaw: a bug.",
         "Report it with the traceback that the worker's log has under the job's id.",

@@ -58,6 +58,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "sections", "surroundings", "together", "workers",
         ),
     ),
+    (
+        "fleet",
+        (
+            "fleet", "errors", "faults", "job", "landing", "settings", "slabs", "sources", "steps.fetch", "store",
+            "workers",
+        ),
+    ),
     ("logs", ("faults", "settings")),
     ("bars", ("job", "progress")),
     (
@@ -106,17 +113,17 @@ HOMES = {
     "boto3": {"s3.py", "faults.py"},
     "botocore": {"s3.py", "faults.py"},
     "urllib3": {"faults.py"},
-    "httpx": {"sources.py", "engines/openai.py", "hub.py"},
+    "httpx": {"sources.py", "engines/openai.py", "fleet/endpoint.py", "hub.py"},
     "torch": {"engines/hf_models.py", "vllm_plugin"},
     "transformers": {"engines/hf_models.py", "vllm_plugin"},
     "huggingface_hub": {"hub.py"},
-    "tenacity": {"engines/openai.py"},
+    "tenacity": {"engines/openai.py", "fleet/endpoint.py"},
     "rapidocr": {"scan.py"},
     "onnxruntime": {"engines/cpu_page.py"},
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},
     "rapidfuzz": {"families/agreement.py"},
-    "rich": {"bars.py"},
+    "rich": {"bars.py", "fleet/board.py"},
     "triton": {"vllm_plugin/ngram_kernel.py"},
 }
 

@@ -79,7 +79,7 @@ def test_the_readmes_tree_is_on_the_disk() -> None:
 def test_the_disk_is_in_the_readmes_tree() -> None:
     """Every module of the package is named, or lies in a folder whose line tells of it."""
     named = set(tree_names())
-    told = {f"src/twopass/{room}/" for room in ("formats", "families", "engines", "vllm_plugin")}
+    told = {f"src/twopass/{room}/" for room in ("formats", "families", "engines", "vllm_plugin", "fleet")}
 
     modules = [str(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
 

@@ -5,6 +5,7 @@ TwopassError            carries a Code and a message for the person who acts
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or cannot take more
+├── EndpointError       the endpoint that submit.py sends jobs to refuses them or stays away
 └── WorkerDied          a page worker crashed or ran out of time over one piece of work
 """
 
@@ -31,6 +32,9 @@ class Code(StrEnum):
     CANARY = "CANARY"
     DEADLINE = "DEADLINE"
     SHUTDOWN = "SHUTDOWN"
+    ENDPOINT_DENIED = "ENDPOINT_DENIED"
+    ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
+    JOB_LOST = "JOB_LOST"
     INTERNAL = "INTERNAL"
 
     LOOP = "LOOP"
@@ -72,6 +76,10 @@ class StoreError(TwopassError):
 
 class EngineError(TwopassError):
     """The engine is gone or cannot take more."""
+
+
+class EndpointError(TwopassError):
+    """The endpoint that jobs are sent to refuses them or stays away."""
 
 
 class WorkerDied(TwopassError):
