@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import structlog
@@ -15,8 +15,11 @@ from twopass import bars, house, logs, pipeline
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
+from twopass.meter import Meter, Several
+from twopass.metrics import Metrics, served
 from twopass.progress import Listener, Sender, Tracker
 from twopass.settings import Settings
+from twopass.traces import Traces
 
 log = structlog.get_logger()
 
@@ -44,7 +47,7 @@ def main() -> None:
 
 def _serve(settings: Settings, door: Door) -> None:
     read: list[Result] = []
-    with house.opened(settings) as open_house:
+    with _opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
         try:
@@ -58,6 +61,21 @@ def _serve(settings: Settings, door: Door) -> None:
         finally:
             for result in read:  # after the SDK's own last lines
                 bars.what_lies_where(result)
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[House]:
+    """The house, its work told to whoever is set to listen: metrics on a port, traces."""
+    metrics = Metrics() if settings.metrics_port else None
+    with ExitStack() as stack:
+        meters: list[Meter] = [metrics] if metrics else []
+        if settings.otel_exporter_otlp_endpoint:
+            meters.append(stack.enter_context(closing(Traces())))
+        open_house = stack.enter_context(house.opened(settings, Several(*meters)))
+        if metrics:  # after the engine: it may fork, and a server is a thread
+            metrics.window(open_house.window)
+            stack.enter_context(served(metrics, settings.metrics_port, open_house.is_alive))
+        yield open_house
 
 
 def _forget(result: Result) -> None:
@@ -82,9 +100,11 @@ def _handler(open_house: House, door: Door, keep: Callable[[Result], None]) -> C
             return result.as_answer()
         except TwopassError as error:
             log.warning("job refused", code=error.code)
+            open_house.meter.refused(error.code)
             return {"error": str(error)[:1000]}
         except Exception:
             log.exception("job failed")
+            open_house.meter.refused(Code.INTERNAL)
             return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
 
     return handler
@@ -100,7 +120,10 @@ async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
             progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
         if door is Door.LOCAL:
             progress.listen(stack.enter_context(bars.one(", ".join(map(shown, job.sources))[:60])))
-        return await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
+        stack.enter_context(open_house.meter.job(job.id))
+        result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
+    open_house.meter.ended(result)
+    return result
 
 
 @asynccontextmanager

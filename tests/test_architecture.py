@@ -23,7 +23,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("words", ()),
     ("window", ("together",)),
     ("progress", ("errors", "together")),
-    ("stopwatch", ("workers",)),
+    ("meter", ("errors", "job")),
+    ("gpu", ()),
+    ("metrics", ("errors", "gpu", "job", "window")),
+    ("traces", ("errors", "job")),
+    ("stopwatch", ("meter", "workers")),
     ("together", ("errors",)),
     ("keywords", ("words",)),
     ("sections", ("document", "words")),
@@ -75,7 +79,12 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
-    ("house", ("canary", "document", "engines", "families", "settings", "slabs", "stopwatch", "window", "workers")),
+    (
+        "house",
+        (
+            "canary", "document", "engines", "families", "meter", "settings", "slabs", "stopwatch", "window", "workers",
+        ),
+    ),
     (
         "reading",
         (
@@ -123,6 +132,9 @@ HOMES = {
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},
     "rapidfuzz": {"families/agreement.py"},
+    "prometheus_client": {"metrics.py"},
+    "pynvml": {"gpu.py"},
+    "opentelemetry": {"traces.py"},
     "rich": {"bars.py", "fleet/board.py"},
     "triton": {"vllm_plugin/ngram_kernel.py"},
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -20,6 +20,7 @@ from twopass import canary, engines, families
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
+from twopass.meter import Meter, Silent
 from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.stopwatch import Stopwatch
@@ -31,6 +32,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait while others are read
 LEAST_WINDOW = 2
+HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
 SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
 
@@ -46,8 +48,17 @@ class House:
     slabs: Slabs
     window: Window
     loop: asyncio.AbstractEventLoop
-    stopwatch: Callable[[], Stopwatch] = Stopwatch
+    meter: Meter = field(default_factory=Silent)
     canary: Canary | None = None
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(self.meter)
+
+    def is_alive(self) -> bool:
+        """Whether the loop that reads answers within HEALTH_S; for any thread but its own."""
+        done = threading.Event()
+        self.loop.call_soon_threadsafe(done.set)
+        return done.wait(HEALTH_S)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the house's loop; cancelling the future cancels the work."""
@@ -55,7 +66,7 @@ class House:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[House]:
+def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
@@ -63,7 +74,8 @@ def opened(settings: Settings) -> Iterator[House]:
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
-        house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
+        family, meter = families.named(engine.family), meter or Silent()
+        house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
         try:
             yield replace(house, canary=house.submit(_warm(house)).result())
         finally:

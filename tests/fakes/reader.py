@@ -11,6 +11,7 @@ from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
+from twopass.meter import Meter, Silent
 from twopass.progress import Tracker
 from twopass.settings import Settings
 from twopass.slabs import Slabs
@@ -27,6 +28,7 @@ class Reader:
     engine: Engine
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
+    meter: Meter = field(default_factory=Silent)
 
     async def run(
         self,
@@ -41,6 +43,6 @@ class Reader:
         loop = asyncio.get_running_loop()
         family = families.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
-        house = replace(house, canary=self.canary)
+        house = replace(house, canary=self.canary, meter=self.meter)
         job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
         return await pipeline.run(job, house, progress or Tracker())
