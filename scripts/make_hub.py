@@ -81,7 +81,10 @@ def _input(name: str, *, advanced: bool) -> dict[str, Any]:
         "required": False,
         "advanced": advanced,
     }
-    if bool in kinds:
+    if bool in kinds and field.default is None:  # a box that is not ticked would say no
+        words = (("the preset's", ""), ("yes", "true"), ("no", "false"))
+        asked |= {"type": "string", "default": "", "options": [{"label": one, "value": value} for one, value in words]}
+    elif bool in kinds:
         asked |= {"type": "boolean", "trueValue": "true", "falseValue": "false", "default": bool(field.default)}
     elif kinds & {int, float}:
         asked |= {"type": "number", **({} if field.default is None else {"default": field.default})}

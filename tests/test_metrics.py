@@ -203,6 +203,8 @@ def test_every_alert_says_what_to_do_and_every_panel_asks_something() -> None:
     codes = re.findall(r"code=~\"([A-Z_|]+)\"", json.dumps([rule["expr"] for rule in rules]).replace("\\", ""))
 
     assert all(rule["expr"] and rule["annotations"]["action"].endswith(".") for rule in rules)
-    assert {"> 15", "> 0.05", "< 0.7", "> 0.92", "< 2"} <= {part for rule in rules for part in re.findall(r"[<>] [\d.]+", rule["expr"])}
+    assert {"> 15", "> 0.05", "< 0.7", "> 0.92", "< 2"} <= {
+        part for rule in rules for part in re.findall(r"[<>] [\d.]+", rule["expr"])
+    }
     assert all(panel["targets"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
     assert {code for found in codes for code in found.split("|")} <= set(Code)

@@ -59,7 +59,8 @@ class Board:
 
     def ended(self, ended: Ended) -> None:
         self._ended += 1
-        self._pages[ended.name] = self._done[ended.name] = ended.pages or 0
+        if ended.result:  # a document that failed leaves its pages undone
+            self._pages[ended.name] = self._done[ended.name] = ended.pages or 0
         if ended.cost is not None:
             self._cost = (self._cost or 0.0) + ended.cost
         if ended.name in self._bars:
