@@ -40,7 +40,7 @@ docs: $(VENV)/run
 		$(BIN)/python scripts/make_licences.py
 
 site: $(TOOLS)/ready
-	$(TOOLS)/bin/mkdocs build --strict --quiet
+	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which counts no warning
 
 image: $(TOOLS)/ready # all of the image that needs no Docker engine: the linter, the pins, the steps on this machine
 	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile

@@ -47,6 +47,12 @@ class Saver:
         await asyncio.gather(*self._tasks)
 
     async def _save(self, ended: Ended) -> None:
+        try:
+            await self._written(ended)
+        except OSError as error:  # the document was read all the same, and the summary says where it lies
+            log.warning("artefacts not saved", document=ended.name, reason=error.strerror)
+
+    async def _written(self, ended: Ended) -> None:
         folder = self._folder / Path(str(ended.result["id"])).name
         for name, value in ended.result.get("inline", {}).items():
             folder.mkdir(parents=True, exist_ok=True)
