@@ -43,7 +43,6 @@ ENTRYPOINT ["python3", "/app/handler.py"]
 # The GPU worker: CUDA, PyTorch and Python 3.12 are vLLM's own.
 FROM vllm/vllm-openai:v${VLLM_VERSION} AS gpu
 ARG MODEL=deepseek_ocr
-# hadolint ignore=DL3059
 RUN --mount=type=bind,source=requirements,target=/requirements \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
 # Not below /runpod-volume: a volume that is mounted there would hide them.

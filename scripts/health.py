@@ -15,7 +15,7 @@ LONGEST_S = 10.0
 def main(arguments: list[str]) -> int:
     address = arguments[0] if arguments else "http://localhost:9400"
     try:
-        answer = httpx.get(f"{address.rstrip('/')}/health", timeout=LONGEST_S)
+        answer = httpx.get(f"{address.rstrip('/')}/health", timeout=LONGEST_S, trust_env=False)
     except httpx.HTTPError as error:
         print(f"{address}: no worker answers ({type(error).__name__}); is METRICS_PORT set?", file=sys.stderr)
         return 1

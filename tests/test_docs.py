@@ -50,9 +50,9 @@ NEEDS = {
     "docker build -t twopass-cpu --target cpu .": "docker",
     "docker run --rm twopass-cpu --test_input"
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
-    "docker compose up --build --wait": "docker",
+    "docker compose up --build --detach": "docker",
     "docker compose exec worker python3 /app/scripts/health.py http://localhost:9400": "docker",
-    "docker compose -f compose.yaml -f compose.gpu.yaml up --build --wait": "docker",
+    "docker compose -f compose.yaml -f compose.gpu.yaml up --build --detach": "docker",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": "gpu",
     "make gpu": "gpu",
     "make demo": "ci",

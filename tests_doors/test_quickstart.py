@@ -115,7 +115,10 @@ def test_the_services_door(clone: Path, service: tuple[str, str]) -> None:
 
     answer = json.loads(typed(curl, clone))
     typed(submit, clone)
+    metrics_told = typed(f"curl -s http://localhost:{metrics}/metrics", clone)
 
+    assert 'twopass_jobs_total{status="success"} 2.0' in metrics_told
+    assert 'twopass_pages_total{state="read"}' in metrics_told
     assert "markdown" in answer["output"]["documents"][0]["inline"]
     assert json.loads((clone / "submitted" / "submit_summary.json").read_text())["success"] == 1
 
