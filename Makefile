@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+TOOLS := .venv-tools
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo gpu test test-browser test-vllm test-chaos chaos check bench sample docs clean
+.PHONY: demo gpu test test-browser test-vllm test-chaos chaos check bench sample docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -21,6 +22,9 @@ test: $(VENV)/test
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests_browser
+
+doors: $(VENV)/test # docs/quickstart.md, as a newcomer types it
+	$(BIN)/python -m pytest tests_doors
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default tests_vllm
@@ -42,6 +46,19 @@ sample: $(VENV)/run
 
 docs: $(VENV)/run
 	$(BIN)/python scripts/make_docs.py && $(BIN)/python scripts/make_schema.py
+	$(BIN)/python scripts/make_contract.py && $(BIN)/python scripts/make_hub.py && \
+		$(BIN)/python scripts/make_licences.py
+
+site: $(TOOLS)/ready
+	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which counts no warning
+
+image: $(TOOLS)/ready # all of the image that needs no Docker engine: the linter, the pins, the steps on this machine
+	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile
+	scripts/resolve.sh $(TOOLS)/bin/uv --check
+	scripts/install.sh build/image
+
+pins: $(TOOLS)/ready
+	scripts/resolve.sh $(TOOLS)/bin/uv
 
 $(VENV)/run: requirements/run.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -65,5 +82,10 @@ $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt 
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
+$(TOOLS)/ready: requirements/tools.txt
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM) output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) $(TOOLS) build site output .mypy_cache .pytest_cache .ruff_cache .hypothesis

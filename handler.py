@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache, partial
-from types import FrameType
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 import structlog
@@ -21,8 +19,12 @@ from twopass.engines import checks
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
+from twopass.meter import Meter, Several
+from twopass.metrics import Metrics, served
 from twopass.progress import Listener, Sender, Tracker
 from twopass.settings import Settings
+from twopass.signals import heard_first
+from twopass.traces import Traces
 
 log = structlog.get_logger()
 
@@ -54,12 +56,12 @@ def main() -> None:
 
 def _serve(settings: Settings, door: Door) -> None:
     read: list[Result] = []
-    with house.opened(settings) as open_house:
+    with _opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
         for name, check in checks.CHECKS.items():
             runpod.serverless.register_fitness_check(_named(name, partial(check, settings)))
-        hear_of_the_end = _hearing(open_house)
+        hear_of_the_end = heard_first(open_house.stop_soon)
 
         def concurrency(_: int) -> int:
             """Constant: the SDK stops taking jobs whenever it changes. Asked before jobs are taken."""
@@ -73,6 +75,21 @@ def _serve(settings: Settings, door: Door) -> None:
         finally:
             for result in read:  # after the SDK's own last lines
                 bars.what_lies_where(result)
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[House]:
+    """The house, its work told to whoever is set to listen: metrics on a port, traces."""
+    metrics = Metrics() if settings.metrics_port else None
+    with ExitStack() as stack:
+        meters: list[Meter] = [metrics] if metrics else []
+        if settings.otel_exporter_otlp_endpoint:
+            meters.append(stack.enter_context(closing(Traces())))
+        open_house = stack.enter_context(house.opened(settings, Several(*meters)))
+        if metrics:  # after the engine: it may fork, and a server is a thread
+            metrics.window(open_house.window)
+            stack.enter_context(served(metrics, settings.metrics_port, open_house.is_alive))
+        yield open_house
 
 
 def _report_unfit(error: EngineError) -> NoReturn:
@@ -93,27 +110,6 @@ def _named(name: str, check: Callable[[], None]) -> Callable[[], None]:
 
     named.__name__ = name  # the SDK reports it
     return named
-
-
-def _hearing(open_house: House) -> Callable[[], None]:
-    """A function to be called when the SDK's signal handlers stand: from then on the house hears of them first."""
-
-    @cache
-    def hear() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _first(open_house, signal.getsignal(number)))
-
-    return hear
-
-
-def _first(open_house: House, then: Any) -> Callable[[int, FrameType | None], None]:
-    def stop(number: int, frame: FrameType | None) -> None:
-        log.warning("told to stop: no page starts any more", grace_s=open_house.settings.shutdown_grace_s)
-        open_house.stop_soon()
-        if callable(then):
-            then(number, frame)
-
-    return stop
 
 
 def _forget(result: Result) -> None:
@@ -148,9 +144,11 @@ def _handler(
             return _replacing(open_house, result.as_answer())
         except TwopassError as error:
             log.warning("job refused", code=error.code)
+            open_house.meter.refused(error.code)
             return _replacing(open_house, {"error": str(error)[:1000]})
         except Exception:
             log.exception("job failed")
+            open_house.meter.refused(Code.INTERNAL)
             return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
 
     return handler
@@ -178,7 +176,10 @@ async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
             progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
         if door is Door.LOCAL:
             progress.listen(stack.enter_context(bars.one(", ".join(map(shown, job.sources))[:60])))
-        return await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
+        stack.enter_context(open_house.meter.job(job.id))
+        result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
+    open_house.meter.ended(result)
+    return result
 
 
 @asynccontextmanager

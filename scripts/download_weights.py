@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--verify", action="store_true", help="compare with checksums.json instead of downloading")
     asked = parser.parse_args(argv)
     try:
-        return verify(asked.folder) if asked.verify else download(asked.model, asked.folder)
+        return verify(asked.model, asked.folder) if asked.verify else download(asked.model, asked.folder)
     except TwopassError as error:
         print(error, file=sys.stderr)
         return 1
@@ -37,8 +37,11 @@ def download(model: str, folder: Path) -> int:
     return 1 if lacking else 0
 
 
-def verify(folder: Path) -> int:
+def verify(model: str, folder: Path) -> int:
     found = hub.wrong(folder)
+    wanted, there = weights.named(model), hub.revision(folder)
+    if there != (wanted.repo, wanted.revision):  # a document's id names the pinned revision: it would lie
+        found = [f"{'@'.join(there)} in place of {wanted.repo}@{wanted.revision}", *found]
     print("\n".join(f"wrong: {name}" for name in found) or f"{folder}: every file is as it was downloaded")
     return 1 if found else 0
 

@@ -1,4 +1,4 @@
-"""The program's models in, README.md's tables of settings and presets and docs/CODES.md out.
+"""The program's models in, README.md's tables of settings and presets, docs/configuration.md and docs/CODES.md out.
 
 A test fails when they are stale.
 """
@@ -17,6 +17,7 @@ from twopass.settings import MEGABYTE, Settings
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 CODES_FILE = ROOT / "docs" / "CODES.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 
 # code -> what happened, what to do
 JOB_CODES: Mapping[Code, tuple[str, str]] = {
@@ -89,6 +90,18 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The worker was told to stop before all pages were read.",
         "Send the same job again: it goes on where it stopped.",
     ),
+    Code.ENDPOINT_DENIED: (
+        "The endpoint that `scripts/submit.py` sends jobs to refuses them.",
+        "Check its id and `RUNPOD_API_KEY`; the message has the endpoint's answer.",
+    ),
+    Code.ENDPOINT_UNAVAILABLE: (
+        "The endpoint that `scripts/submit.py` sends jobs to cannot be reached, or is too busy for too long.",
+        "The same command again goes on where it stopped. Lower `--in-flight` where it is busy.",
+    ),
+    Code.JOB_LOST: (
+        "The endpoint ended a job or forgot it before it had a result, as often as `--tries` allows.",
+        "Look into the endpoint's log. The same command again reads the pages that are missing.",
+    ),
     Code.INTERNAL: (
         "Something that nobody foresaw: a bug.",
         "Report it with the traceback that the worker's log has under the job's id.",
@@ -154,6 +167,7 @@ MEANINGS = {**JOB_CODES, **PAGE_CODES}
 def main() -> None:
     README.write_text(with_tables(README.read_text()))
     CODES_FILE.write_text(codes())
+    CONFIGURATION.write_text(configuration())
 
 
 def with_tables(text: str) -> str:
@@ -164,6 +178,21 @@ def with_tables(text: str) -> str:
         _, _, after = rest.partition(end)
         text = f"{before}{begin}{table}{end}{after}"
     return text
+
+
+def configuration() -> str:
+    """The text of docs/configuration.md."""
+    return f"""# Configuration
+
+Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
+page from `settings.py` and `engine_settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` and so on are RunPod's.
+
+{settings_table()}
+## Presets
+
+`PRESET` is the GPU's memory in GB; `auto` asks the GPU. Each number can be set alone.
+
+{presets_table()}"""
 
 
 def presets_table() -> str:

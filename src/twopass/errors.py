@@ -6,6 +6,7 @@ TwopassError            carries a Code and a message for the person who acts
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or cannot take more
 ├── OutOfTime           the deadline or the worker's end came first
+├── EndpointError       the endpoint that submit.py sends jobs to refuses them or stays away
 └── WorkerDied          a page worker crashed, ran out of time or took too much memory over one piece of work
 """
 
@@ -32,6 +33,9 @@ class Code(StrEnum):
     CANARY = "CANARY"
     DEADLINE = "DEADLINE"
     SHUTDOWN = "SHUTDOWN"
+    ENDPOINT_DENIED = "ENDPOINT_DENIED"
+    ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
+    JOB_LOST = "JOB_LOST"
     INTERNAL = "INTERNAL"
 
     LOOP = "LOOP"
@@ -79,6 +83,10 @@ class EngineError(TwopassError):
 
 class OutOfTime(TwopassError):
     """The job's deadline (DEADLINE) or the worker's end (SHUTDOWN) came first; nothing is wrong with the work."""
+
+
+class EndpointError(TwopassError):
+    """The endpoint that jobs are sent to refuses them or stays away."""
 
 
 class WorkerDied(TwopassError):

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +24,7 @@ from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
+from twopass.meter import Meter, Silent
 from twopass.settings import Settings
 from twopass.slabs import Slabs
 from twopass.stopwatch import Stopwatch
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait while others are read
 LEAST_WINDOW = 2
+HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
 SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
 
@@ -50,10 +52,19 @@ class House:
     slabs: Slabs
     window: Window
     loop: asyncio.AbstractEventLoop
-    stopwatch: Callable[[], Stopwatch] = Stopwatch
+    meter: Meter = field(default_factory=Silent)
     canary: Canary | None = None
     closing: Closing = field(default_factory=Closing)
     started: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of the start, and of all
+
+    def stopwatch(self) -> Stopwatch:
+        return Stopwatch(self.meter)
+
+    def is_alive(self) -> bool:
+        """Whether the loop that reads answers within HEALTH_S; for any thread but its own."""
+        done = threading.Event()
+        self.loop.call_soon_threadsafe(done.set)
+        return done.wait(HEALTH_S)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the house's loop; cancelling the future cancels the work."""
@@ -61,11 +72,12 @@ class House:
 
     def stop_soon(self) -> None:
         """No page starts any more; may be called from a signal handler."""
+        log.warning("told to stop: no page starts any more", grace_s=self.settings.shutdown_grace_s)
         self.loop.call_soon_threadsafe(self.closing.announce, self.settings.shutdown_grace_s)
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[House]:
+def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
     if swept := scratch.sweep():
         log.info("swept up after killed workers", folders=swept)
@@ -79,7 +91,8 @@ def opened(settings: Settings) -> Iterator[House]:
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, memory_bytes=memory)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
-        house = House(settings, engine, families.named(engine.family), workers, slabs, Window(places), loop)
+        family, meter = families.named(engine.family), meter or Silent()
+        house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
         try:
             seen = house.submit(_warm(house, stages)).result()
             stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _age_s()}.items()}

@@ -85,6 +85,12 @@ def wrong(folder: Path) -> list[str]:
     return [name for name, one in sorted(told.items()) if not _is(folder / name, one["sha256"])]
 
 
+def revision(folder: Path) -> tuple[str, str]:
+    """Repository and revision that checksums.json names; call `wrong` before, which raises without it."""
+    told = json.loads((folder / CHECKSUMS).read_text())
+    return told["repo"], told["revision"]
+
+
 def _is(path: Path, sha256: str) -> bool:
     return path.is_file() and sums_of(path)["sha256"] == sha256
 

@@ -140,6 +140,7 @@ async def _fetched(
 
 async def page(number: int, desk: Reading) -> Checkpoint:
     """One page, from its checkpoint or through both passes; raises only when a store is gone."""
+    structlog.contextvars.bind_contextvars(page=number, document=desk.folder.document_id)  # of this page's task
     try:
         async with desk.house.closing.before(desk.deadline):
             read = await _stored(number, desk) or await _read(number, desk)
@@ -175,7 +176,7 @@ async def _cut_again(stored: Checkpoint, desk: Reading) -> Checkpoint:
 
 async def _read(number: int, desk: Reading) -> Checkpoint:
     """The page through both passes, tried again alone if its worker died, and failed with a code after that."""
-    with desk.watch.page(), desk.patience.tried():
+    with desk.watch.page(number), desk.patience.tried():
         try:
             return await _twice(lambda last_try: _passes(number, desk, last_try), number)
         except (WorkerDied, SourceError) as error:

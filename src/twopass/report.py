@@ -168,7 +168,12 @@ def _usage(pages: Sequence[Checkpoint], job: Job, watch: Stopwatch, settings: Se
         "pages_read_now": watch.pages_timed,
     }
     price = settings.price_per_second
-    return usage if price is None else {**usage, "cost": round(engine_s * price, 6)}
+    return usage if price is None else {**usage, **_cost(engine_s * price, watch.pages_timed)}
+
+
+def _cost(cost: float, pages: int) -> dict[str, float]:
+    """In the currency of PRICE_PER_SECOND; start-up and idle time are the platform's to tell."""
+    return {"cost": round(cost, 6), **({"cost_per_1000_pages": round(1000 * cost / pages, 6)} if pages else {})}
 
 
 def check_inline(job: Job, pages: int) -> None:
@@ -269,7 +274,8 @@ def _status(documents: Sequence[DocumentResult]) -> Status:
 def _total(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now", "cost")
     sums = {name: sum(usage[name] for usage in usages if name in usage) for name in names}
-    return {name: round(value, 6) for name, value in sums.items() if any(name in usage for usage in usages)}
+    total = {name: round(value, 6) for name, value in sums.items() if any(name in usage for usage in usages)}
+    return {**total, **_cost(total["cost"], total.get("pages_read_now", 0))} if "cost" in total else total
 
 
 @asynccontextmanager

@@ -78,6 +78,9 @@ class Settings(EngineSettings):
     progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
     price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
 
+    metrics_port: int = Field(0, ge=0, le=65535, description="Prometheus metrics and /health on this port; 0: none")
+    otel_exporter_otlp_endpoint: str | None = Field(None, description="where OpenTelemetry spans go; null: nowhere")
+
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
         "INFO", description="DEBUG, INFO, WARNING or ERROR"
     )

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
+from twopass.meter import Meter, Silent
 from twopass.workers import cpu_meter
 
 T = TypeVar("T")
@@ -19,7 +20,8 @@ T = TypeVar("T")
 class Stopwatch:
     """One document's seconds by stage. Stages of many pages overlap, so wall seconds add up beyond the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter or Silent()
         self._started = time.monotonic()
         self._wall: dict[str, float] = defaultdict(float)
         self._cpu: dict[str, float] = defaultdict(float)
@@ -34,7 +36,8 @@ class Stopwatch:
 
         token, began = cpu_meter.set(spent), time.monotonic()
         try:
-            yield
+            with self._meter.stage(name):
+                yield
         finally:
             cpu_meter.reset(token)
             self._wall[name] += time.monotonic() - began
@@ -48,10 +51,11 @@ class Stopwatch:
             yield value
 
     @contextmanager
-    def page(self) -> Iterator[None]:
+    def page(self, number: int) -> Iterator[None]:
         """Count the page; one that the deadline cut off was not read and does not count."""
         began = time.monotonic()
-        yield
+        with self._meter.page(number):
+            yield
         self._pages.append(time.monotonic() - began)
 
     @property

@@ -151,6 +151,11 @@ class LoopbackQueue:
         self._until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
         return record.outcome()
 
+    def look(self, job_id: str) -> Outcome | None:
+        """The job as it stands now; None for one that nobody put."""
+        record = self._desk.records.get(job_id)
+        return record.outcome() if record else None
+
     def wait_posts(self, job_id: str, count: int = 1, timeout: float = 30.0) -> list[Json]:
         """The bodies posted for the job, as soon as there are `count` of them: how a test knows that a job runs."""
         record = self._desk.records[job_id]

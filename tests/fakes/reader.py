@@ -12,6 +12,7 @@ from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
+from twopass.meter import Meter, Silent
 from twopass.progress import Tracker
 from twopass.settings import Settings
 from twopass.slabs import Slabs
@@ -29,6 +30,7 @@ class Reader:
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
     closing: Closing = field(default_factory=Closing)
+    meter: Meter = field(default_factory=Silent)
 
     async def run(
         self,
@@ -43,6 +45,6 @@ class Reader:
         loop = asyncio.get_running_loop()
         family = families.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
-        house = replace(house, canary=self.canary, closing=self.closing)
+        house = replace(house, canary=self.canary, closing=self.closing, meter=self.meter)
         job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
         return await pipeline.run(job, house, progress or Tracker())

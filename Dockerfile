@@ -1,0 +1,70 @@
+# syntax=docker/dockerfile:1
+# The worker's image. Layers by how seldom they change: vLLM, pins, weights, code; a change of code moves megabytes.
+#
+#   docker build -t twopass .                                       DeepSeek-OCR on vLLM, for a GPU
+#   docker build -t twopass --build-arg MODEL=deepseek_ocr2 \
+#     --build-arg MODEL_REPO=deepseek-ai/DeepSeek-OCR-2 \
+#     --build-arg MODEL_REVISION=aaa02f3811945a91062062994c5c4a3f4c0af2b0 .
+#   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
+ARG VLLM_VERSION=0.26.0
+
+# Weights at their revision, each file compared with the hub's sums. Nothing here but what fetches them, and every
+# time of day taken away: the layer is the same when it is fetched again.
+FROM python:3.12-slim AS weights
+# MODEL is the family, too: how the model is asked and its answers are read. src/twopass/weights.py has the pins.
+ARG MODEL=deepseek_ocr
+ARG MODEL_REPO=deepseek-ai/DeepSeek-OCR
+ARG MODEL_REVISION=9f30c71f441d010e5429c532364a86705536c53a
+RUN pip install --no-cache-dir huggingface_hub==2.4.0
+COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/hub.py /bake/twopass/
+WORKDIR /bake
+ENV HF_XET_HIGH_PERFORMANCE=1
+RUN python -c "import sys, pathlib; from twopass import hub; hub.download(*sys.argv[1:3], pathlib.Path(sys.argv[3]))" \
+      "$MODEL_REPO" "$MODEL_REVISION" "/models/$MODEL" \
+    && find /models -exec touch --no-dereference --date=@0 {} +
+
+# The cpu engine, for a laptop, CI or a CPU endpoint.
+FROM python:3.12-slim AS cpu
+COPY requirements/run.txt /app/requirements/
+RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
+WORKDIR /app
+COPY pyproject.toml LICENSE NOTICE ./
+COPY src ./src
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
+COPY handler.py ./
+COPY scripts ./scripts
+COPY samples ./samples
+ENV ENGINE=cpu \
+    PYTHONUNBUFFERED=1 \
+    RUNPOD_LOG_LEVEL=INFO \
+    OUTPUT_DIR=/output
+ENTRYPOINT ["python3", "/app/handler.py"]
+
+# The GPU worker: CUDA, PyTorch and Python 3.12 are vLLM's own.
+FROM vllm/vllm-openai:v${VLLM_VERSION} AS gpu
+ARG MODEL=deepseek_ocr
+RUN --mount=type=bind,source=requirements,target=/requirements \
+    python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
+# Not below /runpod-volume: a volume that is mounted there would hide them.
+COPY --from=weights /models /models
+# What vLLM compiled for a GPU, where somebody kept it: see caches/README.md.
+COPY caches /caches
+WORKDIR /app
+COPY pyproject.toml LICENSE NOTICE ./
+COPY src ./src
+RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
+COPY handler.py ./
+COPY scripts ./scripts
+COPY samples ./samples
+RUN python3 scripts/download_weights.py "$MODEL" "/models/$MODEL" --verify
+ENV ENGINE=vllm \
+    MODEL=${MODEL} \
+    VLLM_CACHE_ROOT=/caches/vllm \
+    TRITON_CACHE_DIR=/caches/triton \
+    HF_HUB_OFFLINE=1 \
+    TRANSFORMERS_OFFLINE=1 \
+    VLLM_NO_USAGE_STATS=1 \
+    PYTHONUNBUFFERED=1 \
+    RUNPOD_LOG_LEVEL=INFO
+# Python is process 1: below a shell, the SDK's heartbeat would outlive a dead worker and go on reporting its jobs.
+ENTRYPOINT ["python3", "/app/handler.py"]

@@ -1,0 +1,1 @@
+"""Many documents in, jobs of one endpoint out: what scripts/submit.py is made of."""

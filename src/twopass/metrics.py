@@ -1,0 +1,136 @@
+"""What jobs, pages and stages came to, in; Prometheus metrics and /health on a port, out.
+
+Knows names of metrics. Knows nothing of how anything is read; without METRICS_PORT nothing is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from twopass import gpu
+from twopass.errors import Code
+from twopass.job import Result
+from twopass.window import Window
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import CollectorRegistry
+
+STAGE_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+PAGE_S = (0.3, 1, 2, 4, 8, 15, 30, 60, 120)
+JOB_S = (1, 3, 10, 30, 100, 300, 600, 1800)
+
+
+class Metrics:
+    """Counters of one worker, in a registry of its own."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = registry or CollectorRegistry()
+        own: Any = {"registry": self.registry}
+        self._jobs = Counter("twopass_jobs", "Jobs ended", ["status"], **own)
+        self._documents = Counter("twopass_documents", "Documents ended", ["status"], **own)
+        self._pages = Counter("twopass_pages", "Pages ended", ["state"], **own)
+        self._problems = Counter("twopass_problems", "Problems", ["code", "severity"], **own)
+        self._tokens = Counter("twopass_tokens", "Tokens of pages read now", ["direction"], **own)
+        self._engine = Counter("twopass_engine_seconds", "Seconds of the engine", **own)
+        self._cost = Counter("twopass_cost", "Cost where PRICE_PER_SECOND is set", **own)
+        self._job_s = Histogram("twopass_job_seconds", "Seconds of a job on the worker", buckets=JOB_S, **own)
+        self._queued_s = Histogram("twopass_queued_seconds", "Seconds in RunPod's queue", buckets=JOB_S, **own)
+        self._page_s = Histogram("twopass_page_seconds", "Seconds a page is in flight", buckets=PAGE_S, **own)
+        self._stage_s = Histogram("twopass_stage_seconds", "Seconds of a stage", ["stage"], buckets=STAGE_S, **own)
+        self._running = Gauge("twopass_jobs_running", "Jobs on the worker", **own)
+        self._in_flight = Gauge("twopass_pages_in_flight", "Pages in the window", **own)
+        self._waiting = Gauge("twopass_pages_waiting", "Pages that wait for a place in the window", **own)
+        self._places = Gauge("twopass_window_places", "Places of the window", **own)
+        self.registry.register(_Cards())
+
+    def window(self, window: Window) -> None:
+        """Where to look for pages when somebody asks."""
+        self._places.set(window.places)
+        self._in_flight.set_function(lambda: window.in_flight)
+        self._waiting.set_function(lambda: window.waiting)
+
+    @contextmanager
+    def job(self, job_id: str) -> Iterator[None]:
+        with self._running.track_inprogress(), self._job_s.time():
+            yield
+
+    @contextmanager
+    def page(self, number: int) -> Iterator[None]:
+        began = time.monotonic()
+        yield  # a page that was cut off was not read
+        self._page_s.observe(time.monotonic() - began)
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return self._stage_s.labels(name).time()
+
+    def ended(self, result: Result) -> None:
+        self._jobs.labels(result.status).inc()
+        for document in result.documents:
+            self._documents.labels(document.status).inc()
+            for state, count in document.pages.items():
+                self._pages.labels(state).inc(count)
+        for problem in result.problems:
+            self._problems.labels(problem.code, problem.severity).inc()
+        self._tokens.labels("in").inc(result.usage.get("tokens_in", 0))
+        self._tokens.labels("out").inc(result.usage.get("tokens_out", 0))
+        self._engine.inc(result.usage.get("engine_s", 0))
+        self._cost.inc(result.usage.get("cost", 0))
+        if (queued := result.timings.get("queued_s")) is not None:
+            self._queued_s.observe(queued)
+
+    def refused(self, code: Code) -> None:
+        self._jobs.labels("failure").inc()
+        self._problems.labels(code, "error").inc()
+
+
+class _Cards:
+    """GPU memory and utilisation, asked when somebody scrapes."""
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        kinds = {
+            "used": GaugeMetricFamily("twopass_gpu_memory_used_bytes", "GPU memory in use", labels=["gpu"]),
+            "total": GaugeMetricFamily("twopass_gpu_memory_total_bytes", "GPU memory", labels=["gpu"]),
+            "busy": GaugeMetricFamily("twopass_gpu_utilisation_ratio", "Share of time in use, 0 to 1", labels=["gpu"]),
+        }
+        for card in gpu.cards():
+            for kind, family in kinds.items():
+                family.add_metric([str(card.number)], getattr(card, kind))
+        return kinds.values()
+
+
+@contextmanager
+def served(metrics: Metrics, port: int, alive: Callable[[], bool]) -> Iterator[int]:
+    """`/metrics` and `/health` while the context lasts; the port, which the system chooses for 0."""
+    from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+
+    scraped = make_wsgi_app(metrics.registry)
+
+    def answer(environ: Any, start_response: Any) -> Any:
+        if environ.get("PATH_INFO") != "/health":
+            return scraped(environ, start_response)
+        healthy = alive()
+        start_response("200 OK" if healthy else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"ready\n" if healthy else b"not ready\n"]
+
+    with make_server("", port, answer, ThreadingWSGIServer, handler_class=_Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, name="twopass-metrics", daemon=True)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """A scrape is no event."""

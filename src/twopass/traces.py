@@ -1,0 +1,62 @@
+"""Work while it happens in, OpenTelemetry spans out: a job, its pages, their stages.
+
+Where they go is OpenTelemetry's own environment: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import Any
+
+from twopass.errors import Code, EngineError
+from twopass.job import Result
+
+
+class Traces:
+    """Set up when the first job comes, because the exporter's thread must not be there when an engine forks."""
+
+    def __init__(self, exporter: Any | None = None) -> None:
+        """`exporter` is for tests; without it spans go out over OTLP. Raises EngineError where the extra is missing."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        except ImportError as error:
+            message = f"OTEL_EXPORTER_OTLP_ENDPOINT is set and {error.name} is missing: pip install 'twopass[otel]'"
+            raise EngineError(Code.ENGINE_DEAD, message) from error
+        self._exporter = exporter or OTLPSpanExporter
+
+    @cached_property
+    def _provider(self) -> Any:
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "twopass"}))
+        provider.add_span_processor(BatchSpanProcessor(self._exporter()))
+        return provider
+
+    def close(self) -> None:
+        """Send what is left."""
+        if "_provider" in self.__dict__:
+            self._provider.shutdown()
+
+    def job(self, job_id: str) -> AbstractContextManager[None]:
+        return self._span("job", {"twopass.job": job_id})
+
+    def page(self, number: int) -> AbstractContextManager[None]:
+        return self._span("page", {"twopass.page": number})
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return self._span(name, {})
+
+    @contextmanager
+    def _span(self, name: str, attributes: dict[str, Any]) -> Iterator[None]:
+        with self._provider.get_tracer("twopass").start_as_current_span(name, attributes=attributes):
+            yield
+
+    def ended(self, result: Result) -> None:
+        """The spans have told it."""
+
+    def refused(self, code: Code) -> None:
+        """The job's span has the exception."""
