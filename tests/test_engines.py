@@ -13,7 +13,7 @@ import pytest
 from twopass import engines
 from twopass.engine_settings import CARDS, PRESETS, preset
 from twopass.engines import vllm_start
-from twopass.engines.vllm_start import Gpu
+from twopass.engines.cards import Cards
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -51,7 +51,8 @@ def test_presets_have_the_seeds_names_too() -> None:
 
 def test_caches_of_different_gpus_drivers_or_versions_lie_apart() -> None:
     """Code compiled for one of them does not run, or not well, on another."""
-    cards = [Gpu("NVIDIA H200", "580.1"), Gpu("NVIDIA H200", "570.1"), Gpu("NVIDIA L4", "580.1"), Gpu()]
+    named = [("NVIDIA H200", "580.1"), ("NVIDIA H200", "570.1"), ("NVIDIA L4", "580.1"), ("", "")]
+    cards = [Cards(name=name, driver=driver) for name, driver in named]
 
     keys = {vllm_start.key(card) for card in cards}
 
