@@ -54,7 +54,7 @@ def stop_one(queue: LoopbackQueue, number: int) -> None:
     """A job of many pages, cancelled while it is read."""
     source = "data:application/pdf;base64," + base64.b64encode(page(-number, 100)).decode()
     job_id = queue.put({"input": {"source": source}})
-    queue.wait_posts(job_id, 2)
+    queue.wait_posts(job_id, 2, 300)
     queue.stop(job_id)
     assert queue.wait(job_id).status == "CANCELLED"
 
@@ -64,22 +64,23 @@ def test_a_worker_holds_no_more_after_many_jobs(worker_env: dict[str, str], tmp_
     seen: list[Held] = []
     statuses: set[str] = set()
     began = time.monotonic()
-    env = {**worker_env, "TMPDIR": str(tmp_path)}
+    env = {**worker_env, "TMPDIR": str(tmp_path), "WORKER_TIMEOUT_S": "600"}  # the machine may be at work for others
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
         for start in range(0, JOBS, ROUND):
             if start < WARM:  # later it would hide what page workers hold: those at work are ended and replaced
                 stop_one(queue, start)
             jobs = queue.put_batch([job(number) for number in range(start, start + ROUND)])
-            statuses |= {queue.wait(one, 300).status for one in jobs}
+            statuses |= {queue.wait(one, 1500).status for one in jobs}
             time.sleep(PAUSE_S)
             seen.append(processes.held(worker.pid))
             print(f"\n{start + ROUND} jobs, {time.monotonic() - began:.0f} s: {seen[-1]}", end="")
 
-    warm, *later = seen[WARM // ROUND - 1 :]
+    early, warm, later = seen[: WARM // ROUND], seen[WARM // ROUND - 1], seen[WARM // ROUND :]
     print(
         f"\n{warm.pss >> 20} MiB after {WARM} jobs, at most {max(one.pss for one in later) / warm.pss:.1%} of it later"
     )
     assert statuses == {"COMPLETED", "FAILED"}
     assert max(one.pss for one in later) < GROWTH * warm.pss
-    assert all(held <= kept for held, kept in zip(later[-1].countable, warm.countable, strict=True))
+    for number, kept in enumerate(zip(*(one.countable for one in early), strict=True)):
+        assert later[-1].countable[number] <= max(kept)
     assert not list(tmp_path.glob("twopass-*"))
