@@ -381,10 +381,14 @@ def _stock_async(options: Any) -> Facts:
 
     told = {**_stock_arguments(options), "renderer_num_workers": options.workers, "stream_interval": 64}
     core = AsyncLLM.from_engine_args(AsyncEngineArgs(**told))
-    try:
-        return asyncio.run(_stock_measured(core, options))
-    finally:
-        core.shutdown()
+
+    async def run() -> Facts:
+        try:
+            return await _stock_measured(core, options)
+        finally:
+            core.shutdown()  # on the loop, as engines/vllm.py does
+
+    return asyncio.run(run())
 
 
 async def _stock_measured(core: Any, options: Any) -> Facts:
@@ -409,11 +413,12 @@ async def _stock_measured(core: Any, options: Any) -> Facts:
     def mixed(number: int, tokens: int) -> AsyncIterator[int]:
         return told(pages[number % PAGES], tokens)
 
-    await rate(pages, 64, 8)
+    await rate(pages, min(64, options.pages), 8)
     tell(found={"pass1_500": {"stock_async": await rate(pages, options.pages, TOKENS)}})
     tell(found={"crops_per_s": {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, FREE)}})
     tell(found={"decoder_tokens_per_s": await _decoder(core, options, {"stock": BAN})})
-    return {"pass1_mix": {"stock_async": await mix_per_s(mixed, _mix(options), options)}}
+    tell(found={"pass1_mix": {"stock_async": await mix_per_s(mixed, _mix(options), options)}})
+    return {}
 
 
 if __name__ == "__main__":
