@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
-from functools import partial
 from typing import Any, NoReturn
 
 import structlog
@@ -45,9 +45,9 @@ def main() -> None:
         os.environ.setdefault(name, value)
     try:
         if door is not Door.LOCAL:
-            checks.all_of(settings)
+            checks.disk(settings)
         _serve(settings, door)
-    except EngineError as error:  # of an engine that did not open: those of jobs are answered
+    except TwopassError as error:  # of a house that did not open: those of jobs are answered
         log.critical("worker refuses to serve", code=error.code, reason=error.message)
         if door is Door.SERVERLESS:
             _report_unfit(error)
@@ -59,8 +59,15 @@ def _serve(settings: Settings, door: Door) -> None:
     with _opened(settings) as open_house:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
-        for name, check in checks.CHECKS.items():
-            runpod.serverless.register_fitness_check(_named(name, partial(check, settings)))
+        @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
+        def disk() -> None:
+            checks.disk(settings)
+
+        @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
+        def engine() -> None:  # driver, memory, weights and canary were looked at when it was opened
+            if open_house.engine.is_gone:
+                raise EngineError(Code.ENGINE_DEAD, "the engine died as the worker started")
+
         hear_of_the_end = heard_first(open_house.stop_soon)
 
         def concurrency(_: int) -> int:
@@ -92,24 +99,16 @@ def _opened(settings: Settings) -> Iterator[House]:
         yield open_house
 
 
-def _report_unfit(error: EngineError) -> NoReturn:
-    """Let the SDK tell RunPod why this worker does not serve: it runs its checks first, and ends with the first bad."""
+def _report_unfit(error: TwopassError) -> NoReturn:
+    """Let the SDK tell RunPod why this worker does not serve: it runs its checks, and ends with one that fails."""
     import runpod
 
-    def engine() -> None:
+    def engine() -> None:  # the SDK reports its name and what it raises
         raise error
 
     runpod.serverless.register_fitness_check(engine)
     runpod.serverless.start({"handler": lambda job: {"error": str(error)}})
     raise SystemExit(1)
-
-
-def _named(name: str, check: Callable[[], None]) -> Callable[[], None]:
-    def named() -> None:
-        check()
-
-    named.__name__ = name  # the SDK reports it
-    return named
 
 
 def _forget(result: Result) -> None:
@@ -141,11 +140,11 @@ def _handler(
             result = await answer(job, open_house, door)
             result = result.model_copy(update={"started": next(started, None)})
             keep(result)
-            return _replacing(open_house, result.as_answer())
+            return _replacing(open_house, door, result.as_answer())
         except TwopassError as error:
             log.warning("job refused", code=error.code)
             open_house.meter.refused(error.code)
-            return _replacing(open_house, {"error": str(error)[:1000]})
+            return _replacing(open_house, door, {"error": str(error)[:1000]})
         except Exception:
             log.exception("job failed")
             open_house.meter.refused(Code.INTERNAL)
@@ -154,10 +153,14 @@ def _handler(
     return handler
 
 
-def _replacing(open_house: House, said: Answer) -> Answer:
-    """The answer; of a worker whose engine is gone for good it asks for another worker, and fails if pages are left."""
-    if not open_house.engine.is_gone:
+def _replacing(open_house: House, door: Door, said: Answer) -> Answer:
+    """The answer; of a worker whose engine is gone for good it asks for another worker, and fails if pages are left.
+
+    Such a worker takes no job any more: refusing them one by one, it would empty the queue.
+    """
+    if not open_house.engine.is_gone or door is not Door.SERVERLESS:
         return said
+    signal.raise_signal(signal.SIGTERM)
     if "error" in said or said["status"] == Status.SUCCESS:
         return {**said, "refresh_worker": True}
     message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is replaced; {AGAIN}"

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("writing", ()),
     ("addresses", ("errors",)),
     ("slabs", ()),
-    ("workers", ("errors", "slabs")),
+    ("workers", ("errors", "slabs", "together")),
     ("views", ("slabs",)),
     ("words", ()),
     ("tokens", ()),

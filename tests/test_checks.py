@@ -42,30 +42,30 @@ def test_too_little_disk_is_told() -> None:
 )
 def test_a_driver_that_will_not_do_is_told(cards: Cards, says: str) -> None:
     """Before vLLM fails over it with words of its own."""
-    told = refused(checks.driver, Settings(engine="vllm"), lambda: cards, lambda: CUDA)
+    told = refused(checks.driver, Settings(), cards, lambda: CUDA)
 
     assert told.startswith(Code.ENGINE_DEAD) and says in told
 
 
 def test_a_model_over_two_gpus_needs_two() -> None:
-    told = refused(checks.driver, Settings(engine="vllm", tensor_parallel_size=2), lambda: H200, lambda: CUDA)
+    told = refused(checks.driver, Settings(tensor_parallel_size=2), H200, lambda: CUDA)
 
     assert "2 GPUs are asked for and 1 seen" in told
 
 
 @pytest.mark.parametrize(
-    ("settings", "cards", "built_for"),
+    ("preset", "cards", "built_for"),
     [
-        (Settings(engine="vllm"), H200, CUDA),
-        (Settings(engine="vllm"), Cards(1, 25.8, 25.0, (13, 1)), CUDA),
-        (Settings(engine="vllm"), Cards(), (0, 0)),  # a PyTorch without CUDA reads on the processor
-        (Settings(engine="vllm", preset="cpu"), Cards(), CUDA),
-        (Settings(engine="cpu"), Cards(), CUDA),
+        ("auto", H200, CUDA),
+        ("auto", Cards(1, 25.8, 25.0, (13, 1)), CUDA),
+        ("rtx4090", Cards(1, 25.8, 25.0, (13, 1)), CUDA),
+        ("auto", Cards(), (0, 0)),  # a PyTorch without CUDA reads on the processor
+        ("cpu", Cards(), CUDA),
     ],
 )
-def test_what_will_do_is_let_by(settings: Settings, cards: Cards, built_for: tuple[int, int]) -> None:
-    checks.driver(settings, lambda: cards, lambda: built_for)
-    checks.memory(settings, lambda: cards)
+def test_what_will_do_is_let_by(preset: str, cards: Cards, built_for: tuple[int, int]) -> None:
+    checks.driver(Settings(preset=preset), cards, lambda: built_for)
+    checks.memory(Settings(preset=preset), cards)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,9 @@ def test_what_will_do_is_let_by(settings: Settings, cards: Cards, built_for: tup
 )
 def test_too_little_memory_is_told(fields: dict[str, Any], cards: Cards, says: str) -> None:
     """A card too small for its preset, and one that somebody else fills."""
-    told = refused(checks.memory, Settings(engine="vllm", **fields), lambda: cards)
+    told = refused(checks.memory, Settings(**fields), cards)
 
     assert told.startswith(Code.ENGINE_MEMORY) and says in told
-
-
-def test_missing_weights_are_told_before_an_engine_is_opened(tmp_path: Path) -> None:
-    told = refused(checks.weights_are_there, Settings(engine="vllm", model_dir=tmp_path / "nowhere"))
-
-    assert told.startswith(Code.WEIGHTS_MISSING)
 
 
 @pytest.mark.parametrize(

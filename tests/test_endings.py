@@ -255,6 +255,28 @@ async def test_what_befell_an_engine_is_told_by_the_jobs_of_that_time(
     assert stored["status"] == "success"
 
 
+# ---- accidents --------------------------------------------------------------------------------------
+
+
+async def test_a_page_that_another_worker_read_meanwhile_is_no_loss(
+    reader: Reader, workers: Workers, slabs: Slabs, tmp_path: Path
+) -> None:
+    """Ours was lost to an accident; when all pages are there it is looked for again, and the document is whole."""
+    (tmp_path / "a.pdf").write_bytes(drawings(4))
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
+    other = Reader(workers, slabs, CpuEngine(2))
+
+    class Late(Silent):
+        async def generate(self, prompt: Prompt) -> Completion:
+            if prompt.id.rpartition("/")[2].startswith("p0004"):  # page 2 is lost by now
+                await other.run(engine=ScriptedEngine(), job_id="other", slice="2", **fields)
+            return await super().generate(prompt)
+
+    result = await reader.run(1, Late(2, reason="crash"), **fields)
+
+    assert (result.status, result.documents[0].pages) == ("success", {"read": 4})
+
+
 # ---- two workers on one document --------------------------------------------------------------------
 
 

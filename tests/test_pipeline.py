@@ -634,7 +634,7 @@ async def test_an_engine_that_stays_dead_ends_in_a_failure_with_its_code(reader:
     assert (result.status, result.documents[0].pages) == ("failure", {"unread": 3})
     assert result.as_answer()["error"].startswith("ENGINE_DEAD: pages 1-3: the engine is gone")
     assert not list((tmp_path / "out").rglob("pages/*.json"))
-    assert (progress.now.pages_done, progress.now.percent) == (3, 100.0)
+    assert (progress.now.pages_done, progress.now.pages_total, progress.now.percent) == (0, 3, 0.0)
 
 
 async def test_what_a_dead_engine_left_is_read_by_the_same_job_again(reader: Reader, tmp_path: Path) -> None:

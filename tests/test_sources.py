@@ -465,7 +465,7 @@ async def test_a_jobs_endpoint_that_moves_after_its_check_gains_nothing(
     """The name is looked up as it is connected to, and a private address gets not even a connection."""
     with (
         moving(monkeypatch, moving_site.port, stays=1) as reached,
-        pytest.raises(SourceError, match="STORE_UNAVAILABLE"),
+        pytest.raises(SourceError, match="SOURCE_DENIED"),
     ):
         await s3.download("s3://bucket/key", tmp_path / "t", Settings(), jobs_own(moving_site), 1000, QUICK)
 

@@ -228,8 +228,9 @@ async def test_a_core_killed_in_the_middle_of_a_document_costs_nothing(running: 
     await running.reader.run(source=source, output=str(tmp_path / "alone"), mode="tiny")
 
     job = asyncio.create_task(running.reader.run(source=source, output=str(tmp_path / "out"), mode="tiny"))
-    while not running.unfinished:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while not running.unfinished:
+            await asyncio.sleep(0.01)
     for process in _core():
         process.kill()
     result = await job

@@ -64,7 +64,7 @@ class Engine(VllmEngine):
 @pytest.fixture
 def engine() -> Engine:
     Core.alive = []
-    return Engine(Settings(preset="cpu", page_workers=1, engine_restarts=6), Path("nowhere"))
+    return Engine(Settings(preset="cpu", page_workers=1, engine_restarts=12), Path("nowhere"))
 
 
 def prompt(name: str) -> Prompt:
@@ -82,6 +82,28 @@ async def test_a_prompt_that_kills_takes_no_neighbour_with_it(engine: Engine) ->
     assert [one.code for one in engine.incidents] == [Code.ENGINE_DEAD] * len(engine.incidents)
     assert (await engine.generate(prompt("good"))).text == "fine"
     assert len(Core.alive) == 1
+
+
+async def test_the_last_try_is_alone_though_others_come(engine: Engine) -> None:
+    """A killer that arrives while an innocent prompt is asked for the last time waits, and does not take it along."""
+    first = asyncio.create_task(engine.generate(prompt("poison")))
+    innocent = asyncio.create_task(engine.generate(prompt("good")))
+    while len(engine.incidents) < 2:
+        await asyncio.sleep(0.01)
+    late = asyncio.create_task(engine.generate(prompt("poison")))
+
+    async with asyncio.timeout(60):
+        assert (await innocent).text == "fine"
+        assert {(await first).finish_reason, (await late).finish_reason} == {"crash"}
+
+
+async def test_a_start_that_hangs_ends_the_worker(engine: Engine) -> None:
+    """A GPU that is lost lets nothing start: who waits is told in time."""
+    engine._start_s = START_S / 4
+
+    with pytest.raises(EngineError, match="did not start again"):
+        await engine.generate(prompt("poison"))
+    assert engine.is_gone
 
 
 async def test_a_cancelled_page_does_not_take_the_restart_with_it(engine: Engine) -> None:

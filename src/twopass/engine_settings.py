@@ -52,7 +52,7 @@ def preset(name: str, memory_gb: float) -> Preset:
 
 
 def card_gb(name: str) -> int:
-    """The memory that a preset was made for; 0 for one that needs no GPU. Raises KeyError."""
+    """The memory that a preset was made for; 0 for cpu and auto. Raises KeyError."""
     size = CARDS.get(name, name)
     return int(size) if preset(size, 0) and size.isdigit() else 0
 
@@ -78,6 +78,7 @@ class EngineSettings(BaseSettings):
     stream_interval: int = Field(64, ge=1, description="tokens between two looks whether an answer loops")
     logprobs: bool = Field(False, description="confidence from token log-probabilities, where nothing else tells it")
     engine_restarts: int = Field(6, ge=0, description="times in an hour that a dead engine is started again")
+    engine_start_s: float = Field(300.0, gt=0, description="longest start of another engine in place of a dead one")
     engine_silence_s: float = Field(120.0, gt=0, description="an engine at work that says nothing for longer is ended")
     shutdown_timeout_s: int = Field(20, ge=0, description="time the engine has to finish pages when it is told to stop")
     canary: bool = Field(True, description="read a known picture at start and refuse to serve when it is misread")

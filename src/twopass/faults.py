@@ -77,6 +77,8 @@ def translated(label: str, raises: type[SourceError] | type[StoreError]) -> Iter
         code = Code.OUTPUT_DENIED if error.code is Code.SOURCE_DENIED else error.code
         raise StoreError(code, error.message) from error
     except foreign() as error:
+        if refused := refusal(error):
+            raise raises(Code.OUTPUT_DENIED if output else refused.code, refused.message) from error
         names = [name for name in _names(error) if name]
         fault = next((_FAULTS[name] for name in names if name in _FAULTS), _Fault.DOWN)
         # Not the error's own text: botocore's holds addresses with their queries.
@@ -105,14 +107,30 @@ def passes(error: BaseException | None) -> bool:
     from botocore.exceptions import ClientError, HTTPClientError
     from urllib3.exceptions import HTTPError
 
-    if error is None:
+    if error is None or refusal(error):
         return False
     if isinstance(error, ClientError):
         status = status_of(error) or 0
         return (status >= 500 and status != 501) or status == 429 or code_of(error) in PASSING
     if isinstance(error, (HTTPClientError, HTTPError, ConnectionError, TimeoutError)):
         return True
-    return passes(error.__cause__ or error.__context__)  # an upload in parts wraps what went wrong
+    return passes(_cause(error))  # an upload in parts wraps what went wrong
+
+
+def refusal(error: BaseException | None) -> SourceError | None:
+    """Our own no to an address, which other libraries wrap as a connection that failed."""
+    while error is not None:
+        if isinstance(error, SourceError) and error.code is Code.SOURCE_DENIED:
+            return error
+        error = _cause(error)
+    return None
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What an error came from; botocore keeps it in its own way."""
+    kept = getattr(error, "kwargs", None)
+    inner = kept.get("error") if isinstance(kept, dict) else None
+    return error.__cause__ or (inner if isinstance(inner, BaseException) else None) or error.__context__
 
 
 def is_unsupported(error: Any) -> bool:

@@ -71,9 +71,12 @@ class House:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def stop_soon(self) -> None:
-        """No page starts any more; may be called from a signal handler."""
+        """No page starts any more. Called by a signal handler: it may log nothing, a lock may be held under it."""
+        self.loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
         log.warning("told to stop: no page starts any more", grace_s=self.settings.shutdown_grace_s)
-        self.loop.call_soon_threadsafe(self.closing.announce, self.settings.shutdown_grace_s)
+        self.closing.announce(self.settings.shutdown_grace_s)
 
 
 @contextmanager

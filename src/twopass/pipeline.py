@@ -74,7 +74,9 @@ async def document(
     async with _fetched(source, job, house, deadline, watch) as file:
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
-        done = None if job.slice else await upload.finished(folder)
+        async with house.closing.before(deadline):
+            done = None if job.slice else await upload.finished(folder)
+            there = await upload.existing(folder)
         if done and reading.is_finished(job, done):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
@@ -82,7 +84,6 @@ async def document(
         numbers, problems = reading.selected(job, file)
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
-        there = await upload.existing(folder)
         formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
         patience, company = Patience.of(house), Company(expected=bool(there))
         desk = Reading(job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company)
@@ -97,6 +98,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     """The document from its pages: artefacts, and the manifest when no page is left to read."""
     job, folder, watch = desk.job, desk.folder, desk.watch
     desk.progress.phase(Phase.ASSEMBLING)
+    pages = [await _looked_again(read, folder) for read in pages]
     with watch.stage("assemble"):
         source = reading.source(desk.file, pages)
         run = run.model_copy(update={"canary": canary_of(pages)})
@@ -106,11 +108,17 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
         if complete or not folder.store.keeps:  # else it might replace that of a worker that had more time
-            async with desk.house.closing.finishing():
+            async with desk.house.closing.finishing(desk.last_call):
                 outcome = await _written(desk, whole, outcome, problems if complete else None)
     except OutOfTime as end:
         outcome = report.unwritten(outcome, end)
     return await report.with_inline(outcome, folder, job)
+
+
+async def _looked_again(read: Checkpoint, folder: Folder) -> Checkpoint:
+    """A page that was lost to an accident, as another worker may have read it meanwhile."""
+    theirs = await upload.stored_page(folder, read.page.number) if read.page.is_accident else None
+    return theirs.without_completions if theirs else read
 
 
 async def _written(desk: Reading, whole: Document, outcome: Outcome, selection: Sequence[Problem] | None) -> Outcome:
@@ -150,7 +158,8 @@ async def page(number: int, desk: Reading) -> Checkpoint:
         log.warning("page unread", page=number, code=error.code)
         theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
         read = theirs or structure.unread(number, error.code, f"{error.message}; {AGAIN}")
-    desk.progress.pages_done(1)
+    if read.page.state is not State.UNREAD:
+        desk.progress.pages_done(1)
     return read.without_completions
 
 

@@ -102,6 +102,11 @@ class Reading:
         """The source in prompt ids: the same whatever reads it."""
         return self.file.info.sha256[:12]
 
+    @property
+    def last_call(self) -> float | None:
+        """When whatever is written of the document must be written."""
+        return None if self.deadline is None else self.deadline + self.house.settings.write_reserve_s
+
     def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
         """The pages that somebody read already come first: a deadline then cuts off none of them."""
         yield from (number for number in numbers if self.has(number))

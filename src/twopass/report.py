@@ -5,6 +5,7 @@ Knows what a caller is told. Knows nothing of how anything was read.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ from twopass.stopwatch import Stopwatch
 from twopass.store import Store, uri_of
 
 log = structlog.get_logger()
+
+RESULT_S = 10.0  # to store result.json: whoever waits for the answer waits for it too
 
 # Of a page with little on it, to refuse only the hopeless early: slides have 390 and 6,600, papers 3,700 and 22,000.
 PAGE_BYTES = {Inline.MARKDOWN: 300, Inline.DOCJSON: 2_000}
@@ -229,9 +232,11 @@ async def result(
     whole = whole.model_copy(update={"result_uri": uri_of(output, key)})
     told = whole.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}})
     try:
-        await output.put(key, told.encode(), JSON)
-    except StoreError as error:  # the answer still tells it
-        lost = Problem(code=error.code, severity=Severity.WARNING, message=f"result.json: {error.message}")
+        async with asyncio.timeout(RESULT_S):
+            await output.put(key, told.encode(), JSON)
+    except (StoreError, TimeoutError) as error:  # the answer still tells it
+        code = error.code if isinstance(error, StoreError) else Code.STORE_UNAVAILABLE
+        lost = Problem(code=code, severity=Severity.WARNING, message="result.json could not be stored")
         return whole.model_copy(update={"result_uri": None, "problems": (*whole.problems, lost)})
     return whole
 

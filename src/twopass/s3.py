@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 PART_THREADS = 3  # parts of one large object at once
 PROBE = ".twopass-probe"
+CLOSE_S = 5.0  # for calls that a silent store holds: their threads end by themselves
 PREPARE_S = 10.0  # of patience with a store that has never answered: its address may be wrong
 BACK_OFF = tenacity.wait_random_exponential(multiplier=0.3, max=10)  # full jitter: workers must not come back at once
 CONFLICT_PAUSES_S = (0.05, 0.2, 0.8, 2.0)  # after 409: another conditional PUT of the key was under way
@@ -50,7 +51,7 @@ class Patience:
     about to be closed again.
     """
 
-    attempts: int = 3
+    attempts: int = 2
     connect_s: float = 5.0
     read_s: float = 30.0
     budget_s: float = 60.0
@@ -253,9 +254,11 @@ class S3Store:
         return frozenset(key.removeprefix(self._prefix) for key in found)
 
     async def close(self) -> None:
-        """Puts that are under way end first; those that wait, and further tries, are dropped."""
+        """Puts that are under way may end, for a while; those that wait, and further tries, are dropped."""
         self._closing.set()
-        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         if self._connected:
             self._connected.close()
 

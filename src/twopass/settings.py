@@ -73,6 +73,7 @@ class Settings(EngineSettings):
     multipart_bytes: int = Field(8 * MEGABYTE, ge=5 * MEGABYTE, description="objects above this go up in parts")
 
     deadline_s: float = Field(540.0, gt=0, description="soft deadline of a job without its own")
+    write_reserve_s: float = Field(30.0, ge=0, description="after the deadline: time to write what was read by then")
     shutdown_grace_s: float = Field(20.0, ge=0, description="after SIGTERM: time for pages under way to be finished")
     progress_interval_s: float = Field(2.0, gt=0, description="least time between two progress posts")
     progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")

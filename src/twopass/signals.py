@@ -27,8 +27,10 @@ def heard_first(stop_soon: Callable[[], None]) -> Callable[[], None]:
 
 def _first(stop_soon: Callable[[], None], then: Any) -> Handler:
     def stop(number: int, frame: FrameType | None) -> None:
-        stop_soon()
-        if callable(then):
-            then(number, frame)
+        try:
+            stop_soon()
+        finally:
+            if callable(then):
+                then(number, frame)
 
     return stop

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
+from twopass import together
 from twopass.errors import Code, WorkerDied
 from twopass.slabs import Slabs
 
@@ -126,8 +127,10 @@ class Workers:
         self._children: set[_Child] = set()
 
     async def open(self) -> None:
-        for child in await asyncio.gather(*(self._start() for _ in range(self.count))):
-            self._idle.put_nowait(child)
+        async with together.group() as group:
+            starting = [group.create_task(self._start()) for _ in range(self.count)]
+        for started in starting:
+            self._idle.put_nowait(started.result())
 
     async def close(self) -> None:
         await asyncio.gather(*(child.kill() for child in self._children))

@@ -1,18 +1,17 @@
-"""What a worker needs before it opens its engine: disk, driver, memory, weights; each lack says what to do.
+"""What a worker needs before it opens its engine: disk, driver, memory; each lack says what to do.
 
-Knows settings and cards. Knows nothing of jobs, and nothing of RunPod, which is told by handler.py.
+Weights are looked for by weights.py, in the same way. Knows settings and cards. Knows nothing of jobs, and nothing of
+RunPod, which is told by handler.py.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
-from twopass import weights
 from twopass.engine_settings import card_gb, preset
-from twopass.engines.cards import Cards, cards, cuda_of_torch
+from twopass.engines.cards import Cards, cuda_of_torch
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -20,7 +19,7 @@ ROUNDING = 1.06  # a card of 80 GB reports 79.6 or 85.9, by who counts
 
 
 def disk(settings: Settings) -> None:
-    """Sources lie in the temporary folder while they are read."""
+    """Sources lie in the temporary folder while they are read; raises EngineError."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if free < settings.min_free_disk_bytes:
@@ -28,14 +27,9 @@ def disk(settings: Settings) -> None:
         raise EngineError(Code.STORE_UNAVAILABLE, f"{message}: give the endpoint a larger container disk")
 
 
-def driver(
-    settings: Settings, seen: Callable[[], Cards] = cards, built_for: Callable[[], tuple[int, int]] = cuda_of_torch
-) -> None:
-    """A GPU for each share of the model, and a driver that speaks the CUDA which PyTorch was built for."""
-    if not _wants_a_gpu(settings):
-        return
-    found, needed = seen(), built_for()
-    if needed == (0, 0):
+def driver(settings: Settings, found: Cards, built_for: Callable[[], tuple[int, int]] = cuda_of_torch) -> None:
+    """A GPU for each share of the model, and a driver that speaks PyTorch's CUDA; raises EngineError."""
+    if settings.preset == "cpu" or (needed := built_for()) == (0, 0):
         return
     if found.number < settings.tensor_parallel_size:
         what = f"{settings.tensor_parallel_size} GPUs are asked for and {found.number} seen"
@@ -47,37 +41,18 @@ def driver(
         raise EngineError(Code.ENGINE_DEAD, f"the driver speaks CUDA {spoken}, PyTorch here needs {wanted}: {advice}")
 
 
-def memory(settings: Settings, seen: Callable[[], Cards] = cards) -> None:
-    """As much of the first GPU's memory as the preset says, and free."""
-    found = seen()
-    if not _wants_a_gpu(settings) or not found.number:
+def memory(settings: Settings, found: Cards) -> None:
+    """As much of the first GPU's memory as the preset says, and free; raises EngineError. Unknown presets pass."""
+    if not found.number:
         return
-    chosen = preset(settings.preset, found.memory_gb)
-    if settings.preset != "auto" and card_gb(settings.preset) > found.memory_gb * ROUNDING:
+    try:
+        chosen, size = preset(settings.preset, found.memory_gb), card_gb(settings.preset)
+    except KeyError:
+        return
+    if size > found.memory_gb * ROUNDING:
         message = f"preset {settings.preset} is for another card than one of {found.memory_gb:.0f} GB"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")
     wanted = (settings.gpu_memory_utilization or chosen.memory) * found.memory_gb
     if found.free_gb < wanted:
         message = f"{wanted:.0f} GB of GPU memory are wanted and {found.free_gb:.0f} are free"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: end what holds the rest, or lower GPU_MEMORY_UTILIZATION")
-
-
-def weights_are_there(settings: Settings) -> None:
-    """Whole, where the engine will look for them."""
-    if settings.engine in ("vllm", "hf"):
-        weights.find(settings)
-
-
-CHECKS: Mapping[str, Callable[[Settings], None]] = MappingProxyType(
-    {"disk": disk, "driver": driver, "memory": memory, "weights": weights_are_there}
-)
-
-
-def all_of(settings: Settings) -> None:
-    """Raises EngineError for the first that fails."""
-    for check in CHECKS.values():
-        check(settings)
-
-
-def _wants_a_gpu(settings: Settings) -> bool:
-    return settings.engine == "vllm" and settings.preset != "cpu"

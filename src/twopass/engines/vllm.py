@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 import uuid
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -21,9 +21,10 @@ import structlog
 
 from twopass import views
 from twopass.engine_settings import Preset, preset
-from twopass.engines import vllm_start
+from twopass.engines import checks, vllm_start
 from twopass.engines.busy import BusyClock
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
+from twopass.engines.solitude import Solitude
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 from twopass.slabs import Slab, Slabs
@@ -59,6 +60,8 @@ class VllmEngine(Engine):
         self._workers: Workers | None = None
         with vllm_start.read_ahead(model):
             found = vllm_start.set_up(settings.engine_cache)
+            checks.driver(settings, found)
+            checks.memory(settings, found)
             self._arguments = arguments(settings, model, _preset(settings, found.memory_gb))
             self._prepare(settings)
             self._core = self._started()
@@ -71,9 +74,10 @@ class VllmEngine(Engine):
             round(WAITING * self.sequences) + settings.workers, 1 << 62, fixed=self._vision.most_bytes
         )
         self._restarts = settings.engine_restarts
+        self._start_s = settings.engine_start_s
         self._deaths: list[float] = []
         self._reviving: asyncio.Task[None] | None = None
-        self._alone = asyncio.Lock()
+        self._solitude = Solitude()
         self._busy = BusyClock()
         self.incidents: list[Incident] = []
         self._last_words = LastWords()
@@ -99,7 +103,7 @@ class VllmEngine(Engine):
 
         for death in range(DEATHS):
             try:
-                async with self._alone if death == DEATHS - 1 else nullcontext():
+                async with self._solitude.alone() if death == DEATHS - 1 else self._solitude.among():
                     return await self._answered(prompt)
             except EngineDeadError:
                 await self._revived()
@@ -149,9 +153,15 @@ class VllmEngine(Engine):
         incident = self._incident()
         self.incidents.append(incident)
         log.error(incident.message, code=incident.code, restarts_left=self._restarts - len(self._deaths))
-        await asyncio.to_thread(self._core.shutdown)
         os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # this process has threads by now
-        self._core = await asyncio.to_thread(self._started)
+        try:
+            async with asyncio.timeout(self._start_s):
+                await asyncio.to_thread(self._core.shutdown)
+                self._core = await asyncio.to_thread(self._started)
+        except TimeoutError:  # of a GPU that is lost; its thread stays, the worker is replaced
+            self.is_gone = True
+            message = f"the engine did not start again within {self._start_s:.0f} s; the worker has to be replaced"
+            raise EngineError(Code.ENGINE_DEAD, message) from None
 
     def _incident(self) -> Incident:
         """Why the core died, as far as it said; where memory was short, the next one takes less."""

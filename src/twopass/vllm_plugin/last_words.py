@@ -22,7 +22,8 @@ class LastWords:
         self._path = Path(tempfile.gettempdir(), f"twopass-last-words-{os.getpid()}")
 
     def listen(self) -> None:
-        """Cores started from now on know the file."""
+        """Cores started from now on know the file; what another worker's core left in it is forgotten."""
+        self.forget()
         os.environ[FILE] = str(self._path)
 
     def tell_of_memory(self) -> bool:
