@@ -56,23 +56,30 @@ def test_soon_after_a_stop_nothing_is_left(place: Place, tmp_path: Path, phase: 
         until(reached.is_set, LONG_S)
         beside = queue.put(asked("beside", "s3://bucket/in/beside.pdf", resume=False))
         queue.wait_posts(beside, 1, 60)
-        before = processes.members(alive.pid)
+        before = workers_of(alive.pid)
         told = time.monotonic()
         queue.stop(job)
         idle = until(lambda: not sources(scratch, "cancelled", place), SOON_S + SLACK_S)
-        time.sleep(max(0.0, SOON_S - (time.monotonic() - told)))
+        time.sleep(max(0.0, SOON_S + SLACK_S - (time.monotonic() - told)))
         posts, calls = len(queue.posts(job)), calls_of(place, prefix)
         time.sleep(STILL_S)
 
         assert len(queue.posts(job)) == posts and calls_of(place, prefix) == calls
         outcome = queue.wait(beside, LONG_S)
-        after = processes.members(alive.pid)
+        after = workers_of(alive.pid)
 
     assert outcome.output["status"] == "success"
     assert outcome.output["documents"][0]["pages"] == {"read": 6}
     assert len(after) == len(before)
+    if phase == "reading":
+        assert set(after) != set(before)  # who was at its pages was ended, and replaced
     assert not list(scratch.rglob("source*"))
     print(f"\nstopped while {phase}: idle after {idle:.2f} s")
+
+
+def workers_of(group: int) -> tuple[int, ...]:
+    """The page workers of a worker, by process."""
+    return tuple(pid for pid in processes.members(group) if b"page_worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def sources(scratch: Path, name: str, place: Place) -> list[Path]:
