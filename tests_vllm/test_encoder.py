@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -21,10 +22,15 @@ import bench_encoder
 
 SIDES = {"DeepseekOCRForCausalLM": (512, 640), "DeepseekOCR2ForCausalLM": (768, 768)}  # small ones: this is a CPU
 
+WIDTHS = {"DeepseekOCRForCausalLM": 2048, "DeepseekOCR2ForCausalLM": 896}  # of what the projector gets
+
 
 @pytest.fixture(scope="module", params=SIDES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tiny.checkpoint(tmp_path_factory.mktemp("encoder"), request.param)
+    config = json.loads((folder / "config.json").read_text())
+    config["projector_config"]["input_dim"] = WIDTHS[request.param]
+    (folder / "config.json").write_text(json.dumps(config))
     with bench_encoder.loaded(folder, dtype="float32") as model, torch.inference_mode():
         yield model
 

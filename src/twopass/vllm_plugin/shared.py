@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 
 import torch
 
@@ -32,9 +33,16 @@ class Shared:
         key = (place.owner, place.descriptor)
         if key not in self._slabs:
             self._slabs[key] = _mapped(*key)
-            if device.type == "cuda":  # where it does not work, copies wait for each other and nothing else changes
-                torch.cuda.cudart().cudaHostRegister(self._slabs[key].data_ptr(), len(self._slabs[key]), 0)
+            if device.type == "cuda":
+                _tell(self._slabs[key], device)
         return self._slabs[key]
+
+
+def _tell(slab: torch.Tensor, device: torch.device) -> None:
+    """So that the GPU reads it by itself; where it may not, copies wait for each other and nothing else changes."""
+    if int(torch.cuda.cudart().cudaHostRegister(slab.data_ptr(), len(slab), 0)):
+        with suppress(RuntimeError):
+            torch.zeros(1, device=device)  # the next kernel is told of the error; let it be this one
 
 
 def _mapped(owner: int, descriptor: int) -> torch.Tensor:
