@@ -110,6 +110,19 @@ def half_a_tiff() -> bytes:
     return bytes(data)
 
 
+def tiff_without_a_width() -> bytes:
+    """Two frames; the second one says nothing of its width, and Pillow raises a TypeError."""
+    buffer = io.BytesIO()
+    frame = Image.new("RGB", (90, 30), "white")
+    frame.save(buffer, "TIFF", save_all=True, append_images=[frame])
+    data = bytearray(buffer.getvalue())
+    first = int.from_bytes(data[4:8], "little")
+    after = first + 2 + 12 * int.from_bytes(data[first : first + 2], "little")
+    second = int.from_bytes(data[after : after + 4], "little")
+    data[second + 2 : second + 4] = (60_000).to_bytes(2, "little")  # its first entry, the width, is another tag
+    return bytes(data)
+
+
 async def read(reader: Reader, path: Path) -> Result:
     """The bad file's result; what it left behind is looked at, and a good file is read after it."""
     output = path.parent / "out"
@@ -135,6 +148,7 @@ async def read(reader: Reader, path: Path) -> Result:
         (looping_tree, Code.DAMAGED),
         (zipped, Code.SOURCE_UNSUPPORTED),
         (pixel_bomb, Code.SOURCE_TOO_LARGE),
+        (tiff_without_a_width, Code.DAMAGED),
     ],
 )
 async def test_what_is_no_document_is_refused_with_its_code(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,19 @@ FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
 LEAST_DPI, MOST_DPI = 30, 2400  # outside, the file's statement is a default or a joke
 SQUARE = 1.02  # times as many dots down as across, or less: rounding
 STRETCHED = 3.0  # times: a fax has 204 × 98, beyond that one of the two is wrong
+
+# What Pillow raises over a damaged file; its readers trust what a header says and fall over what follows from it.
+PILLOWS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    MemoryError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+)
 
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
@@ -133,7 +147,7 @@ def opened_image(path: str, limit: int) -> Iterator[Any]:
         with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
             check_pixels(image.size, limit)
             yield image
-    except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
+    except PILLOWS as error:
         raise SourceError(Code.DAMAGED, f"the image cannot be read: {_line(error, path)}") from error
 
 

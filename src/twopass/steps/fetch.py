@@ -18,6 +18,7 @@ from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.files import (
     PDF,
+    PILLOWS,
     CheckedFile,
     PageSize,
     check_pixels,
@@ -175,7 +176,7 @@ def _inspect_image(path: str, limits: Limits) -> Inspected:
 def _frame_size(image: Any, index: int, limit: int) -> PageSize | None:
     try:
         image.seek(index)
-    except (EOFError, OSError, ValueError, SyntaxError):
+    except PILLOWS:
         return None
     check_pixels(image.size, limit)
     width, height = displayed_size(image)
