@@ -1,12 +1,12 @@
 # Two commands for a newcomer: make demo, make test. With the real vLLM, on this machine's CPU: make test-vllm.
-# In a real browser: make test-browser, which wants Chromium.
+# In a real browser: make test-browser, which wants Chromium. The README's examples: make test-rag.
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo gpu test test-browser test-vllm check bench sample docs clean
+.PHONY: demo gpu test test-browser test-rag test-vllm check bench sample docs clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -21,6 +21,9 @@ test: $(VENV)/test
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests_browser
+
+test-rag: $(VENV)/rag
+	$(BIN)/python -m pytest -W default tests_rag
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default tests_vllm
@@ -49,6 +52,10 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 
 $(VENV)/browser: $(VENV)/test requirements/browser.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt
+	touch $@
+
+$(VENV)/rag: $(VENV)/test requirements/rag.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/rag.txt
 	touch $@
 
 $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml

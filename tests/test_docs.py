@@ -25,6 +25,8 @@ RUN_BY = {
     "make gpu": None,  # gigabytes
     "make bench FILES=samples/sample.pdf": None,
     ".venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
+    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --formats review,chunks": "tests/test_reparse.py",
+    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --reread --output newer": "tests/test_reparse.py",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": None,  # needs a GPU
     ".venv/bin/python scripts/process.py samples --output output --preset 24": "tests/test_process.py",
     "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
