@@ -1,5 +1,5 @@
 # Two commands for a newcomer: make demo, make test. With the real vLLM, on this machine's CPU: make test-vllm.
-# In a real browser: make test-browser, which wants Chromium.
+# In a real browser: make test-browser, which wants Chromium. The README's examples: make test-rag.
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -7,7 +7,7 @@ TOOLS := .venv-tools
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 
-.PHONY: demo gpu test test-browser test-vllm test-chaos chaos check bench sample docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-rag test-vllm test-chaos chaos check bench sample docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -25,6 +25,9 @@ test-browser: $(VENV)/browser
 
 doors: $(VENV)/test # docs/quickstart.md, as a newcomer types it
 	$(BIN)/python -m pytest tests_doors
+
+test-rag: $(VENV)/rag
+	$(BIN)/python -m pytest -W default tests_rag
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default tests_vllm
@@ -72,6 +75,10 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 
 $(VENV)/browser: $(VENV)/test requirements/browser.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt
+	touch $@
+
+$(VENV)/rag: $(VENV)/test requirements/rag.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/rag.txt
 	touch $@
 
 $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml

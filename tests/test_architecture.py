@@ -107,6 +107,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "reparsing",
+        (
+            "document", "drafting", "engines", "errors", "families", "files", "formats", "job", "picture", "slabs",
+            "steps", "workers", "writing",
+        ),
+    ),
+    (
         "reading",
         (
             "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "job",

@@ -27,6 +27,8 @@ PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for
 # every shell line of these pages -> the test that runs it or its like
 RUN_BY = {
     ".venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
+    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --formats review,chunks": "tests/test_reparse.py",
+    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --reread --output newer": "tests/test_reparse.py",
     ".venv/bin/python scripts/process.py samples --output output --preset 24": "tests/test_process.py",
     "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
     """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""

@@ -12,11 +12,13 @@ from typing import Any
 
 import markdown_it
 import pytest
+from docling_core.transforms.chunker import HierarchicalChunker
 
 from twopass import families, pipeline
 from twopass.document import Document, Element, Kind, Layer, Section
 from twopass.engines.cpu import CpuEngine
-from twopass.formats import docjson
+from twopass.formats import chunks, docjson, docling
+from twopass.formats.draft import Draft
 from twopass.house import House
 from twopass.job import Door, Job
 from twopass.progress import Tracker
@@ -218,3 +220,34 @@ async def test_every_element_is_analysed(read: Read) -> None:
 
 def flattened(tree: tuple[Section, ...]) -> list[Section]:
     return [one for section in tree for one in (section, *flattened(section.children))]
+
+
+async def test_doclings_chunkers_run_on_it(read: Read) -> None:
+    """Every chunk stands below headings of the document and on pages of it, and no word of the body's prose is lost."""
+    told = docling.converted(read.document)
+
+    found = list(HierarchicalChunker().chunk(told))
+
+    titles = {title for section in flattened(read.document.sections) for title in section.path}
+    text = "\n".join(chunk.text for chunk in found)
+    prose = [e for e in read.document.elements if e.is_body and e.kind is Kind.TEXT and not e.continues]
+    assert len(found) > 60
+    assert {place.page_no for chunk in found for item in chunk.meta.doc_items for place in item.prov} == {
+        *range(1, 13)
+    } - {11}
+    assert sum(any(title in heading for title in titles) for c in found for heading in c.meta.headings or ()) > 60
+    assert recall("\n".join(e.text for e in prose), text) >= 0.99
+    assert docling.loads(docling.write(Draft(read.document))) == read.document
+
+
+async def test_its_chunks_tell_where_they_stand(read: Read) -> None:
+    """Three languages, the table over two pages with its caption, the link and the figures."""
+    rows = [json.loads(line) for line in chunks.write(Draft(read.document)).decode().splitlines()]
+    works = next(row for row in rows if "Table 3: Larger works in 2024" in row["text"])
+
+    assert re.search("[가-힣]", " ".join(k for row in rows for k in row["keywords"]))
+    assert works["pages"] == [4, 5] and works["section_path"] == ["Operation in 2024", "Works carried out"]
+    assert [uri for row in rows for uri in row["links"]] == ["https://www.example.org/lindach-water"]
+    assert len([f for row in rows for f in row["figures"] if f["caption"] and f["caption"].startswith("Figure")]) == 3
+    assert all(row["tokens"] <= 512 and row["keywords"] and row["summary"] for row in rows)
+    assert all(read.markdown[slice(*row["md_span"])] for row in rows)

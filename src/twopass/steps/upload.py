@@ -122,9 +122,13 @@ def prepared(read: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | N
     tokens_out = sum(told.tokens_out for told in read.completions)
     nonce = secrets.token_hex(8)  # tells our own checkpoint from another worker's of the same page
     cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out, "nonce": nonce}
-    elements = tuple(_with_crop(element) for element in read.elements)
     read_from = ReadFrom(uri=info.uri, etag=info.etag)
-    return read.model_copy(update={"elements": elements, "read_from": read_from, "canary": canary, "cost": cost})
+    return with_crops(read).model_copy(update={"read_from": read_from, "canary": canary, "cost": cost})
+
+
+def with_crops(read: Checkpoint) -> Checkpoint:
+    """The page with a name for each crop that is cut of it."""
+    return read.model_copy(update={"elements": tuple(_with_crop(element) for element in read.elements)})
 
 
 def _with_crop(element: Element) -> Element:
@@ -253,13 +257,15 @@ def _picture_name(number: int) -> str:
     return f"review/p{number:04d}.webp"
 
 
-async def artefacts(folder: Folder, draft: Draft, formats: Sequence[Format]) -> dict[str, Artefact]:
-    """Write the formats asked for; what was written, by name. The archive comes last: it holds the others."""
+async def artefacts(
+    folder: Folder, draft: Draft, formats: Sequence[Format], beside: Sequence[str] = ()
+) -> dict[str, Artefact]:
+    """Write the formats asked for; what was written, by name. The archive holds them and what lies `beside`."""
     written: dict[str, Artefact] = {}
     for name in formats:
         writer = WRITERS[name]
         if writer.write is None:
-            data = await _packed(folder, draft.document, list(written))
+            data = await _packed(folder, draft.document, [*written, *beside])
         else:
             data = await asyncio.to_thread(writer.write, draft)  # seconds for a thousand pages
         await folder.store.put(folder.key(writer.name), data, writer.content_type)

@@ -1,0 +1,132 @@
+"""A finished document's folder in, more of its formats out, from its checkpoints and without an engine.
+
+    python scripts/reparse.py output/report-3f2a9c01b7de --formats review,chunks [--source report.pdf]
+    python scripts/reparse.py s3://papers/out/report-3f2a9c01b7de --formats docling
+    python scripts/reparse.py output/report-3f2a9c01b7de --reread --output newer
+
+--reread reads the recorded answers again by today's grammar and writes the document to --output, never over what is
+finished. It wants the source, for the text layer and crops, and so does the review page, for pictures of its pages; by
+default the source is looked for where it was read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from twopass import formats, logs, reparsing
+from twopass.drafting import Drawing
+from twopass.errors import TwopassError
+from twopass.job import DocumentResult, Door, Format, Job
+from twopass.picture import Picture
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.steps import fetch, render
+from twopass.steps.upload import Folder
+from twopass.store import open_output
+from twopass.window import Window
+from twopass.workers import Workers
+
+NAME = "reparse"  # the owner of its places in the window
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _arguments(arguments)
+    settings = Settings()
+    logs.set_up(settings)
+    try:
+        print(json.dumps(asyncio.run(_reparsed(args, settings)), ensure_ascii=False, indent=1))
+    except TwopassError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="a document's folder: a path, or s3://bucket/prefix/document-id")
+    parser.add_argument("--formats", default="", help=f"comma-separated: {', '.join(Format)}")
+    parser.add_argument("--markdown", type=json.loads, help='as in a job: \'{"maths": "\\\\("}\'')
+    parser.add_argument("--chunks", type=json.loads, help="as in a job: '{\"max_tokens\": 256}'")
+    parser.add_argument("--source", help="where the source lies now (default: where it was read)")
+    parser.add_argument("--password", help="for encrypted PDFs")
+    parser.add_argument("--reread", action="store_true", help="read the recorded answers by today's grammar")
+    parser.add_argument("--output", help="for --reread: where the newer document goes")
+    args = parser.parse_args(arguments)
+    if args.reread != bool(args.output):
+        parser.error("--reread and --output go together")
+    return args
+
+
+async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """What was written, as the manifest tells it. Raises TwopassError."""
+    slabs = Slabs(1, settings.window_bytes)
+    async with (
+        _opened(args.folder, settings) as folder,
+        _workers(settings, slabs) as workers,
+        AsyncExitStack() as stack,
+    ):
+        finding = await reparsing.found(folder)
+        job = _job(args, finding, settings)
+        file = None
+        if args.reread or Format.REVIEW in job.formats:
+            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers))
+            reparsing.check_source(finding, file)
+        if not args.reread or file is None:
+            drawing = Drawing(file, workers, Window(2 * settings.workers), NAME) if file else None
+            writing = job.writing(finding.made.writing)
+            result, lost = await reparsing.formats(finding, job.formats_needed, writing, drawing)
+            return _told(result, problems=[problem.message for problem in lost])
+        dpi = reparsing.job_of(finding.made).dpi
+
+        def draw(number: int) -> AbstractAsyncContextManager[Picture]:
+            return render.page(file, number, dpi, settings.max_page_pixels, workers, slabs)
+
+        output = await stack.enter_async_context(_opened(f"{args.output.rstrip('/')}/{folder.document_id}", settings))
+        result, changed = await reparsing.reread(finding, output, job.formats_needed, draw, workers)
+        return _told(result, pages_changed=changed)
+
+
+def _job(args: argparse.Namespace, finding: reparsing.Finding, settings: Settings) -> Job:
+    """What is asked for, parsed and checked as every job is."""
+    source = args.source or (finding.made.source.uri if finding.made.source else finding.done.result.source)
+    asked = {"source": source, "formats": [name for name in args.formats.split(",") if name]}
+    asked |= {name: getattr(args, name) for name in ("markdown", "chunks", "password") if getattr(args, name)}
+    job = Job.parse({"input": asked}, settings, Door.LOCAL)
+    formats.check(job.formats_needed)
+    return job
+
+
+def _told(result: DocumentResult, **beside: Any) -> dict[str, Any]:
+    return {**beside, "artefacts": {name: artefact.uri for name, artefact in result.artefacts.items()}}
+
+
+@asynccontextmanager
+async def _opened(place: str, settings: Settings) -> AsyncIterator[Folder]:
+    parent, _, name = (place if place.startswith("s3://") else str(Path(place).resolve())).rstrip("/").rpartition("/")
+    store = open_output(parent, settings, None)
+    try:
+        yield Folder(store, name)
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _workers(settings: Settings, slabs: Slabs) -> AsyncIterator[Workers]:
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s)
+    try:
+        await workers.open()
+        yield workers
+    finally:
+        await workers.close()
+        slabs.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
