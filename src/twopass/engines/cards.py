@@ -5,7 +5,9 @@ Asking CUDA would leave a context in this process that a forked engine cannot us
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,23 +33,33 @@ def cards() -> Cards:
     except nvml.NVMLError:
         return Cards()
     try:
-        first = nvml.nvmlDeviceGetHandleByIndex(0)
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        first = _handle(nvml, visible[0] if visible else "0")
         memory = nvml.nvmlDeviceGetMemoryInfo(first)
         cuda = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
         version = (cuda // 1000, cuda % 1000 // 10)
         name, driver = nvml.nvmlDeviceGetName(first), nvml.nvmlSystemGetDriverVersion()
-        return Cards(nvml.nvmlDeviceGetCount(), memory.total / 1e9, memory.free / 1e9, version, name, driver)
+        number = len(visible) or nvml.nvmlDeviceGetCount()
+        return Cards(number, memory.total / 1e9, memory.free / 1e9, version, name, driver)
     except nvml.NVMLError:
         return Cards()
     finally:
         nvml.nvmlShutdown()
 
 
-def cuda_of_torch() -> tuple[int, int]:
-    """The CUDA that this PyTorch was built for; (0, 0) without one."""
+def _handle(nvml: Any, name: str) -> Any:
+    """By number or identifier; NVML itself knows nothing of CUDA_VISIBLE_DEVICES."""
+    return nvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else nvml.nvmlDeviceGetHandleByUUID(name)
+
+
+def cuda_needed() -> tuple[int, int]:
+    """The CUDA that this PyTorch was built for; (0, 0) where vLLM was built for a processor, or there is none."""
     try:
         import torch
+        from vllm.platforms import current_platform
     except ImportError:
+        return (0, 0)
+    if current_platform.is_cpu():
         return (0, 0)
     major, _, minor = (torch.version.cuda or "0.0").partition(".")
     return int(major), int(minor)

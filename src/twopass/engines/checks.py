@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 
 from twopass.engine_settings import card_gb, preset
-from twopass.engines.cards import Cards, cuda_of_torch
+from twopass.engines.cards import Cards, cuda_needed
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -27,7 +27,7 @@ def disk(settings: Settings) -> None:
         raise EngineError(Code.STORE_UNAVAILABLE, f"{message}: give the endpoint a larger container disk")
 
 
-def driver(settings: Settings, found: Cards, built_for: Callable[[], tuple[int, int]] = cuda_of_torch) -> None:
+def driver(settings: Settings, found: Cards, built_for: Callable[[], tuple[int, int]] = cuda_needed) -> None:
     """A GPU for each share of the model, and a driver that speaks PyTorch's CUDA; raises EngineError."""
     if settings.preset == "cpu" or (needed := built_for()) == (0, 0):
         return

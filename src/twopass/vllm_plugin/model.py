@@ -177,7 +177,8 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
 def _encoder(features: Encode, vllm_config: Any, graphs: bool) -> Encoder:
     eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
     tokens = vllm_config.scheduler_config.max_num_batched_tokens
-    return Encoder(features, vllm_config.model_config.dtype, tokens, graphs and not eager)
+    alone = vllm_config.parallel_config.tensor_parallel_size == 1  # CLIP's shares meet outside of what a graph may hold
+    return Encoder(features, vllm_config.model_config.dtype, tokens, graphs and alone and not eager)
 
 
 def _pictures(kwargs: Mapping[str, Any], shared: Shared, device: torch.device) -> list[Seen]:
