@@ -107,7 +107,7 @@ def _open(path: str, password: str | None) -> Any:
 
 @contextmanager
 def pdf_errors(path: str) -> Iterator[None]:
-    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors, MuPDF's, and of a page that a repair lost."""
+    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors, MuPDF's, a page lost in repair."""
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
