@@ -138,6 +138,14 @@ def test_what_a_library_quotes_is_not_told(said: str) -> None:
     assert caught.value.message.startswith("MuPDF: the source: ") and "hunter2" not in caught.value.message
 
 
+def test_a_page_that_a_repair_lost_is_damaged(sample: Path) -> None:
+    """MuPDF repairs a file as it reads, and may find fewer pages than it counted."""
+    with pytest.raises(SourceError) as caught, files.shared_pdf(str(sample), None) as pdf:
+        pdf[pdf.page_count]
+
+    assert caught.value.code is Code.DAMAGED
+
+
 def test_a_grey_picture_of_sixteen_bits_keeps_its_range() -> None:
     """Its lightest value is white, its darkest black, and its frame is not changed under whoever holds it."""
     values = np.array([[0, 32_768, 65_535]], np.uint16)

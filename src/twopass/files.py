@@ -107,13 +107,13 @@ def _open(path: str, password: str | None) -> Any:
 
 @contextmanager
 def pdf_errors(path: str) -> Iterator[None]:
-    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors and MuPDF's."""
+    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors, MuPDF's, a page lost in repair."""
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
     try:
         yield
-    except (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase) as error:
+    except (RuntimeError, ValueError, IndexError, pymupdf.mupdf.FzErrorBase) as error:
         raise SourceError(Code.DAMAGED, f"MuPDF: {_line(error, path)}") from error
 
 
