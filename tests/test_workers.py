@@ -350,3 +350,13 @@ async def test_a_large_page_that_gives_up_lets_smaller_ones_through() -> None:
 
         assert await asyncio.wait_for(small, 1)
     slabs.close()
+
+
+async def test_a_worn_out_worker_is_replaced_by_a_fresh_one(slabs: Slabs) -> None:
+    """After so many calls: what libraries never give back goes with the process; no call is lost."""
+    workers = Workers(1, slabs, calls=3)
+    await workers.open()
+    pids = [await workers.call(os.getpid) for _ in range(7)]
+    await workers.close()
+
+    assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3, 3, 6]

@@ -90,8 +90,8 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     stages["engine_s"] = time.monotonic() - before
     slabs = Slabs(settings.window or SLABS, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
-    memory = settings.worker_memory_bytes
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, memory_bytes=memory)
+    limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
+    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with _running_loop() as loop:
         family, meter = families.named(engine.family), meter or Silent()

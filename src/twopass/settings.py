@@ -48,6 +48,7 @@ class Settings(EngineSettings):
     worker_memory_bytes: int = Field(
         4096 * MEGABYTE, ge=512 * MEGABYTE, description="a page worker that takes more memory of its own is killed"
     )
+    worker_calls: int = Field(1000, ge=1, description="calls after which a page worker is replaced by a fresh one")
     window: int = Field(0, ge=0, description="pages in flight; 0: 1.25 times the engine's sequences")
     window_bytes: int = Field(2048 * MEGABYTE, gt=0, description="bytes of page pixels in flight")
 

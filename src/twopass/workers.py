@@ -40,6 +40,7 @@ CHILD = {
 }
 # Of the parent's environment, what a child needs: keys of stores and engines are none of its business.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
+CALLS = 1000  # of one child: what libraries never give back goes with it
 START_S = 60.0  # a child that has not said hello by then never will
 MEMORY_BYTES = 4 << 30  # the largest image that is opened at all takes 3 to 4 GB
 ANSWER_BYTES = 256 << 20  # a page of 10,000 words answers 2 MB, the crop of 40 million noisy pixels 120
@@ -53,6 +54,7 @@ cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default
 class _Child:
     process: asyncio.subprocess.Process
     overfull: bool = False  # killed for its memory
+    calls: int = 0
 
     async def send(self, message: Any) -> Any:
         assert self.process.stdin and self.process.stdout
@@ -117,8 +119,10 @@ class Workers:
         start_s: float = START_S,
         more_slabs: Sequence[Slabs] = (),
         memory_bytes: int = MEMORY_BYTES,
+        calls: int = CALLS,
     ) -> None:
         self.count = count
+        self._calls = calls
         self._slabs = (slabs, *more_slabs)
         self._timeout_s = timeout_s
         self._start_s = start_s
@@ -148,7 +152,8 @@ class Workers:
             with child.within(self._memory_bytes):
                 async with asyncio.timeout(self._timeout_s):
                     answer = await child.send((function, args, kwargs))
-            alive = True
+            child.calls += 1
+            alive = child.calls < self._calls
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if child and child.overfull:
                 limit = f"{self._memory_bytes >> 20} MiB"
@@ -160,7 +165,7 @@ class Workers:
             raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
         finally:
             try:
-                if child and not alive:  # dead, or cancelled while the child is still at it
+                if child and not alive:  # dead, worn out, or cancelled while the child is still at it
                     await self._bury(child)
             finally:
                 self._idle.put_nowait(child if alive else None)  # the next call fills an empty place
