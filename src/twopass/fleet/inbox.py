@@ -122,7 +122,7 @@ class Inbox:
         """The document counted and, with `send`, where a worker can fetch it. Raises TwopassError."""
         if not item.is_here and not self.workers:
             return Ready(item.place, None, None)
-        with TemporaryDirectory(prefix="twopass-submit-") as folder:
+        with TemporaryDirectory(prefix="submit-") as folder:
             path = Path(item.place) if item.is_here else Path(folder) / "source"
             try:
                 got = await self._fetched(item, path)
