@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from fakes import s3
 from twopass.slabs import Slabs
@@ -22,6 +23,13 @@ def bare_environment() -> None:
     """No setting of the machine reaches a test."""
     for name in set(os.environ) - {*KEPT, "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
         del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """No test inherits another's log, whose file is closed by then."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

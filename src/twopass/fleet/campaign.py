@@ -18,7 +18,7 @@ from twopass.errors import Code, EndpointError, TwopassError
 from twopass.fleet.endpoint import Endpoint, Phase, Seen
 from twopass.fleet.inbox import Inbox, Item, Ready
 from twopass.fleet.ledger import Ledger
-from twopass.job import PageRange
+from twopass.job import PageRange, shown
 
 log = structlog.get_logger()
 
@@ -211,7 +211,7 @@ class Campaign:
                 if told.body.get("status") == "success":  # anything less may end better another day
                     self._ledger.end(key, {"output": _kept(told.output), "error": None})
                 return _Told(told.output, told.error, seconds, cost if told.cost is not None else None)
-            log.warning("job sent again", document=ready.source[:200], slice=part, reason=lost[:200])
+            log.warning("job sent again", document=shown(ready.source)[:200], slice=part, reason=lost[:200])
             left -= 0 if told.pages_now else 1  # a job that came further has not failed
             await asyncio.sleep(PAUSE_S)
         raise EndpointError(Code.JOB_LOST, f"{lost}, {self._plan.tries} times")

@@ -225,7 +225,7 @@ class _Making:
             label = DocItemLabel.TEXT if element.kind is Kind.LIST_ITEM else DocItemLabel(str(element.kind))
             item = self._told.add_text(label, text, **fields)
         item.prov.extend(places[1:])
-        if len(chain) == 1:
+        if len(chain) == 1 and element.text:  # docling takes an empty original for none
             self._held[element.id] = item.self_ref
         return item
 
