@@ -209,6 +209,7 @@ def test_no_document_text_and_no_key_reaches_the_log(queue: LoopbackQueue, endpo
 def test_an_unreachable_store_is_told_and_inline_jobs_go_on(tmp_path: Path) -> None:
     """A worker whose endpoint is dead refuses S3 jobs with a code and still reads what comes inline."""
     env = {"BUCKET_ENDPOINT_URL": "http://127.0.0.1:9", "BUCKET_ACCESS_KEY_ID": "a", "BUCKET_SECRET_ACCESS_KEY": "b"}
+    env["STORE_PATIENCE_S"] = "1"
     data = "data:application/pdf;base64," + base64.b64encode(pdf(1)).decode()
     with LoopbackQueue() as own, own.worker(HANDLER, cwd=ROOT, env=env):
         dead = own.wait(own.put({"input": {"source": "s3://bucket/in/two.pdf"}}), 120)
