@@ -104,6 +104,7 @@ async def test_a_start_that_hangs_ends_the_worker(engine: Engine) -> None:
     with pytest.raises(EngineError, match="did not start again"):
         await engine.generate(prompt("poison"))
     assert engine.is_gone
+    await asyncio.sleep(2 * START_S)  # until the late core is there: it must not turn up in the next test
 
 
 async def test_a_cancelled_page_does_not_take_the_restart_with_it(engine: Engine) -> None:
