@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heard_interrupts() -> None:
+    """A shell that starts tests in the background lets them ignore Ctrl-C, and whatever they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
