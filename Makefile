@@ -18,7 +18,7 @@ gpu: # vLLM 0.26 and runpod 1.12 name fastapis that exclude each other; vLLM wor
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests_browser

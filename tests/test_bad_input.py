@@ -23,7 +23,6 @@ from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
-FOUND = Path(__file__).parents[2] / "shared" / "corpus" / "bad"  # beside the repository, where somebody has it
 
 
 @pytest.fixture
@@ -205,13 +204,3 @@ async def test_a_file_cut_off_anywhere_ends_with_a_code_or_with_pages(
     result = await read(reader, tmp_path / "bad.pdf")
 
     assert result.documents[0].pages or result.as_answer()["error"].startswith(Code.DAMAGED)
-
-
-@pytest.mark.parametrize("path", sorted(FOUND.iterdir()) if FOUND.is_dir() else [], ids=lambda path: path.name)
-async def test_a_file_that_broke_other_readers_does_not_break_this_one(
-    reader: Reader, tmp_path: Path, path: Path
-) -> None:
-    """Files from other projects' bug reports."""
-    (tmp_path / path.name).write_bytes(path.read_bytes())
-
-    await read(reader, tmp_path / path.name)

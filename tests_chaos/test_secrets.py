@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +16,11 @@ from typing import Any
 
 import psutil
 import pymupdf
+from chaos import HANDLER, ROOT
 
 from fakes import s3, tls
 from fakes.queue import LoopbackQueue
 
-ROOT = Path(__file__).parents[1]
-HANDLER = [sys.executable, str(ROOT / "handler.py")]
 PASSWORD, KEY, SECRET, TOKEN, SIGNATURE, USER = (
     f"hunter2-{what}" for what in ("word", "id", "key", "tok", "sig", "me")
 )
@@ -114,6 +112,7 @@ def test_no_secret_comes_out_of_any_failure(tmp_path: Path) -> None:
             "BUCKET_SECRET_ACCESS_KEY": WORKERS_OWN,
             "PROGRESS_INTERVAL_S": "0.05",
             "PAGE_WORKERS": "1",
+            "STORE_PATIENCE_S": "2",  # the stores that never answer are given up soon
             "ALLOW_PRIVATE_SOURCES": "true",
             "SSL_CERT_FILE": str(certificate),
         }
