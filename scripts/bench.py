@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,11 @@ class SoloStopwatch(Stopwatch):
             self._cpu[name] += time.process_time() - began
 
 
+class SoloHouse(House):
+    def stopwatch(self) -> Stopwatch:
+        return SoloStopwatch(self.meter)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")])
@@ -66,8 +71,9 @@ def _stages(files: Sequence[Path], pages: str) -> Table:
     settings = Settings(window=1, page_workers=1, log_level="ERROR")
     logs.set_up(settings)
     with house.opened(settings) as opened:
+        solo = SoloHouse(**{field.name: getattr(opened, field.name) for field in fields(House)})
         for file in files:
-            table.add_row(*_row(file, _read(file, pages, replace(opened, stopwatch=SoloStopwatch))))
+            table.add_row(*_row(file, _read(file, pages, solo)))
     return table
 
 

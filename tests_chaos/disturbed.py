@@ -48,30 +48,29 @@ class Place:
     client: Any
     env: Mapping[str, str]
 
+    def names(self, prefix: str) -> list[str]:
+        """What lies below the prefix."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=f"{prefix}/")
+        return [entry["Key"].removeprefix(f"{prefix}/") for page in pages for entry in page.get("Contents", ())]
+
     def written(self, prefix: str) -> dict[str, bytes]:
         """Every artefact below the prefix by its name there; of checkpoints all but the cost block."""
         found = {}
-        for key, data in _objects(self.client, f"{prefix}/"):
+        for key in self.names(prefix):
             if not key.endswith(CLOCKED) and not key.startswith("jobs/"):
+                data = self.client.get_object(Bucket="bucket", Key=f"{prefix}/{key}")["Body"].read()
                 found[key] = json.dumps({**json.loads(data), "cost": None}).encode() if _PAGE.search(key) else data
         return found
 
     def stored(self, prefix: str) -> int:
         """Checkpoints that lie there."""
-        return sum("/pages/" in key for key, _ in _objects(self.client, f"{prefix}/"))
+        return sum("/pages/" in key for key in self.names(prefix))
 
     def times_read(self, prefix: str) -> Counter[int]:
         """How often each page was read to its end: so many different checkpoints of it were put."""
         puts = [seen for seen in self.proxy.seen if seen.method == "PUT" and f"/{prefix}/" in seen.path]
         read = {(found[1], seen.digest) for seen in puts if (found := _PAGE.search(seen.path))}
         return Counter(int(page) for page, _ in read)
-
-
-def _objects(client: Any, prefix: str) -> Iterator[tuple[str, bytes]]:
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix):
-        for entry in page.get("Contents", ()):
-            body = client.get_object(Bucket="bucket", Key=entry["Key"])["Body"].read()
-            yield entry["Key"].removeprefix(prefix), body
 
 
 def asked(prefix: str, source: str = "s3://bucket/in/long.pdf", **fields: Any) -> dict[str, Any]:

@@ -17,9 +17,9 @@ MEMBERS_EVERY = 10  # looks: a page worker lives longer than that
 
 @dataclass(frozen=True)
 class Held:
-    """What a group holds at a moment; memory in bytes, shared pages counted once."""
+    """What a group holds at a moment; `memory` in bytes, shared pages counted once, pages of files left out."""
 
-    pss: int
+    memory: int
     processes: int
     threads: int
     files: int
@@ -46,15 +46,15 @@ def held(group: int) -> Held:
     links = [link for pid in pids for link in _links(pid)]
     sockets = sum(link.startswith("socket:") for link in links)
     threads = sum(len(os.listdir(PROC / str(pid) / "task")) for pid in pids)
-    return Held(sum(map(pss, pids)), len(pids), threads, len(links) - sockets, sockets)
+    return Held(sum(map(memory, pids)), len(pids), threads, len(links) - sockets, sockets)
 
 
-def pss(pid: int) -> int:
-    """The process's memory in bytes, its share of what it shares; 0 for one that is gone."""
+def memory(pid: int) -> int:
+    """The process's own bytes and its share of what it shares; 0 for one that is gone. Pages of files are left out:
+    how many of a library's are its own share changes with who else on the machine has loaded it."""
     with suppress(OSError):
-        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
+        lines = (line.split() for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines())
+        return sum(int(line[1]) * 1024 for line in lines if line[0] in ("Pss_Anon:", "Pss_Shmem:"))
     return 0
 
 

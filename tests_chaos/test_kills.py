@@ -214,7 +214,7 @@ def test_killed_between_two_writes(place: Place, undisturbed: dict[str, bytes], 
         with worker(queue, place, tmp_path) as alive:
             victims.append(alive)
             until(killed.is_set, LONG_S)
-        assert not any(name.endswith("manifest.json") for name, _ in _names(place, prefix))
+        assert not any(name.endswith("manifest.json") for name in place.names(prefix))
         queue.redeliver(job)
         with worker(queue, place, tmp_path):
             outcome = queue.wait(job, LONG_S)
@@ -223,11 +223,6 @@ def test_killed_between_two_writes(place: Place, undisturbed: dict[str, bytes], 
     assert outcome.output["status"] == "success"
     same(place, prefix, undisturbed)
     assert set(place.times_read(prefix).values()) == {1}
-
-
-def _names(place: Place, prefix: str) -> list[tuple[str, int]]:
-    listed = place.client.list_objects_v2(Bucket="bucket", Prefix=f"{prefix}/").get("Contents", ())
-    return [(entry["Key"], entry["Size"]) for entry in listed]
 
 
 def test_a_deadline_and_the_same_job_again(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
@@ -256,6 +251,33 @@ def test_a_deadline_and_the_same_job_again(place: Place, undisturbed: dict[str, 
     assert second["status"] == "success"
     assert second["documents"][0]["usage"]["pages_read_now"] == PAGES - stored
     same(place, "late", undisturbed)
+
+
+def test_thawed_after_its_deadline(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """A worker that stood still, as a restored snapshot: the deadline held meanwhile, its connections are gone, and
+    over new ones it reads on."""
+    stands_s = 20
+    with LoopbackQueue() as queue, worker(queue, place, tmp_path) as alive:
+        job = queue.put(asked("thawed", deadline_s=stands_s))
+        until(lambda: place.stored("thawed") > 2)
+        with alive.frozen():
+            time.sleep(stands_s)
+            cut = place.proxy.cut()
+        thawed = time.monotonic()
+        first = queue.wait(job, 60).output
+        answered_s = time.monotonic() - thawed
+        stored = place.stored("thawed")
+        second = queue.wait(queue.put(asked("thawed")), LONG_S).output
+
+    assert cut > 0
+    assert first["status"] == "partial_success" and {problem["code"] for problem in first["problems"]} == {"DEADLINE"}
+    assert first["documents"][0]["left"].endswith(f"-{PAGES}")
+    assert answered_s < SLACK_S
+    assert second["status"] == "success"
+    assert second["documents"][0]["usage"]["pages_read_now"] == PAGES - stored
+    same(place, "thawed", undisturbed)
+    assert set(place.times_read("thawed").values()) == {1}
+    print(f"\n{cut} connections cut; the answer came {answered_s:.1f} s after the thaw, {PAGES - stored} pages later")
 
 
 def test_a_queue_that_answers_anything(place: Place, undisturbed: dict[str, bytes], tmp_path: Path) -> None:

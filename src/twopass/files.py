@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +40,8 @@ PILLOWS = (
 
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
-_kept: dict[tuple[str, str | None, int, int], Any] = {}  # path, password, time, size -> open PDF
+_Key = tuple[str, str | None, int, int]  # path, password, time, size
+_kept: dict[_Key, Any] = {}  # open PDFs
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,11 @@ class CheckedFile:
 @contextmanager
 def opened_pdf(path: str, password: str | None) -> Iterator[Any]:
     """A PyMuPDF document of its own, closed at the end; its errors become SourceErrors."""
-    with pdf_errors(path), _open(path, password) as pdf:
-        yield pdf
+    try:
+        with pdf_errors(path), _open(path, password) as pdf:
+            yield pdf
+    finally:
+        empty_store()
 
 
 @contextmanager
@@ -84,15 +88,27 @@ def shared_pdf(path: str, password: str | None) -> Iterator[Any]:
         key = (path, password, stat.st_mtime_ns, stat.st_size)
         pdf = _kept.pop(key) if key in _kept else _open(path, password)
         _kept[key] = pdf  # the last is the one used last
-        while len(_kept) > OPEN_FILES:
-            _kept.pop(next(iter(_kept))).close()
+        _close(list(_kept)[:-OPEN_FILES])
         yield pdf
 
 
 def forget_gone() -> None:
     """Close what is kept of files that are no more: an open one holds its disk space, and its password stays here."""
-    for key in [key for key in _kept if not os.path.exists(key[0])]:
+    _close([key for key in _kept if not os.path.exists(key[0])])
+
+
+def _close(keys: Sequence[_Key]) -> None:
+    for key in keys:
         _kept.pop(key).close()
+    if keys:
+        empty_store()
+
+
+def empty_store() -> None:
+    """MuPDF keeps decoded pictures and fonts for the next page, up to 256 MB, also when their document is closed."""
+    import pymupdf
+
+    pymupdf.TOOLS.store_shrink(100)
 
 
 def _open(path: str, password: str | None) -> Any:

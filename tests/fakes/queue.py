@@ -293,6 +293,15 @@ class Worker:
         self._process.wait()
         self._retire(self.id)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The whole group stands still meanwhile, as one whose snapshot is taken and restored later."""
+        os.killpg(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.pid, signal.SIGCONT)
+
     def wait(self, timeout: float | None = None) -> int:
         """The exit code; what is left of the group ends with the main process, as in a container."""
         code = self._process.wait(timeout)

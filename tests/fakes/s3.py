@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import http.client
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -112,6 +113,15 @@ class Proxy:
         self.seen: list[Seen] = []
         self.judge: Callable[[Seen], Fault | None] = lambda seen: None
         self._target = urlsplit(target).netloc
+        self._open: set[socket.socket] = set()
+
+    def cut(self) -> int:
+        """End every connection that is open; how many those were."""
+        ended = list(self._open)
+        for connection in ended:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        return len(ended)
 
     @contextmanager
     def running(self) -> Iterator[str]:
@@ -148,6 +158,19 @@ class Proxy:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     owner: Proxy
+
+    def setup(self) -> None:
+        super().setup()
+        self.owner._open.add(self.connection)
+
+    def finish(self) -> None:
+        self.owner._open.discard(self.connection)
+        with suppress(OSError):  # it was cut
+            super().finish()
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            super().handle()
 
     def _handle(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

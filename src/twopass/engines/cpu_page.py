@@ -252,6 +252,7 @@ def _scanned(pixels: Pixels, language: str | None, width: float, height: float) 
         cpu_scan.draw(page, array, words, skew)
         blocks, _, _ = _text_layer(page)
         seen = _laid_out(page, blocks, words, "ocr")
+    files.empty_store()  # of the picture, which nobody draws again
     return _Seen(width, height, "ocr", seen.regions, reading.score, seen.dense, reading.unreadable, skew)
 
 
