@@ -245,8 +245,9 @@ async def test_a_cancelled_prompt_is_hung_up_on(server: OpenAIServer, workers: W
     engine = await opened(server, workers)
     server.script = [openai_server.endless]
     task = asyncio.create_task(engine.generate(PROMPT))
-    while not server.busy:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while not server.busy:
+            await asyncio.sleep(0.01)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):

@@ -738,8 +738,9 @@ async def test_a_store_that_is_closed_tries_no_more(endpoint: str, bucket: Any) 
     with proxy.running() as url:
         output = patient_store(url, Patience(attempts=1, connect_s=0.5, read_s=2.0, budget_s=600))
         putting = asyncio.create_task(output.put("key", b"", TEXT))
-        while not proxy.seen:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while not proxy.seen:
+                await asyncio.sleep(0.01)
         putting.cancel()
         async with asyncio.timeout(30):
             await output.close()

@@ -68,8 +68,9 @@ async def test_a_child_that_died_while_idle_costs_no_call(workers: Workers) -> N
     """Whoever comes next gets another child and its answer."""
     child = await workers.call(os.getpid)
     os.kill(child, signal.SIGKILL)
-    while psutil.pid_exists(child):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while psutil.pid_exists(child):
+            await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)  # its end reaches the loop
 
     assert await workers.call(operator.add, 1, 2) == 3
@@ -192,8 +193,9 @@ async def test_a_call_cancelled_while_a_child_starts_leaves_none(workers: Worker
         await workers.call(os._exit, 1)
     before = children()
     call = asyncio.create_task(workers.call(operator.add, 1, 2))
-    while children() == before:
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        while children() == before:
+            await asyncio.sleep(0.001)
 
     call.cancel()
     with pytest.raises(asyncio.CancelledError):

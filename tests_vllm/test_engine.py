@@ -152,8 +152,9 @@ async def test_two_jobs_at_once_are_as_one_after_the_other(running: Running, tmp
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:
     asked = asyncio.create_task(running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=3000)))
-    while not running.unfinished:
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(120):
+        while not running.unfinished:
+            await asyncio.sleep(0.05)
 
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -88,8 +88,9 @@ async def test_the_last_try_is_alone_though_others_come(engine: Engine) -> None:
     """A killer that arrives while an innocent prompt is asked for the last time waits, and does not take it along."""
     first = asyncio.create_task(engine.generate(prompt("poison")))
     innocent = asyncio.create_task(engine.generate(prompt("good")))
-    while len(engine.incidents) < 2:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while len(engine.incidents) < 2:
+            await asyncio.sleep(0.01)
     late = asyncio.create_task(engine.generate(prompt("poison")))
 
     async with asyncio.timeout(60):
