@@ -30,6 +30,7 @@ UNKNOWN = 0.5  # confidence of what is flagged, at most
 # Flags that tell how something was read, not that it was read badly.
 HARMLESS = frozenset({"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"})
 GRID = 10_000  # units of a page's picture across and down, in which boxes are drawn
+SPARE = 0.004  # of the page around a box: its line beside letters and not through them
 OPENED = ("http://", "https://", "mailto:")  # links that a click may follow
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
 _UNDRAWN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # HTML has no place for these
@@ -54,8 +55,9 @@ class Shown:
 
     @property
     def shapes(self) -> list[Shape]:
+        spare = round(SPARE * GRID)
         corners = (box.to_grid(GRID) for box in self.element.boxes)
-        return [Shape(x0, y0, max(x1 - x0, 1), max(y1 - y0, 1)) for x0, y0, x1, y1 in corners]
+        return [Shape(x0 - spare, y0 - spare, x1 - x0 + 2 * spare, y1 - y0 + 2 * spare) for x0, y0, x1, y1 in corners]
 
     @property
     def alarms(self) -> list[str]:
