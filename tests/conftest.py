@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from fakes import s3
 from twopass.slabs import Slabs
@@ -17,6 +18,12 @@ from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
+
+
+def pytest_configure() -> None:
+    """Time is no test: a busy machine fails none."""
+    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -59,7 +59,7 @@ def furniture(document: Document) -> list[str]:
     return [e.text for e in document.elements if e.content_layer is Layer.FURNITURE]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(readings, metas, st.randoms(use_true_random=False))
 def test_the_order_of_checkpoints_does_not_matter(
     read: tuple[Checkpoint, ...], meta: Meta, chance: random.Random
@@ -76,7 +76,7 @@ def test_the_order_of_checkpoints_does_not_matter(
     assert [e.page for e in document.elements] == sorted(e.page for e in document.elements)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(readings, metas)
 def test_every_element_keeps_its_words_and_is_in_one_section_at_most(read: tuple[Checkpoint, ...], meta: Meta) -> None:
     """Nothing is merged or dropped; the tree is not empty where there are headings."""
@@ -232,7 +232,7 @@ def test_what_three_of_many_slides_say_in_one_place_is_body() -> None:
     assert set(furniture(document)) == {"Water Board"}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(readings, metas)
 def test_no_page_with_text_is_without_body(read: tuple[Checkpoint, ...], meta: Meta) -> None:
     """Whatever its labels say and other pages repeat."""
@@ -435,7 +435,7 @@ def test_a_section_with_nothing_of_its_own_is_told_by_its_children() -> None:
     assert [s.summary for s in flattened(assembled(told).sections)] == [text.text] * 2 + [figure.summary] * 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(readings, metas)
 def test_a_section_has_a_summary_where_an_element_has_one(read: tuple[Checkpoint, ...], meta: Meta) -> None:
     """However deep in the tree, and be it only its heading; keywords likewise."""

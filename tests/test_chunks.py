@@ -46,7 +46,7 @@ def report(*more: Element) -> Document:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(documents(), st.sampled_from([64, 128, 512]), st.booleans())
 def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, furniture: bool) -> None:
     """Every word of document.md's body is in a chunk, ids are unique, spans lie in document.md."""
@@ -62,7 +62,7 @@ def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, f
     assert all(0 <= chunk["md_span"][0] < chunk["md_span"][1] <= len(text) for chunk in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts, st.integers(20, 80))
 def test_a_block_is_cut_into_all_of_itself(block: str, limit: int) -> None:
     """Nothing but blanks lies between the parts, and each fits."""
@@ -182,7 +182,7 @@ def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
     assert end - start > 9999
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_tokens_add_up(one: str, other: str) -> None:
     """More text has no fewer tokens, and blanks alone have none."""

@@ -19,7 +19,7 @@ from twopass.job import Format
 ROOT = Path(__file__).parents[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents())
 def test_any_document_comes_back_from_its_json(document: Document) -> None:
     """loads(dumps(d)) == d, and the same document gives the same bytes."""
@@ -29,7 +29,7 @@ def test_any_document_comes_back_from_its_json(document: Document) -> None:
     assert docjson.dumps(docjson.loads(data)) == data
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(documents())
 def test_any_document_fits_the_schema(document: Document) -> None:
     """What dumps writes is valid against the published JSON Schema."""

@@ -8,7 +8,7 @@ import pytest
 from docling_core.transforms.chunker import HierarchicalChunker, HybridChunker
 from docling_core.transforms.chunker.tokenizer.base import BaseTokenizer
 from docling_core.types.doc import DoclingDocument
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
 from twopass import tokens
@@ -32,7 +32,7 @@ class Estimating(BaseTokenizer):
         return tokens.count
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(documents())
 def test_nothing_is_lost_on_the_way_there_and_back(document: Document) -> None:
     """Through docling's own reading and writing of the file too."""

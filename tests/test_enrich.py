@@ -191,7 +191,7 @@ def test_sentences_end_where_readers_end_them(text: str, told: list[str]) -> Non
     assert words.sentences(text) == told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(checkpoints(1))
 def test_any_page_can_be_enriched(read: Checkpoint) -> None:
     """Nothing but the derived fields changes, and a second time changes nothing."""

@@ -35,7 +35,7 @@ def said(element: Element) -> str:
     return "\n".join(parts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(documents())
 def test_every_word_of_every_body_element_is_in_the_markdown(document: Document) -> None:
     """But for broken words, which are whole again."""
@@ -50,7 +50,7 @@ def test_every_word_of_every_body_element_is_in_the_markdown(document: Document)
     assert all(word in whole and word in broken for word in lost)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(documents())
 def test_pages_and_elements_keep_their_order(document: Document) -> None:
     """Each page's mark stands once, in order, and spans lie behind each other but for what runs on."""
@@ -63,7 +63,7 @@ def test_pages_and_elements_keep_their_order(document: Document) -> None:
     assert text.endswith("\n") and not text.endswith("\n\n") and "\n\n\n" not in text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(texts)
 def test_a_paragraph_reads_as_it_was_written(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
@@ -74,7 +74,7 @@ def test_a_paragraph_reads_as_it_was_written(text: str) -> None:
     assert "".join(shown(token) for token in tokens) == words.flow(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(texts)
 def test_a_heading_reads_as_it_was_written(text: str) -> None:
     """Also when it ends in hashes or begins like a list."""
@@ -207,7 +207,7 @@ def test_tables_with_other_columns_stay_apart() -> None:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(tables, min_size=2, max_size=4))
 def test_joined_tables_lose_no_word_and_know_their_rows(parts: list[Table]) -> None:
     """Whatever spans, gaps and doubled cells they have; only a head that was said before has no place of its own."""

@@ -18,7 +18,7 @@ def listed(document: Document) -> list[dict[str, Any]]:
     return json.loads(mineru.write(Draft(document)))  # type: ignore[no-any-return]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(documents())
 def test_no_word_of_an_element_is_lost(document: Document) -> None:
     """Furniture too: MinerU keeps it under types of its own."""

@@ -29,7 +29,7 @@ def written(document: Document) -> str:
     return review.write(Draft(document)).decode()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(documents())
 def test_no_tag_of_a_document_gets_through(document: Document) -> None:
     """Whatever a page says, the page has our tags, MathML, and one script."""
@@ -55,7 +55,7 @@ def test_the_policy_knows_the_script_and_the_style_by_their_hashes() -> None:
     assert policy[1].startswith("default-src &#39;none&#39;;")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.one_of(any_texts, st.text(alphabet="\\{}[]&%$_^abc12<>'\" \n", max_size=40)), st.booleans())
 def test_any_latex_is_drawn_or_left(latex: str, display: bool) -> None:
     """No LaTeX ends the page, and none writes a tag that is not MathML's."""

@@ -48,7 +48,7 @@ def said(element: Element) -> str:
     return "\n".join([element.text, *(cell.text for cell in (element.table.cells if element.table else ()))])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(documents(), spellings)
 def test_no_spelling_loses_a_word(document: Document, spelling: Markdown) -> None:
     """All options at once, in any mixture; spans lie in the text they are spans of."""
@@ -77,7 +77,7 @@ def test_front_matter_says_what_the_document_is() -> None:
     assert text[slice(*spans["p0001-e000"])] == "Water"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(any_texts.filter(bool))
 def test_any_title_is_yaml(title: str) -> None:
     """A YAML reader finds exactly what the file says of itself."""
