@@ -119,6 +119,15 @@ def test_the_images_pins_agree_with_each_other() -> None:
         assert image[name] == pins("run")[name], name
 
 
+@pytest.mark.parametrize("last", ["vllm", "browser", "rag"])
+def test_what_is_installed_together_is_pinned_alike(last: str) -> None:
+    """pip refuses two versions of one package, but only where nothing is installed yet."""
+    together = [pins(name) for name in ("run", "test", last)]
+
+    for name in set().union(*together):
+        assert len({one[name] for one in together if name in one}) == 1, name
+
+
 @pytest.mark.parametrize("name", ["run", "image"])
 def test_the_pins_are_what_pyproject_asks_for(name: str) -> None:
     """Every dependency is pinned, to a version that satisfies it; no line has an address."""
