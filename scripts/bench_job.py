@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+"""Whole jobs on this machine's GPU, against the engine alone on the same requests: PDFs from an S3, artefacts to it.
+
+    python scripts/bench_job.py --model-dir DIR [--json docs/bench/h200.json] [--jobs 1 2 4]
+
+The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and pictures. Random weights do: the
+engine makes as many tokens as the mix says and is then believed to have answered what the page says, so that pass 2
+cuts and asks about real crops. Measured while all seats of the engine are taken, as bench_gpu.py does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import io
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import pymupdf
+from botocore.config import Config
+from PIL import Image
+
+from bench_engine import A4, tell
+from twopass import house, logs, pipeline
+from twopass.engines.seam import Completion, Engine, Prompt, Sampling
+from twopass.families.deepseek_ocr import PROMPTS
+from twopass.house import House
+from twopass.job import Door, Job
+from twopass.progress import Tracker
+from twopass.settings import Settings
+from twopass.slabs import Pixels
+
+ROOT = Path(__file__).parents[1]
+MIX = ROOT / "docs" / "bench" / "mix.json"
+BUCKET = "bench"
+PAGES_A_DOCUMENT = 16
+POINTS = (595, 842)
+SCALE = 842 / A4[1]  # points of a pixel at 144 dpi
+MARGIN = 40
+CROPS_AT_MOST = 0.6  # of the page's height; more are drawn smaller
+TOKEN = 3.6  # letters
+BOX_TOKENS = 17
+LOOK_EVERY = 64
+NOTHING, WORDS_OF_A_PHOTO = "", 20
+SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
+CEILING_PUTS = 400
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+    tokens: int
+
+
+@dataclass
+class Sheet:
+    """One page of the mix: drawn into a PDF, and what is said of it and of its crops."""
+
+    blocks: list[str] = field(default_factory=list)
+    answers: dict[str, Said] = field(default_factory=dict)  # "e003", "e003-2": of crops, by element and turn
+
+    def block(self, label: str, content: str, box: tuple[float, float, float, float]) -> str:
+        """Its element's name."""
+        x0, y0, x1, y1 = (round(999 * at / size) for at, size in zip(box, POINTS * 2, strict=True))
+        self.blocks.append(f"<|ref|>{label}<|/ref|><|det|>[[{x0}, {y0}, {x1}, {y1}]]<|/det|>\n{content}  \n\n")
+        return f"e{len(self.blocks) - 1:03d}"
+
+
+def drawn(pdf: Any, page: Mapping[str, Any], photos: Sequence[bytes]) -> Sheet:
+    """A page of the mix at the end of the PDF."""
+    sheet, made = Sheet(), pdf.new_page(width=POINTS[0], height=POINTS[1])
+    crops = list(_placed(page["crops"]))
+    free = min((box[1] for *_, box in crops), default=POINTS[1] - MARGIN) - MARGIN
+    _prose(sheet, made, page, free)
+    for number, (kind, tokens, box) in enumerate(crops):
+        _cropped(sheet, made, kind, tokens, box, photos[number % len(photos)], number)
+    return sheet
+
+
+def _placed(crops: Sequence[tuple[str, int, int, int]]) -> Iterator[tuple[str, int, tuple[float, float, float, float]]]:
+    """Shelves from the page's foot up, as large as they fit."""
+    room = POINTS[0] - 2 * MARGIN
+    shelves: list[list[tuple[str, int, float, float]]] = []
+    for kind, width, height, tokens in crops:
+        shrunk = min(1.0, room / (width * SCALE))
+        one = (kind, tokens, width * SCALE * shrunk, height * SCALE * shrunk)
+        if not shelves or sum(w for *_, w, _ in shelves[-1]) + one[2] > room:
+            shelves.append([])
+        shelves[-1].append(one)
+    height = sum(max(h for *_, h in shelf) for shelf in shelves)
+    shrunk = min(1.0, CROPS_AT_MOST * POINTS[1] / height) if height else 1.0
+    top = POINTS[1] - MARGIN - height * shrunk
+    for shelf in shelves:
+        left = float(MARGIN)
+        for kind, tokens, w, h in shelf:
+            yield kind, tokens, (left, top + 4, left + w * shrunk - 4, top + h * shrunk)
+            left += w * shrunk
+        top += max(h for *_, h in shelf) * shrunk
+
+
+def _prose(sheet: Sheet, made: Any, page: Mapping[str, Any], height: float) -> None:
+    """The page's text in as many blocks as it has elements beside its crops, as large as it fits."""
+    blocks = max(page["elements"] - len(page["crops"]), 1 if page["elements"] else 0)
+    if not blocks:
+        return
+    letters = max(int((page["tokens"] - BOX_TOKENS * page["elements"]) * TOKEN / blocks), 8)
+    text = (SENTENCE * math.ceil(letters / len(SENTENCE)))[:letters].rsplit(" ", 1)[0]
+    width, each = POINTS[0] - 2 * MARGIN, height / blocks
+    size = min(11.0, math.sqrt(width * each / (letters * 0.8)), each / 1.5)
+    for number in range(blocks):
+        box = (MARGIN, MARGIN + number * each, POINTS[0] - MARGIN, MARGIN + (number + 0.95) * each)
+        lines = _wrapped(f"{number} {text}", int(width / (0.5 * size)))
+        made.insert_text((box[0], box[1] + size), lines, fontsize=size)
+        foot = min(box[1] + len(lines) * size * 1.2, POINTS[1])
+        sheet.block("text", f"{number} {text}", (box[0], box[1], box[2], foot))
+
+
+def _wrapped(text: str, letters: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if len(lines[-1]) + len(word) > letters and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+def _cropped(
+    sheet: Sheet, made: Any, kind: str, tokens: int, box: tuple[float, float, float, float], photo: bytes, number: int
+) -> None:
+    if kind == "table":
+        rows = [[f"{row}.{column}" for column in range(4)] for row in range(max(int((box[3] - box[1]) / 14), 2))]
+        for row, cells in enumerate(rows):
+            for column, cell in enumerate(cells):
+                at = (box[0] + column * (box[2] - box[0]) / 4 + 2, box[1] + 11 + 14 * row)
+                made.insert_text(at, cell, fontsize=9)
+        html = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for cells in rows)
+        name = sheet.block("table", f"<table>{html}</table>", box)
+        sheet.answers[name] = Said(f"<table>{html}</table>", tokens)
+    elif kind == "formula":
+        made.insert_text((box[0] + 4, box[1] + 14), "Q = v A", fontsize=12)
+        name = sheet.block("equation", "\\[ Q = v A \\]", box)
+        sheet.answers[name] = Said("\\[ Q = v A \\]", tokens)
+    else:
+        made.insert_image(box, stream=photo, keep_proportion=False)
+        name = sheet.block("image", "", box)
+        chart = "<table><tr><td>Year</td><td>Rain</td></tr><tr><td>2021</td><td>610</td></tr></table>"
+        described = f"A photo of pump {number}, seen from the side, with a grey wall behind it."
+        sheet.answers[name] = Said(chart, tokens) if number % 2 else Said(NOTHING, WORDS_OF_A_PHOTO)
+        sheet.answers[f"{name}-2"] = Said(described, tokens)
+
+
+def documents(pages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bytes, dict[str, Said]]]:
+    """PDFs of PAGES_A_DOCUMENT pages, and what is said by prompt id."""
+    rng = np.random.default_rng(1)
+    photos = [_photo(rng) for _ in range(4)]
+    for start in range(0, len(pages), PAGES_A_DOCUMENT):
+        some = pages[start : start + PAGES_A_DOCUMENT]
+        with pymupdf.open() as pdf:
+            sheets = [drawn(pdf, page, photos) for page in some]
+            data = bytes(pdf.tobytes(deflate=True, garbage=1))
+        key = hashlib.sha256(data).hexdigest()[:12]
+        said = {}
+        for number, (page, sheet) in enumerate(zip(some, sheets, strict=True), 1):
+            said[f"{key}/p{number:04d}"] = Said("".join(sheet.blocks), page["tokens"])
+            said |= {f"{key}/p{number:04d}-{name}": answer for name, answer in sheet.answers.items()}
+        yield data, said
+
+
+def _photo(rng: np.random.Generator) -> bytes:
+    small = Image.fromarray(rng.integers(0, 256, (30, 40, 3), np.uint8))
+    buffer = io.BytesIO()
+    small.resize((800, 600), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+@dataclass
+class Meter:
+    """Tokens made between two moments: when all seats were taken first, and when the last page began."""
+
+    seats: int
+    pages: int
+    inside: int = 0
+    begun: int = 0
+    made: int = 0
+    marks: list[tuple[float, int, float]] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def mark(self) -> None:
+        self.marks.append((time.monotonic(), self.made, time.process_time()))
+
+    def enter(self, is_page: bool) -> None:
+        self.inside += 1
+        self.begun += is_page
+        if not self.marks and self.inside >= self.seats:
+            self.mark()
+        if self.begun == self.pages and not self.over.is_set():
+            self.mark()
+            self.over.set()
+
+    @property
+    def tokens_per_s(self) -> float:
+        (since, first, _), (until, last, _) = self.marks[0], self.marks[-1]
+        return (last - first) / (until - since)
+
+    @property
+    def cpu_ms_per_token(self) -> float:
+        (_, first, since), (_, last, until) = self.marks[0], self.marks[-1]
+        return 1000 * (until - since) / (last - first)
+
+
+class Believed(Engine):
+    """An engine that works as hard as the mix says and is believed to have answered the page."""
+
+    def __init__(self, inner: Engine, said: Mapping[str, Said], meter: Meter) -> None:
+        self._inner, self._said, self._meter = inner, said, meter
+        self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
+        self.sequences, self.canary, self.slabs = inner.sequences, inner.canary, inner.slabs
+        self.asked: list[Prompt] = []
+        self.unknown: Counter[str] = Counter()
+
+    async def open(self, workers: Any) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        said = self._said.get(prompt.id)
+        if said is None:
+            self.unknown[prompt.id.rpartition("/")[2]] += 1
+            said = Said(SENTENCE, WORDS_OF_A_PHOTO)
+        self.asked.append(prompt)
+        answer = await self.made(prompt, said.tokens)
+        return replace(answer, text=said.text, finish_reason="stop")
+
+    async def made(self, prompt: Prompt, tokens: int) -> Completion:
+        before = 0
+
+        def watch(text: str) -> bool:
+            nonlocal before
+            step = min(LOOK_EVERY, tokens - before)
+            before += step
+            self._meter.made += step
+            return False
+
+        sampling = Sampling(max_tokens=tokens, ignore_eos=True)
+        self._meter.enter(prompt.text == PROMPTS["document"] and prompt.priority > 0)
+        try:
+            answer = await self._inner.generate(replace(prompt, sampling=sampling, watch=watch))
+        finally:
+            self._meter.inside -= 1
+        self._meter.made += tokens - before
+        return answer
+
+
+@contextmanager
+def store() -> Iterator[str]:
+    """An S3 in a process of its own."""
+    command = [sys.executable, str(ROOT / "scripts" / "bench_s3.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        try:
+            yield child.stdout.readline().strip()
+        finally:
+            child.terminate()
+
+
+def client(endpoint: str) -> Any:
+    config = Config(s3={"addressing_style": "path"}, max_pool_connections=32)
+    session = boto3.Session("key", "secret", region_name="us-east-1")
+    return session.client("s3", endpoint_url=endpoint, config=config)
+
+
+async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[str, Said], pages: int) -> dict[str, Any]:
+    """The documents as so many jobs at once, until the last page has begun."""
+    engine = Believed(opened.engine, said, Meter(opened.engine.sequences, pages))
+    told = replace(opened, engine=engine)
+    given = [
+        {"sources": [f"s3://{BUCKET}/in/{name}" for name in names[n::count]],
+         "output": f"s3://{BUCKET}/out{count}-{n}/", "mode": "gundam", "resume": False}
+        for n in range(count)
+    ]  # fmt: skip
+    parsed = [Job.parse({"id": f"job{n}", "input": one}, opened.settings, Door.LOCAL) for n, one in enumerate(given)]
+    running = [asyncio.create_task(pipeline.run(job, told, Tracker())) for job in parsed]
+    await _until_over(engine._meter, running)
+    if engine.unknown:
+        tell(unknown=dict(engine.unknown.most_common(5)))
+    return {"meter": engine._meter, "asked": engine.asked}
+
+
+async def alone(opened: House, asked: Sequence[Prompt], said: Mapping[str, Said], pages: int) -> Meter:
+    """The same requests in the same order, with nothing around the engine."""
+    engine = Believed(opened.engine, said, Meter(opened.engine.sequences, pages))
+    async with _shown(opened) as page:
+        prompts = [replace(one, image=_alike(one.image, page), page=None) for one in asked]
+        seats = asyncio.Semaphore(round(house.AHEAD * engine.sequences))
+
+        async def seated(prompt: Prompt) -> None:
+            async with seats:
+                await engine.generate(prompt)
+
+        running = [asyncio.create_task(seated(prompt)) for prompt in prompts]
+        await _until_over(engine._meter, running)
+    return engine._meter
+
+
+async def _until_over(meter: Meter, running: Sequence[asyncio.Task[Any]]) -> None:
+    over = asyncio.create_task(meter.over.wait())
+    while not over.done():
+        done, _ = await asyncio.wait((over, *running), return_when=asyncio.FIRST_COMPLETED)
+        running = [task for task in running if not task.done()]
+        for task in done:
+            task.result()  # what failed is told
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+
+
+@asynccontextmanager
+async def _shown(opened: House) -> Any:
+    width, height = A4
+    async with opened.slabs.lend(width * height * 3) as slab:
+        noise = np.random.default_rng(2).integers(0, 256, width * height * 3, np.uint8)
+        np.frombuffer(slab.map(noise.nbytes), np.uint8)[:] = noise
+        yield Pixels(width, height, slab)
+
+
+def _alike(image: Pixels, page: Pixels) -> Pixels:
+    """So much of the page as the picture was large."""
+    return page.crop(0, 0, min(image.width, page.width), min(image.height, page.height))
+
+
+def ceiling(endpoint: str) -> float:
+    """Puts of 30 kB a second that the S3 takes from this process, sixteen at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    to, data = client(endpoint), os.urandom(30_000)
+    before = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda n: to.put_object(Bucket=BUCKET, Key=f"c/{n}", Body=data), range(CEILING_PUTS)))
+    return CEILING_PUTS / (time.monotonic() - before)
+
+
+def measured(opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Any]:
+    """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's."""
+    made = list(documents(pages))
+    said = {name: one for _, some in made for name, one in some.items()}
+    names = [f"{number:03d}.pdf" for number in range(len(made))]
+    to = client(endpoint)
+    for name, (data, _) in zip(names, made, strict=True):
+        to.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=data)
+    mean = statistics.mean(page["tokens"] for page in pages)
+    told: dict[str, Any] = {"pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint))}
+
+    def wait(work: Awaitable[Any]) -> Any:
+        async def waited() -> Any:
+            return await work
+
+        return opened.submit(waited()).result()
+
+    asked: Sequence[Prompt] = ()
+    for count in counts:
+        found = wait(jobs(opened, names, count, said, len(pages)))
+        meter, asked = found["meter"], asked or found["asked"]
+        tokens = sum(said[one.id].tokens for one in found["asked"] if one.id in said) / len(pages)
+        tell(jobs=count, tokens_per_s=meter.tokens_per_s, tokens_a_page=tokens, prompts_a_page=len(asked) / len(pages))
+        rate = meter.tokens_per_s / tokens
+        told[f"pages_per_s_{count}_jobs"] = round(rate, 2)
+        told |= {} if "pages_per_s" in told else {
+            "pages_per_s": round(rate, 2), "tokens_a_page": round(tokens), "first_pass_tokens": round(mean),
+            "main_process_cpu_ms_per_page": round(meter.cpu_ms_per_token * tokens, 1),
+        }  # fmt: skip
+    of_engine = wait(alone(opened, asked, said, len(pages)))
+    tell(alone_tokens_per_s=of_engine.tokens_per_s)
+    share = told["pages_per_s"] * told["tokens_a_page"] / of_engine.tokens_per_s
+    return {**told, "share_of_engine": round(share, 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model-dir", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--pages", type=int, default=448)
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1])
+    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    options = parser.parse_args()
+    pages = json.loads(MIX.read_text())[: options.pages]
+    with store() as endpoint:
+        settings = Settings(
+            engine="vllm", model_dir=options.model_dir, load_format="dummy", max_num_seqs=options.sequences,
+            page_workers=options.workers, canary=False, log_level="WARNING", bucket_endpoint_url=endpoint,
+            bucket_access_key_id="key", bucket_secret_access_key="secret",
+        )  # fmt: skip
+        logs.set_up(settings)
+        with house.opened(settings) as opened:
+            told = measured(opened, endpoint, pages, options.jobs)
+    tell(found={"job_mix": told})
+    if options.json:
+        found = json.loads(options.json.read_text()) if options.json.exists() else {}
+        options.json.write_text(json.dumps({**found, "job_mix": told}, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

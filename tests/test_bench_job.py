@@ -1,0 +1,90 @@
+"""scripts/bench_job.py: the mix becomes documents whose every crop is asked about, and jobs that are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.reader import Reader
+from twopass import families, house
+from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.settings import Settings
+from twopass.slabs import Slabs
+from twopass.workers import Workers
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+import bench_job  # noqa: E402
+
+MIX = json.loads(bench_job.MIX.read_text())
+SEATS = 4
+
+
+class Typist(Engine):
+    """Says nothing, at a steady pace."""
+
+    kind, precision, family, sequences, canary = "vllm", "dummy", "deepseek_ocr", SEATS, False
+
+    async def open(self, workers: Workers) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        for _ in range(0, prompt.sampling.max_tokens, 64):
+            await asyncio.sleep(0.001)
+            assert prompt.watch and not prompt.watch("")
+        return Completion("?", "length", tokens_out=prompt.sampling.max_tokens)
+
+
+@pytest.fixture
+def opened() -> Iterator[house.House]:
+    with house.opened(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
+        yield replace(made, engine=Typist(), family=families.named("deepseek_ocr"))
+
+
+async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
+    workers: Workers, slabs: Slabs, tmp_path: Path
+) -> None:
+    """Pages of every kind end as read, and each prompt is one that the mix has tokens for."""
+    pages = [next(page for page in MIX if page["kind"] == kind and page["crops"]) for kind in ("slide", "letter")]
+    ((data, said),) = bench_job.documents([*pages, next(page for page in MIX if len(page["crops"]) == 3)])
+    (tmp_path / "mix.pdf").write_bytes(data)
+    engine = bench_job.Believed(Typist(), said, bench_job.Meter(SEATS, 3))
+
+    result = await Reader(workers, slabs, engine).run(
+        source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam"
+    )
+
+    assert result.documents[0].pages == {"read": 3}
+    assert {prompt.id for prompt in engine.asked} | unasked(said) == set(said)
+    assert not engine.unknown
+
+
+def unasked(said: Any) -> set[str]:
+    """A chart answers the first question; the mix has a second answer for every picture."""
+    return {name for name in said if name.endswith("-2") and said[name.removesuffix("-2")].text}
+
+
+async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> None:
+    """Both in pages a second while the seats are taken."""
+    with bench_job.store() as endpoint:
+        settings = opened.settings.model_copy(update={
+            "bucket_endpoint_url": endpoint, "bucket_access_key_id": "key",
+            "bucket_secret_access_key": Settings(bucket_secret_access_key="s").bucket_secret_access_key,
+        })  # fmt: skip
+        bench_job.client(endpoint).create_bucket(Bucket=bench_job.BUCKET)
+        told = await asyncio.to_thread(
+            bench_job.measured, replace(opened, settings=settings), endpoint, MIX[:20], [1, 2]
+        )
+
+    assert told["pages_per_s"] > 0 and told["pages_per_s_2_jobs"] > 0
+    assert told["share_of_engine"] > 0  # of a typist who waits for nothing
+    assert told["tokens_a_page"] > told["first_pass_tokens"]
