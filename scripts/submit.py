@@ -53,7 +53,12 @@ def command(args: argparse.Namespace, settings: Settings, console: Console) -> i
         return asyncio.run(_run(args, settings, console))
     except KeyboardInterrupt:
         out = len(Ledger(args.folder / STATE).out)
-        console.print(f"stopped; {out} jobs go on at the endpoint: the same command picks them up, --cancel ends them")
+        if args.local:
+            console.print("stopped; the same command goes on, from the pages that were stored")
+        else:
+            console.print(
+                f"stopped; {out} jobs go on at the endpoint: the same command picks them up, --cancel ends them"
+            )
         return STOPPED
     except EndpointError as error:
         console.print(str(error), style="red")

@@ -25,7 +25,7 @@ from fakes.platform import Json, Platform, Queued, Scripted
 from fakes.queue import LoopbackQueue
 from twopass.fleet.board import Board, span
 from twopass.fleet.campaign import Ended, Plan
-from twopass.fleet.endpoint import Phase, seen
+from twopass.fleet.endpoint import LocalApi, Phase, seen
 from twopass.fleet.estimate import estimate
 from twopass.fleet.inbox import Item, found
 from twopass.fleet.ledger import Ledger
@@ -135,6 +135,18 @@ def test_three_workers_one_of_them_killed_leave_what_one_job_leaves(fleet: Any, 
     assert len(sliced) > 12 and sliced == whole
     assert len({take.worker for take in queue.takes if take.dealt}) == 3
     assert (tmp_path / "submitted" / row["id"] / "document.md").read_bytes() == whole[f"{row['id']}/document.md"]
+
+
+async def test_a_local_apis_job_is_known_to_nobody_after_it() -> None:
+    """The ledger keeps its number, and the next process may not find another document's job under it."""
+    async with LocalApi("http://127.0.0.1:9", tries=1) as first:
+        earlier = await first.submit({"source": "b.pdf"})
+    async with LocalApi("http://127.0.0.1:9", tries=1) as second:
+        later = await second.submit({"source": "a.pdf"})
+        gone = await second.look(earlier)
+
+    assert earlier != later
+    assert gone.phase is Phase.GONE
 
 
 def victim(queue: LoopbackQueue, workers: list[Any]) -> tuple[str, Any]:
@@ -314,7 +326,9 @@ def test_after_ctrl_c_the_job_that_is_out_is_picked_up(folder: Path, scripted: A
     ready: list[bool] = []
     platform, url = scripted(lambda job: result(job) if ready else {"status": "IN_PROGRESS", "output": {"seq": 1}})
     running = spawned("one.pdf", "--endpoint", url, "--slice-pages", "0", "--poll-s", "0.05")
+    until = time.monotonic() + 120
     while not any(path.startswith("/status") for _, _, path in list(platform.seen)):
+        assert time.monotonic() < until and running.poll() is None
         time.sleep(0.05)
 
     running.send_signal(signal.SIGINT)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import count
 from types import TracebackType
 from typing import Any, Protocol, Self
+from uuid import uuid4
 
 import httpx
 import structlog
@@ -202,7 +202,6 @@ class LocalApi:
 
     def __init__(self, url: str, tries: int = 8) -> None:
         self._line = _Line(url, None, tries, None)  # a job takes as long as it takes
-        self._numbers = count(1)
         self._jobs: dict[str, asyncio.Task[Seen]] = {}
 
     async def __aenter__(self) -> Self:
@@ -216,7 +215,7 @@ class LocalApi:
         await self._line.close()
 
     async def submit(self, job_input: Mapping[str, Any]) -> str:
-        job_id = f"local-{next(self._numbers)}"
+        job_id = f"local-{uuid4().hex}"  # its own for ever: a ledger remembers it beyond this process
         self._jobs[job_id] = asyncio.create_task(self._run(job_input))
         return job_id
 
