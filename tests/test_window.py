@@ -20,7 +20,7 @@ from twopass.picture import Picture
 from twopass.settings import Settings
 from twopass.slabs import Pixels
 from twopass.steps import elements
-from twopass.window import ARRIVALS, Window, windowed
+from twopass.window import Window, windowed
 from twopass.workers import Workers
 
 
@@ -52,60 +52,6 @@ async def test_no_more_than_the_window_is_in_flight() -> None:
     await windowed(work, range(20), Window(3), "job")
 
     assert most == 3
-
-
-@pytest.mark.parametrize(("pages", "most_open"), [(1, 20 + 2 * ARRIVALS), (100, 2 * ARRIVALS)])
-async def test_documents_come_while_none_of_the_jobs_pages_waits(pages: int, most_open: int) -> None:
-    """Small ones fill the places; of large ones few are open."""
-    window, go = Window(20), asyncio.Event()
-    opened = 0
-
-    async def document() -> None:
-        nonlocal opened
-        async with window.arrival("job"):
-            opened += 1
-            await asyncio.sleep(0)
-        await windowed(lambda _: go.wait(), range(pages), window, "job")
-
-    running = [asyncio.create_task(document()) for _ in range(40)]
-    for _ in range(200):  # until everybody waits for something
-        await asyncio.sleep(0)
-
-    assert window.in_flight == 20
-    assert opened <= most_open
-    go.set()
-    async with asyncio.timeout(60):
-        await asyncio.gather(*running)
-    assert opened == 40
-
-
-async def test_another_jobs_pages_keep_no_document_out() -> None:
-    """Only its own job's pages do, and a document that is given up lets the next one in."""
-    window, waiting = Window(1), asyncio.Event()
-    async with window.place("large"):
-        large = asyncio.create_task(windowed(lambda _: asyncio.sleep(0), range(3), window, "large"))
-        await asyncio.sleep(0)
-        outside = asyncio.create_task(_arrive(window, "large", waiting))
-        async with asyncio.timeout(5), window.arrival("small"):
-            await asyncio.sleep(0.01)
-        assert not waiting.is_set()
-    await asyncio.gather(large, outside)
-
-    given_up = [asyncio.create_task(_arrive(window, "small", asyncio.Event(), 60)) for _ in range(ARRIVALS)]
-    await asyncio.sleep(0)
-    last = asyncio.create_task(_arrive(window, "small", waiting := asyncio.Event()))
-    await asyncio.sleep(0)
-    assert not waiting.is_set()
-    for task in given_up:
-        task.cancel()
-    async with asyncio.timeout(5):
-        await last
-
-
-async def _arrive(window: Window, owner: str, there: asyncio.Event, stays_s: float = 0) -> None:
-    async with window.arrival(owner):
-        there.set()
-        await asyncio.sleep(stays_s)
 
 
 async def test_two_jobs_share_the_window_equally() -> None:

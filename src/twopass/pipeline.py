@@ -32,7 +32,7 @@ from twopass.stopwatch import Stopwatch
 from twopass.store import Store, opened_output
 from twopass.window import Window, windowed
 
-LEAST_DOCUMENTS = 2  # of one job at once: the next is fetched while the last pages of this one are read
+DOCUMENTS_AT_ONCE = 2  # of one job: the next is fetched and begun while the last pages of this one are read
 
 log = structlog.get_logger()
 
@@ -49,8 +49,7 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
             return await attempted(source, job, house, output, deadline, progress)
 
         async with report.progress_file(output, job.id, house.settings, progress):
-            at_once = max(LEAST_DOCUMENTS, house.window.places)
-            outcomes = await windowed(one, job.sources, Window(at_once), job.id)
+            outcomes = await windowed(one, job.sources, Window(DOCUMENTS_AT_ONCE), job.id)
             progress.phase(Phase.DONE)
         befell = house.engine.incidents[incidents:]
         return await report.result(job, outcomes, output, watch, house.settings, befell)
@@ -72,14 +71,12 @@ async def document(
 ) -> Outcome:
     """One document from its source to its manifest; raises TwopassError."""
     watch = house.stopwatch()
-    async with AsyncExitStack() as stack:
-        async with house.window.arrival(job.id):
-            file = await stack.enter_async_context(_fetched(source, job, house, deadline, watch))
-            run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
-            folder = Folder(output, reading.document_id(file, job, run.options))
-            async with house.closing.before(deadline):
-                done = None if job.slice else await upload.finished(folder)
-                there = await upload.existing(folder)
+    async with _fetched(source, job, house, deadline, watch) as file:
+        run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
+        folder = Folder(output, reading.document_id(file, job, run.options))
+        async with house.closing.before(deadline):
+            done = None if job.slice else await upload.finished(folder)
+            there = await upload.existing(folder)
         if done and reading.is_finished(job, done):
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))

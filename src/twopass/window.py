@@ -1,4 +1,4 @@
-"""Pages wait here for a place in flight, and documents for a moment when none does; jobs share the places equally.
+"""Pages wait here for a place in flight; jobs share the places equally.
 
 Knows owners and places. Knows nothing of pages.
 """
@@ -15,7 +15,6 @@ from twopass import together
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
-ARRIVALS = 8  # of one owner: a fetch takes 0.2 s from a store far away, and small documents are read 30 a second
 
 
 class Window:
@@ -25,8 +24,6 @@ class Window:
         self.places = places
         self._held: Counter[str] = Counter()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
-        self._arriving: Counter[str] = Counter()
-        self._outside: list[tuple[str, asyncio.Future[None]]] = []
 
     @property
     def in_flight(self) -> int:
@@ -52,42 +49,6 @@ class Window:
         finally:
             self._leave(owner)
 
-    @asynccontextmanager
-    async def arrival(self, owner: str) -> AsyncIterator[None]:
-        """Held by who is about to bring items: a few of an owner at once, and only while none of its own waits. So
-        many small documents fill the places, and of large ones no more are open than that takes."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outside.append((owner, turn))
-        self._admit()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._arrived(owner)
-            raise
-        try:
-            yield
-        finally:
-            self._arrived(owner)
-
-    def _arrived(self, owner: str) -> None:
-        self._arriving[owner] -= 1
-        if not self._arriving[owner]:
-            del self._arriving[owner]
-        self._admit()
-
-    def _admit(self) -> None:
-        waiting = {owner for owner, turn in self._waiting if not turn.done()}
-        outside, self._outside = self._outside, []
-        for owner, turn in outside:
-            if turn.done():
-                continue
-            if owner in waiting or self._arriving[owner] >= ARRIVALS:
-                self._outside.append((owner, turn))
-            else:
-                self._arriving[owner] += 1
-                turn.set_result(None)
-
     def _leave(self, owner: str) -> None:
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -101,7 +62,6 @@ class Window:
             owner, turn = self._waiting.pop(first)
             self._held[owner] += 1
             turn.set_result(None)
-        self._admit()
 
 
 async def windowed(
