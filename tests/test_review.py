@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import html
 
-from fakes.documents import any_texts, assembled, checkpoint, documents, element, grid
-from twopass.document import Confidence, Document, Figure, Formula, State
+from fakes.documents import MIDDLE, any_texts, assembled, checkpoint, documents, element, grid
+from twopass.document import Box, Confidence, Document, Figure, Formula, State
 from twopass.errors import Code
 from twopass.formats import mathml, review
 from twopass.formats.draft import Draft
@@ -116,3 +116,15 @@ def test_the_page_is_in_the_package() -> None:
     beside = {path.name for path in Path(review.__file__).parent.glob("review.*") if path.suffix != ".py"}
 
     assert beside == set(re.findall(r'"(review\.\w+)"', declared))
+
+
+def test_boxes_lie_around_their_elements_and_within_the_page() -> None:
+    """Beside the letters; what lies beyond the page's edge would not be drawn."""
+    page = written(assembled(checkpoint(1, element("text", "a"), element("text", "b", box=Box(0, 0, 1, 1)))))
+    told = re.findall(r'x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"', page)
+    drawn = [tuple(map(int, numbers)) for numbers in told]
+
+    x, y, width, height = drawn[0]
+    assert x < MIDDLE.x0 * review.GRID and x + width > MIDDLE.x1 * review.GRID
+    assert y < MIDDLE.y0 * review.GRID and y + height > MIDDLE.y1 * review.GRID
+    assert drawn[1] == (0, 0, review.GRID, review.GRID)

@@ -18,7 +18,7 @@ from fakes import s3
 from fakes.queue import FINAL, LoopbackQueue, Worker
 
 KILLS = turns("KILLS", 5)
-PACE_S = 0.5  # about what a page takes here
+PACE_S = 0.2  # about what a page takes here
 GRACE_S, SLACK_S = 5, 15  # a busy machine's
 SEED = 20261121
 
@@ -71,7 +71,7 @@ class Moment:
 
 def moments(rolls: random.Random, count: int) -> list[Moment]:
     """Before a first page, between pages, within one; together they see about the whole document read."""
-    most = 2 * PAGES // count
+    most = PAGES // count  # and as much again comes while they wait
     return [Moment(rolls.randint(0, most), rolls.uniform(0, PACE_S)) for _ in range(count)]
 
 

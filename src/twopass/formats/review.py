@@ -57,7 +57,11 @@ class Shown:
     def shapes(self) -> list[Shape]:
         spare = round(SPARE * GRID)
         corners = (box.to_grid(GRID) for box in self.element.boxes)
-        return [Shape(x0 - spare, y0 - spare, x1 - x0 + 2 * spare, y1 - y0 + 2 * spare) for x0, y0, x1, y1 in corners]
+        wider = [
+            (max(x0 - spare, 0), max(y0 - spare, 0), min(x1 + spare, GRID), min(y1 + spare, GRID))
+            for x0, y0, x1, y1 in corners
+        ]  # but within the page, whose edge would hide their lines
+        return [Shape(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in wider]
 
     @property
     def alarms(self) -> list[str]:
