@@ -5,7 +5,8 @@
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and pictures. Random weights do: the
 engine makes as many tokens as the mix says and is then believed to have answered what the page says, so that pass 2
-cuts and asks about real crops. Measured while all seats of the engine are taken, as bench_gpu.py does.
+cuts and asks about real crops; where those of a page do not fit on A4, they are drawn smaller. Measured from when
+half as many pages again as the engine has seats have begun until the last one has, for jobs and for the engine alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from botocore.config import Config
 from PIL import Image
 
 from bench_engine import A4, tell
+from bench_gpu import ENVIRONMENT
 from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek_ocr import PROMPTS
@@ -171,7 +173,7 @@ def documents(pages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bytes, dict[
         some = pages[start : start + PAGES_A_DOCUMENT]
         with pymupdf.open() as pdf:
             sheets = [drawn(pdf, page, photos) for page in some]
-            data = bytes(pdf.tobytes(deflate=True, garbage=1))
+            data = bytes(pdf.tobytes(deflate=True, garbage=1)) + b"%% %d" % start  # no two the same
         key = hashlib.sha256(data).hexdigest()[:12]
         said = {}
         for number, (page, sheet) in enumerate(zip(some, sheets, strict=True), 1):
@@ -189,11 +191,10 @@ def _photo(rng: np.random.Generator) -> bytes:
 
 @dataclass
 class Meter:
-    """Tokens made between two moments: when all seats were taken first, and when the last page began."""
+    """Tokens made between two moments: when `first` pages have begun, and when all have."""
 
-    seats: int
+    first: int
     pages: int
-    inside: int = 0
     begun: int = 0
     made: int = 0
     marks: list[tuple[float, int, float]] = field(default_factory=list)
@@ -202,13 +203,12 @@ class Meter:
     def mark(self) -> None:
         self.marks.append((time.monotonic(), self.made, time.process_time()))
 
-    def enter(self, is_page: bool) -> None:
-        self.inside += 1
-        self.begun += is_page
-        if not self.marks and self.inside >= self.seats:
+    def page(self) -> None:
+        """One more has begun."""
+        self.begun += 1
+        if self.begun in (min(self.first, self.pages - 1), self.pages):
             self.mark()
-        if self.begun == self.pages and not self.over.is_set():
-            self.mark()
+        if self.begun == self.pages:
             self.over.set()
 
     @property
@@ -242,27 +242,39 @@ class Believed(Engine):
             self.unknown[prompt.id.rpartition("/")[2]] += 1
             said = Said(SENTENCE, WORDS_OF_A_PHOTO)
         self.asked.append(prompt)
-        answer = await self.made(prompt, said.tokens)
+        answer = await self._made(prompt, said)
         return replace(answer, text=said.text, finish_reason="stop")
 
-    async def made(self, prompt: Prompt, tokens: int) -> Completion:
+    async def _made(self, prompt: Prompt, said: Said) -> Completion:
         before = 0
 
-        def watch(text: str) -> bool:
+        def watch(_: str) -> bool:
+            """What the pipeline's own would have looked at, and no verdict."""
             nonlocal before
-            step = min(LOOK_EVERY, tokens - before)
+            step = min(LOOK_EVERY, said.tokens - before)
             before += step
             self._meter.made += step
+            if prompt.watch:
+                prompt.watch(said.text[: round(len(said.text) * before / said.tokens)])
             return False
 
-        sampling = Sampling(max_tokens=tokens, ignore_eos=True)
-        self._meter.enter(prompt.text == PROMPTS["document"] and prompt.priority > 0)
-        try:
-            answer = await self._inner.generate(replace(prompt, sampling=sampling, watch=watch))
-        finally:
-            self._meter.inside -= 1
-        self._meter.made += tokens - before
+        sampling = Sampling(max_tokens=said.tokens, ignore_eos=True)
+        if is_page(prompt):
+            self._meter.page()
+        answer = await self._inner.generate(replace(prompt, sampling=sampling, watch=watch))
+        if answer.finish_reason != "length":
+            raise RuntimeError(f"{prompt.id}: {answer.finish_reason} after {answer.tokens_out} tokens")
+        self._meter.made += answer.tokens_out - before
         return answer
+
+
+def is_page(prompt: Prompt) -> bool:
+    return prompt.text == PROMPTS["document"] and "-e" not in prompt.id
+
+
+def asked_of(said: Mapping[str, Said]) -> dict[str, Said]:
+    """Without the second answers of pictures that the first was enough for."""
+    return {name: one for name, one in said.items() if not (name.endswith("-2") and said[name.removesuffix("-2")].text)}
 
 
 @contextmanager
@@ -285,7 +297,7 @@ def client(endpoint: str) -> Any:
 
 async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[str, Said], pages: int) -> dict[str, Any]:
     """The documents as so many jobs at once, until the last page has begun."""
-    engine = Believed(opened.engine, said, Meter(opened.engine.sequences, pages))
+    engine = Believed(opened.engine, said, Meter(_first(opened), pages))
     told = replace(opened, engine=engine)
     given = [
         {"sources": [f"s3://{BUCKET}/in/{name}" for name in names[n::count]],
@@ -293,16 +305,26 @@ async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[st
         for n in range(count)
     ]  # fmt: skip
     parsed = [Job.parse({"id": f"job{n}", "input": one}, opened.settings, Door.LOCAL) for n, one in enumerate(given)]
-    running = [asyncio.create_task(pipeline.run(job, told, Tracker())) for job in parsed]
+    running = [asyncio.create_task(_succeeded(job, told)) for job in parsed]
     await _until_over(engine._meter, running)
     if engine.unknown:
         tell(unknown=dict(engine.unknown.most_common(5)))
     return {"meter": engine._meter, "asked": engine.asked}
 
 
+async def _succeeded(job: Job, opened: House) -> None:
+    result = await pipeline.run(job, opened, Tracker())
+    if result.status != "success":
+        raise RuntimeError(f"{job.id}: {result.problems[:3]}")
+
+
+def _first(opened: House) -> int:
+    return round(1.5 * (opened.engine.sequences or 1))
+
+
 async def alone(opened: House, asked: Sequence[Prompt], said: Mapping[str, Said], pages: int) -> Meter:
     """The same requests in the same order, with nothing around the engine."""
-    engine = Believed(opened.engine, said, Meter(opened.engine.sequences, pages))
+    engine = Believed(opened.engine, said, Meter(_first(opened), pages))
     async with _shown(opened) as page:
         prompts = [replace(one, image=_alike(one.image, page), page=None) for one in asked]
         seats = asyncio.Semaphore(round(house.AHEAD * engine.sequences))
@@ -319,6 +341,9 @@ async def alone(opened: House, asked: Sequence[Prompt], said: Mapping[str, Said]
 async def _until_over(meter: Meter, running: Sequence[asyncio.Task[Any]]) -> None:
     over = asyncio.create_task(meter.over.wait())
     while not over.done():
+        if not running:
+            over.cancel()
+            raise RuntimeError(f"{meter.begun} of {meter.pages} pages have begun, and nothing goes on")
         done, _ = await asyncio.wait((over, *running), return_when=asyncio.FIRST_COMPLETED)
         running = [task for task in running if not task.done()]
         for task in done:
@@ -362,8 +387,13 @@ def measured(opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], c
     to = client(endpoint)
     for name, (data, _) in zip(names, made, strict=True):
         to.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=data)
-    mean = statistics.mean(page["tokens"] for page in pages)
-    told: dict[str, Any] = {"pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint))}
+    tokens = sum(one.tokens for one in asked_of(said).values()) / len(pages)
+    asked_about = sum(page["elements"] > 0 for page in pages)  # blank ones are seen to be that
+    told: dict[str, Any] = {
+        "pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint)), "tokens_a_page": round(tokens),
+        "first_pass_tokens": round(statistics.mean(page["tokens"] for page in pages)),
+        "prompts_a_page": round(len(asked_of(said)) / len(pages), 2),
+    }  # fmt: skip
 
     def wait(work: Awaitable[Any]) -> Any:
         async def waited() -> Any:
@@ -372,33 +402,32 @@ def measured(opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], c
         return opened.submit(waited()).result()
 
     asked: Sequence[Prompt] = ()
+    speeds = []
     for count in counts:
-        found = wait(jobs(opened, names, count, said, len(pages)))
+        found = wait(jobs(opened, names, count, said, asked_about))
         meter, asked = found["meter"], asked or found["asked"]
-        tokens = sum(said[one.id].tokens for one in found["asked"] if one.id in said) / len(pages)
-        tell(jobs=count, tokens_per_s=meter.tokens_per_s, tokens_a_page=tokens, prompts_a_page=len(asked) / len(pages))
-        rate = meter.tokens_per_s / tokens
-        told[f"pages_per_s_{count}_jobs"] = round(rate, 2)
-        told |= {} if "pages_per_s" in told else {
-            "pages_per_s": round(rate, 2), "tokens_a_page": round(tokens), "first_pass_tokens": round(mean),
-            "main_process_cpu_ms_per_page": round(meter.cpu_ms_per_token * tokens, 1),
-        }  # fmt: skip
-    of_engine = wait(alone(opened, asked, said, len(pages)))
-    tell(alone_tokens_per_s=of_engine.tokens_per_s)
-    share = told["pages_per_s"] * told["tokens_a_page"] / of_engine.tokens_per_s
-    return {**told, "share_of_engine": round(share, 3)}
+        speeds.append(meter.tokens_per_s)
+        tell(jobs=count, tokens_per_s=meter.tokens_per_s, cpu_ms_per_page=meter.cpu_ms_per_token * tokens)
+        told[f"pages_per_s_{count}_jobs"] = round(meter.tokens_per_s / tokens, 2)
+        told.setdefault("main_process_cpu_ms_per_page", round(meter.cpu_ms_per_token * tokens, 1))
+    of_engine = wait(alone(opened, asked, said, asked_about)).tokens_per_s
+    tell(alone_tokens_per_s=of_engine)
+    share = {"pages_per_s": round(speeds[0] / tokens, 2), "share_of_engine": round(speeds[0] / of_engine, 3)}
+    return {**told, **share}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--pages", type=int, default=448)
+    parser.add_argument("--pages", type=int, default=1280)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1])
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
-    pages = json.loads(MIX.read_text())[: options.pages]
+    mix = json.loads(MIX.read_text())
+    pages = [mix[number % len(mix)] for number in range(options.pages)]
+    os.environ |= ENVIRONMENT
     with store() as endpoint:
         settings = Settings(
             engine="vllm", model_dir=options.model_dir, load_format="dummy", max_num_seqs=options.sequences,

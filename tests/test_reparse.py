@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fakes import recorded
+from fakes import recorded, s3
 from fakes.reader import Reader
 from twopass import reparsing
 from twopass.document import Checkpoint
@@ -91,6 +91,31 @@ def test_document_json_is_not_needed(few: Path, made: Path, capsys: pytest.Captu
 
     assert stable(few)["document.json"] == stable(next((made / "all").glob("report-*")))["document.json"]
     assert (few / "chunks.jsonl").exists()
+
+
+def test_a_folder_in_a_bucket_gets_the_same_formats(
+    few: Path,
+    made: Path,
+    endpoint: str,
+    bucket: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Checkpoints come from S3 and artefacts go there; the source lies on this machine."""
+    for path in few.rglob("*"):
+        if path.is_file():
+            bucket.upload_file(str(path), "bucket", f"out/{few.name}/{path.relative_to(few)}")
+    for name, value in (("ENDPOINT_URL", endpoint), ("ACCESS_KEY_ID", s3.KEY), ("SECRET_ACCESS_KEY", s3.SECRET)):
+        monkeypatch.setenv(f"BUCKET_{name}", value)
+
+    told = run(capsys, f"s3://bucket/out/{few.name}", "--formats", ",".join(EVERY), "--source", made / "report.pdf")
+
+    whole = next((made / "all").glob("report-*"))
+    written = {key.removeprefix(f"out/{few.name}/"): data for key, data in s3.objects(bucket).items()}
+    assert told["problems"] == []
+    assert {Path(uri).name for uri in told["artefacts"].values()} <= set(written)
+    assert written["document.json"] == (whole / "document.json").read_bytes()
+    assert written["review.html"] == (whole / "review.html").read_bytes()
 
 
 def test_options_come_along(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
