@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import subprocess
 import sys
@@ -53,6 +54,23 @@ def test_a_traceback_shows_no_locals_and_no_messages(
     line = capsys.readouterr().err
     assert all(told in line for told in ("LookupError", "ValueError", "ExceptionGroup", "in failing"))
     assert "hunter2" not in line
+
+
+def test_a_line_on_the_platform_is_in_its_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    """RunPod's console filters by requestId and shows message and level; page and document stand beside them."""
+    logs.set_up(Settings(runpod_endpoint_id="endpoint"))
+
+    with structlog.contextvars.bound_contextvars(job="job-1", page=3, document="report-0123456789ab"):
+        structlog.get_logger().warning("page unread", code="DEADLINE")
+
+    assert json.loads(capsys.readouterr().err) == {
+        "requestId": "job-1",
+        "message": "page unread",
+        "level": "warning",
+        "page": 3,
+        "document": "report-0123456789ab",
+        "code": "DEADLINE",
+    }
 
 
 def test_our_own_messages_are_told(capsys: pytest.CaptureFixture[str]) -> None:

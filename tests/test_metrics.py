@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,10 +20,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakes.reader import Reader
-from twopass import engines, house
+from twopass import engines, gpu, house
 from twopass.document import Problem, Severity, Status
 from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
+from twopass.gpu import Card
 from twopass.job import DocumentResult, Result
 from twopass.meter import Several
 from twopass.metrics import Metrics, served
@@ -55,6 +57,56 @@ def two(tmp_path: Path) -> Path:
             pdf.new_page().insert_text((72, 90), f"{number} The meter of the pump was read on Monday.")
         pdf.save(tmp_path / "two.pdf")
     return tmp_path / "two.pdf"
+
+
+def test_cards_are_told_by_their_numbers() -> None:
+    """Bytes and a share, of every card."""
+    told = scraped(Metrics(cards=lambda: [Card(0, 5 << 30, 24 << 30, 0.75), Card(1, 0, 24 << 30, 0.0)]))
+
+    assert told["twopass_gpu_memory_used_bytes{gpu=0}"] == 5 << 30
+    assert told["twopass_gpu_memory_total_bytes{gpu=1}"] == 24 << 30
+    assert (told["twopass_gpu_utilisation_ratio{gpu=0}"], told["twopass_gpu_utilisation_ratio{gpu=1}"]) == (0.75, 0)
+
+
+class Nvml(ModuleType):
+    """pynvml over one card, or over a driver that does not answer."""
+
+    class NVMLError(Exception): ...
+
+    def __init__(self, answers: bool) -> None:
+        super().__init__("pynvml")
+        self.is_open, self._answers = False, answers
+
+    def nvmlInit(self) -> None:
+        if not self._answers:
+            raise self.NVMLError
+        self.is_open = True
+
+    def nvmlShutdown(self) -> None:
+        self.is_open = False
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        return f"card {number}"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        assert self.is_open and handle == "card 0"
+        return SimpleNamespace(used=1 << 30, total=8 << 30)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        return SimpleNamespace(gpu=40)
+
+
+@pytest.mark.parametrize(("answers", "told"), [(True, [Card(0, 1 << 30, 8 << 30, 0.4)]), (False, [])])
+def test_a_driver_is_asked_and_left(monkeypatch: pytest.MonkeyPatch, answers: bool, told: list[Card]) -> None:
+    """One without an answer has no cards, and nothing stays open."""
+    nvml = Nvml(answers)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    assert gpu.cards() == told
+    assert not nvml.is_open
 
 
 def test_a_result_is_counted() -> None:

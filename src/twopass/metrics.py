@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from twopass import gpu
 from twopass.errors import Code
+from twopass.gpu import Card
 from twopass.job import Result
 from twopass.window import Window
 
@@ -28,7 +29,9 @@ JOB_S = (1, 3, 10, 30, 100, 300, 600, 1800)
 class Metrics:
     """Counters of one worker, in a registry of its own."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None = None, cards: Callable[[], Sequence[Card]] = gpu.cards
+    ) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = registry or CollectorRegistry()
@@ -48,7 +51,7 @@ class Metrics:
         self._in_flight = Gauge("twopass_pages_in_flight", "Pages in the window", **own)
         self._waiting = Gauge("twopass_pages_waiting", "Pages that wait for a place in the window", **own)
         self._places = Gauge("twopass_window_places", "Places of the window", **own)
-        self.registry.register(_Cards())
+        self.registry.register(_Cards(cards))
 
     def window(self, window: Window) -> None:
         """Where to look for pages when somebody asks."""
@@ -93,6 +96,9 @@ class Metrics:
 class _Cards:
     """GPU memory and utilisation, asked when somebody scrapes."""
 
+    def __init__(self, cards: Callable[[], Sequence[Card]]) -> None:
+        self._cards = cards
+
     def collect(self) -> Iterable[Any]:
         from prometheus_client.core import GaugeMetricFamily
 
@@ -101,7 +107,7 @@ class _Cards:
             "total": GaugeMetricFamily("twopass_gpu_memory_total_bytes", "GPU memory", labels=["gpu"]),
             "busy": GaugeMetricFamily("twopass_gpu_utilisation_ratio", "Share of time in use, 0 to 1", labels=["gpu"]),
         }
-        for card in gpu.cards():
+        for card in self._cards():
             for kind, family in kinds.items():
                 family.add_metric([str(card.number)], getattr(card, kind))
         return kinds.values()
