@@ -124,8 +124,8 @@ def test_every_shell_line_of_every_page_is_run_or_says_what_it_needs() -> None:
 
 @pytest.mark.parametrize(("line", "test"), RUN_BY.items())
 def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: str) -> None:
-    """The test starts the same script, or calls the same address, with the same options."""
-    telling = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|ALLOWED_DIR", line)
+    """The test starts the same script, or calls the same address, with the same options and settings."""
+    telling = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line)
     source = (ROOT / test).read_text() + 'HANDLER = "handler.py"'
 
     assert telling

@@ -15,7 +15,8 @@ from pathlib import Path
 import pymupdf
 import pytest
 
-from twopass import bars, families
+from fakes import openai_server
+from twopass import bars, canary, families
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import TwopassError
@@ -44,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def process(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "scripts" / "process.py"), "inbox", "--output", "out", *arguments]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **settings}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -58,6 +59,20 @@ def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert (summary["total_files"], summary["success"], summary["failed"]) == (2, 2, 0)
     assert all(Path(folder, path).exists() for row in summary["results"] for path in row["output"].values())
+
+
+async def test_a_folder_is_read_by_a_server_of_models(folder: Path) -> None:
+    """ENGINE=openai with OPENAI_BASE_URL, OPENAI_MODES and OPENAI_PRIORITY: the canary first, then every page."""
+    said = f"<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n{' '.join(canary.LINES)}"
+    async with openai_server.running(openai_server.OpenAIServer(answer=said)) as server:
+        told = {"ENGINE": "openai", "OPENAI_BASE_URL": server.url, "OPENAI_MODES": "true", "OPENAI_PRIORITY": "true"}
+        ran = await asyncio.to_thread(process, folder, **told)
+
+    summary = json.loads((folder / "out" / "batch_summary.json").read_text())
+    assert ran.returncode == 0, ran.stderr
+    assert (summary["success"], summary["failed"]) == (2, 0)
+    assert len(server.requests) >= 3
+    assert all("priority" in asked and "mm_processor_kwargs" in asked for asked in server.requests)
 
 
 @pytest.mark.parametrize(
