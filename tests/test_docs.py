@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -212,13 +213,29 @@ def test_a_variable_before_a_command_is_a_setting_with_such_a_value(monkeypatch:
     assert Settings(**told).openai_modes
 
 
-def test_the_readmes_make_targets_are_in_the_makefile() -> None:
-    """A newcomer types `make demo` and `make test`; whoever changes a model types `make docs`."""
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
-    typed = {line.split()[1] for line in shell_lines() if line.startswith("make ")}
+# Targets that CI does not run, and why.
+BY_HAND = {
+    "gpu": "needs a GPU",
+    "chaos": "takes an hour; test-chaos runs a few of each",
+    "docs": "writes what tests compare",
+    "pins": "writes what `make image` compares",
+}
 
-    assert {"demo", "test", "docs"} <= targets
-    assert typed <= targets
+
+def test_whatever_a_page_names_in_passing_exists() -> None:
+    """Targets, run by CI or listed with the reason; scripts; extras of the package."""
+    text = "".join((ROOT / page).read_text() for page in (*PAGES, "caches/README.md") if page != "docs/LOG.md")
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    ci = set(re.findall(r"^make ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M))
+    named = set(re.findall(r"\bmake ([a-z-]+)`", text)) | set(re.findall(r"^make ([a-z-]+)", text, re.M))
+    extras = set(re.findall(r"'\.\[(\w+)\]'", text))
+
+    assert {"demo", "test", "docs", "test-vllm"} <= named <= targets
+    assert named - ci == set(BY_HAND)
+    assert not [name for name in re.findall(r"\bscripts/\w+\.(?:py|sh)\b", text) if not (ROOT / name).exists()]
+    assert extras and extras <= set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
 
 
 def test_the_readmes_jobs_are_jobs() -> None:
