@@ -23,7 +23,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,8 @@ from botocore.config import Config
 from PIL import Image
 
 from bench_engine import A4, tell
-from bench_gpu import ENVIRONMENT
+from bench_gpu import ENVIRONMENT, MIX
+from make_mix import BOX_TOKENS
 from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek_ocr import PROMPTS
@@ -47,7 +49,6 @@ from twopass.settings import Settings
 from twopass.slabs import Pixels
 
 ROOT = Path(__file__).parents[1]
-MIX = ROOT / "docs" / "bench" / "mix.json"
 BUCKET = "bench"
 PAGES_A_DOCUMENT = 16
 POINTS = (595, 842)
@@ -55,7 +56,6 @@ SCALE = 842 / A4[1]  # points of a pixel at 144 dpi
 MARGIN = 40
 CROPS_AT_MOST = 0.6  # of the page's height; more are drawn smaller
 TOKEN = 3.6  # letters
-BOX_TOKENS = 17
 LOOK_EVERY = 64
 NOTHING, WORDS_OF_A_PHOTO = "", 20
 SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
@@ -226,7 +226,7 @@ class Believed(Engine):
     """An engine that works as hard as the mix says and is believed to have answered the page."""
 
     def __init__(self, inner: Engine, said: Mapping[str, Said], meter: Meter) -> None:
-        self._inner, self._said, self._meter = inner, said, meter
+        self._inner, self._said, self.meter = inner, said, meter
         self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
         self.sequences, self.canary, self.slabs = inner.sequences, inner.canary, inner.slabs
         self.asked: list[Prompt] = []
@@ -253,18 +253,18 @@ class Believed(Engine):
             nonlocal before
             step = min(LOOK_EVERY, said.tokens - before)
             before += step
-            self._meter.made += step
+            self.meter.made += step
             if prompt.watch:
                 prompt.watch(said.text[: round(len(said.text) * before / said.tokens)])
             return False
 
         sampling = Sampling(max_tokens=said.tokens, ignore_eos=True)
         if is_page(prompt):
-            self._meter.page()
+            self.meter.page()
         answer = await self._inner.generate(replace(prompt, sampling=sampling, watch=watch))
         if answer.finish_reason != "length":
             raise RuntimeError(f"{prompt.id}: {answer.finish_reason} after {answer.tokens_out} tokens")
-        self._meter.made += answer.tokens_out - before
+        self.meter.made += answer.tokens_out - before
         return answer
 
 
@@ -295,7 +295,7 @@ def client(endpoint: str) -> Any:
     return session.client("s3", endpoint_url=endpoint, config=config)
 
 
-async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[str, Said], pages: int) -> dict[str, Any]:
+async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[str, Said], pages: int) -> Believed:
     """The documents as so many jobs at once, until the last page has begun."""
     engine = Believed(opened.engine, said, Meter(_first(opened), pages))
     told = replace(opened, engine=engine)
@@ -306,10 +306,10 @@ async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[st
     ]  # fmt: skip
     parsed = [Job.parse({"id": f"job{n}", "input": one}, opened.settings, Door.LOCAL) for n, one in enumerate(given)]
     running = [asyncio.create_task(_succeeded(job, told)) for job in parsed]
-    await _until_over(engine._meter, running)
+    await _until_over(engine.meter, running)
     if engine.unknown:
         tell(unknown=dict(engine.unknown.most_common(5)))
-    return {"meter": engine._meter, "asked": engine.asked}
+    return engine
 
 
 async def _succeeded(job: Job, opened: House) -> None:
@@ -334,8 +334,8 @@ async def alone(opened: House, asked: Sequence[Prompt], said: Mapping[str, Said]
                 await engine.generate(prompt)
 
         running = [asyncio.create_task(seated(prompt)) for prompt in prompts]
-        await _until_over(engine._meter, running)
-    return engine._meter
+        await _until_over(engine.meter, running)
+    return engine.meter
 
 
 async def _until_over(meter: Meter, running: Sequence[asyncio.Task[Any]]) -> None:
@@ -370,8 +370,6 @@ def _alike(image: Pixels, page: Pixels) -> Pixels:
 
 def ceiling(endpoint: str) -> float:
     """Puts of 30 kB a second that the S3 takes from this process, sixteen at a time."""
-    from concurrent.futures import ThreadPoolExecutor
-
     to, data = client(endpoint), os.urandom(30_000)
     before = time.monotonic()
     with ThreadPoolExecutor(16) as pool:
@@ -395,22 +393,16 @@ def measured(opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], c
         "prompts_a_page": round(len(asked_of(said)) / len(pages), 2),
     }  # fmt: skip
 
-    def wait(work: Awaitable[Any]) -> Any:
-        async def waited() -> Any:
-            return await work
-
-        return opened.submit(waited()).result()
-
     asked: Sequence[Prompt] = ()
     speeds = []
     for count in counts:
-        found = wait(jobs(opened, names, count, said, asked_about))
-        meter, asked = found["meter"], asked or found["asked"]
+        engine = opened.submit(jobs(opened, names, count, said, asked_about)).result()
+        meter, asked = engine.meter, asked or engine.asked
         speeds.append(meter.tokens_per_s)
         tell(jobs=count, tokens_per_s=meter.tokens_per_s, cpu_ms_per_page=meter.cpu_ms_per_token * tokens)
         told[f"pages_per_s_{count}_jobs"] = round(meter.tokens_per_s / tokens, 2)
         told.setdefault("main_process_cpu_ms_per_page", round(meter.cpu_ms_per_token * tokens, 1))
-    of_engine = wait(alone(opened, asked, said, asked_about)).tokens_per_s
+    of_engine = opened.submit(alone(opened, asked, said, asked_about)).result().tokens_per_s
     tell(alone_tokens_per_s=of_engine)
     share = {"pages_per_s": round(speeds[0] / tokens, 2), "share_of_engine": round(speeds[0] / of_engine, 3)}
     return {**told, **share}

@@ -354,38 +354,40 @@ async def test_the_engine_wants_a_page() -> None:
         await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, held=bytes(192))))
 
 
-def one_text(pdf: Any, number: int) -> None:
+def a_text(pdf: Any, number: int) -> None:
     pdf.new_page().insert_text((72, 90), [f"Line {n} of page {number} tells of a gauge." for n in range(40)])
 
 
-def one_picture(pdf: Any, number: int) -> None:
+def a_picture(pdf: Any, number: int) -> None:
     """Three megabytes when it is decoded."""
-    one_text(pdf, number)
+    a_text(pdf, number)
     buffer = io.BytesIO()
     Image.new("RGB", (1000, 1000), (number, 0, 0)).save(buffer, "PNG")
-    pdf[0].insert_image((72, 600, 200, 728), stream=buffer.getvalue())
+    pdf[-1].insert_image((72, 600, 200, 728), stream=buffer.getvalue())
 
 
-@pytest.mark.parametrize("write", [one_text, one_picture])
-async def test_a_worker_holds_no_more_after_thirty_files_than_after_ten(
-    tmp_path: Path, slabs: Slabs, write: Callable[[Any, int], None]
+@pytest.mark.parametrize(("write", "pages"), [(a_text, 1), (a_picture, 1), (a_text, 30)])
+async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(
+    tmp_path: Path, slabs: Slabs, write: Callable[[Any, int], None], pages: int
 ) -> None:
-    """Pixels, layouts and MuPDF's store go back to the machine: many documents cost no more than a few."""
+    """Pixels, layouts and MuPDF's store go back to the machine, of many documents and of a long one."""
     room, held = 1200 * 1700 * 3, []
     workers = Workers(1, slabs, timeout_s=120)
     await workers.open()
     child = psutil.Process(await workers.call(os.getpid))
 
     async with slabs.lend(room) as slab:
-        for number in range(1, 31):
-            path = tmp_path / f"{number}.pdf"
+        for first in range(0, 30, pages):
+            path = tmp_path / f"{first}.pdf"
             with pymupdf.open() as pdf:
-                write(pdf, number)
+                for number in range(first, first + pages):
+                    write(pdf, number)
                 pdf.save(path)
-            pointer = PagePointer(str(path), 1)
-            drawn = await workers.call(render.draw_pdf, pointer, 2.0, slab, room)
-            await workers.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, slab), None)
-            held.append(child.memory_info().rss)
+            for number in range(1, pages + 1):
+                pointer = PagePointer(str(path), number)
+                drawn = await workers.call(render.draw_pdf, pointer, 2.0, slab, room)
+                await workers.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, slab), None)
+                held.append(child.memory_info().rss)
             path.unlink()
     await workers.close()
 
