@@ -10,7 +10,6 @@ pages of text are read with the default window.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import threading
 import time
@@ -20,11 +19,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pymupdf
 from rich.console import Console
 from rich.table import Table
 
+from bench_usage import tree_pss
 from twopass import house, logs, pipeline
 from twopass.house import House
 from twopass.job import Door, Job, Result
@@ -126,7 +125,7 @@ def _peak() -> Iterator[list[int]]:
 
     def sample() -> None:
         while not stop.wait(SAMPLE_EVERY_S):
-            peak[0] = max(peak[0], _tree_pss())
+            peak[0] = max(peak[0], tree_pss())
 
     thread = threading.Thread(target=sample)
     thread.start()
@@ -135,17 +134,6 @@ def _peak() -> Iterator[list[int]]:
     finally:
         stop.set()
         thread.join()
-
-
-def _tree_pss() -> int:
-    process = psutil.Process(os.getpid())
-    total = 0
-    for member in (process, *process.children(recursive=True)):
-        try:
-            total += member.memory_full_info().pss
-        except psutil.NoSuchProcess:
-            continue
-    return total
 
 
 def _print(table: Table, markdown: bool) -> None:

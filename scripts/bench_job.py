@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Whole jobs on this machine's GPU, against the engine alone on the same requests: PDFs from an S3, artefacts to it.
 
-    python scripts/bench_job.py --model-dir DIR [--json docs/bench/h200.json] [--jobs 1 2 4]
+    python scripts/bench_job.py --model-dir DIR [--json docs/bench/h200.json] [--jobs 1 2 4] [--windows 8 32 128]
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and pictures. Random weights do: the
 engine makes as many tokens as the mix says and is then believed to have answered what the page says, so that pass 2
 cuts and asks about real crops; where those of a page do not fit on A4, they are drawn smaller. Measured from when
-half as many pages again as the engine has seats have begun until the last one has, for jobs and for the engine alone.
+half as many pages again as may be in flight have begun until the last one has, for jobs and for the engine alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -27,8 +28,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import boto3
 import numpy as np
@@ -36,6 +38,7 @@ import pymupdf
 from botocore.config import Config
 from PIL import Image
 
+import bench_usage
 from bench_engine import A4, tell
 from bench_gpu import ENVIRONMENT, MIX
 from make_mix import BOX_TOKENS
@@ -47,6 +50,7 @@ from twopass.job import Door, Job
 from twopass.progress import Tracker
 from twopass.settings import Settings
 from twopass.slabs import Pixels
+from twopass.window import Window
 
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"
@@ -60,6 +64,8 @@ LOOK_EVERY = 64
 NOTHING, WORDS_OF_A_PHOTO = "", 20
 SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
 CEILING_PUTS = 400
+LATENCIES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -189,6 +195,12 @@ def _photo(rng: np.random.Generator) -> bytes:
     return buffer.getvalue()
 
 
+class Mark(NamedTuple):
+    at: float
+    made: int
+    cpu: Counter[str]
+
+
 @dataclass
 class Meter:
     """Tokens made between two moments: when `first` pages have begun, and when all have."""
@@ -197,11 +209,11 @@ class Meter:
     pages: int
     begun: int = 0
     made: int = 0
-    marks: list[tuple[float, int, float]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def mark(self) -> None:
-        self.marks.append((time.monotonic(), self.made, time.process_time()))
+        self.marks.append(Mark(time.monotonic(), self.made, bench_usage.cpu_seconds()))
 
     def page(self) -> None:
         """One more has begun."""
@@ -212,14 +224,18 @@ class Meter:
             self.over.set()
 
     @property
+    def between(self) -> tuple[float, float]:
+        return self.marks[0].at, self.marks[-1].at
+
+    @property
     def tokens_per_s(self) -> float:
         (since, first, _), (until, last, _) = self.marks[0], self.marks[-1]
         return (last - first) / (until - since)
 
-    @property
-    def cpu_ms_per_token(self) -> float:
-        (_, first, since), (_, last, until) = self.marks[0], self.marks[-1]
-        return 1000 * (until - since) / (last - first)
+    def cpu_ms(self, tokens: float) -> dict[str, float]:
+        """By kind of process, of so many tokens."""
+        (_, first, before), (_, last, after) = self.marks[0], self.marks[-1]
+        return {kind: round(1000 * tokens * (after[kind] - before[kind]) / (last - first), 1) for kind in after}
 
 
 class Believed(Engine):
@@ -295,21 +311,65 @@ def client(endpoint: str) -> Any:
     return session.client("s3", endpoint_url=endpoint, config=config)
 
 
-async def jobs(opened: House, names: Sequence[str], count: int, said: Mapping[str, Said], pages: int) -> Believed:
+@dataclass(frozen=True)
+class Shelf:
+    """Documents in the S3 under their names, and what is said of each and of its pages."""
+
+    pages: Sequence[Mapping[str, Any]]
+    names: Sequence[str]
+    answers: Sequence[Mapping[str, Said]]
+
+    def first(self, count: int) -> Shelf:
+        """So many pages, in whole documents."""
+        some = math.ceil(count / PAGES_A_DOCUMENT)
+        return Shelf(self.pages[: some * PAGES_A_DOCUMENT], self.names[:some], self.answers[:some])
+
+    @cached_property
+    def said(self) -> dict[str, Said]:
+        return {name: one for some in self.answers for name, one in some.items()}
+
+    @property
+    def tokens_a_page(self) -> float:
+        return sum(one.tokens for one in asked_of(self.said).values()) / len(self.pages)
+
+    @property
+    def asked_about(self) -> int:
+        """Pages; blank ones are seen to be that."""
+        return sum(page["elements"] > 0 for page in self.pages)
+
+
+def shelved(pages: Sequence[Mapping[str, Any]], to: Any, folder: str = "in") -> Shelf:
+    names, answers = list[str](), list[Mapping[str, Said]]()
+    for number, (data, said) in enumerate(documents(pages)):
+        names.append(f"s3://{BUCKET}/{folder}/{number:03d}.pdf")
+        to.put_object(Bucket=BUCKET, Key=f"{folder}/{number:03d}.pdf", Body=data)
+        answers.append(said)
+    return Shelf(pages, names, answers)
+
+
+async def jobs(opened: House, shelf: Shelf, count: int) -> Believed:
     """The documents as so many jobs at once, until the last page has begun."""
-    engine = Believed(opened.engine, said, Meter(_first(opened), pages))
+    engine = Believed(opened.engine, shelf.said, Meter(round(1.5 * opened.window.places), shelf.asked_about))
     told = replace(opened, engine=engine)
-    given = [
-        {"sources": [f"s3://{BUCKET}/in/{name}" for name in names[n::count]],
-         "output": f"s3://{BUCKET}/out{count}-{n}/", "mode": "gundam", "resume": False}
-        for n in range(count)
-    ]  # fmt: skip
-    parsed = [Job.parse({"id": f"job{n}", "input": one}, opened.settings, Door.LOCAL) for n, one in enumerate(given)]
-    running = [asyncio.create_task(_succeeded(job, told)) for job in parsed]
+    running = [asyncio.create_task(_succeeded(_job(shelf.names[n::count], told), told)) for n in range(count)]
     await _until_over(engine.meter, running)
     if engine.unknown:
         tell(unknown=dict(engine.unknown.most_common(5)))
     return engine
+
+
+async def latency(opened: House, shelf: Shelf) -> float:
+    """Seconds from the job's beginning to its result, with nothing beside it."""
+    told = replace(opened, engine=Believed(opened.engine, shelf.said, Meter(2, shelf.asked_about)))
+    before = time.monotonic()
+    await _succeeded(_job(shelf.names, told), told)
+    return time.monotonic() - before
+
+
+def _job(names: Sequence[str], opened: House) -> Job:
+    name = f"job{next(_numbers)}"
+    given = {"sources": names, "output": f"s3://{BUCKET}/out/{name}/", "mode": "gundam", "resume": False}
+    return Job.parse({"id": name, "input": given}, opened.settings, Door.LOCAL)
 
 
 async def _succeeded(job: Job, opened: House) -> None:
@@ -318,13 +378,9 @@ async def _succeeded(job: Job, opened: House) -> None:
         raise RuntimeError(f"{job.id}: {result.problems[:3]}")
 
 
-def _first(opened: House) -> int:
-    return round(1.5 * (opened.engine.sequences or 1))
-
-
-async def alone(opened: House, asked: Sequence[Prompt], said: Mapping[str, Said], pages: int) -> Meter:
+async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
     """The same requests in the same order, with nothing around the engine."""
-    engine = Believed(opened.engine, said, Meter(_first(opened), pages))
+    engine = Believed(opened.engine, shelf.said, Meter(round(1.5 * opened.window.places), shelf.asked_about))
     async with _shown(opened) as page:
         prompts = [replace(one, image=_alike(one.image, page), page=None) for one in asked]
         seats = asyncio.Semaphore(round(house.AHEAD * engine.sequences))
@@ -377,35 +433,52 @@ def ceiling(endpoint: str) -> float:
     return CEILING_PUTS / (time.monotonic() - before)
 
 
-def measured(opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int]) -> dict[str, Any]:
-    """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's."""
-    made = list(documents(pages))
-    said = {name: one for _, some in made for name, one in some.items()}
-    names = [f"{number:03d}.pdf" for number in range(len(made))]
+def measured(
+    opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int], windows: Sequence[int] = ()
+) -> dict[str, Any]:
+    """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
+
+    `windows`: pages in flight, tried one after the other with five times as many pages, 48 at least.
+    """
     to = client(endpoint)
-    for name, (data, _) in zip(names, made, strict=True):
-        to.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=data)
-    tokens = sum(one.tokens for one in asked_of(said).values()) / len(pages)
-    asked_about = sum(page["elements"] > 0 for page in pages)  # blank ones are seen to be that
+    shelf = shelved(pages, to)
+    tokens = shelf.tokens_a_page
+    by: dict[str, float] = {}
     told: dict[str, Any] = {
         "pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint)), "tokens_a_page": round(tokens),
         "first_pass_tokens": round(statistics.mean(page["tokens"] for page in pages)),
-        "prompts_a_page": round(len(asked_of(said)) / len(pages), 2),
+        "prompts_a_page": round(len(asked_of(shelf.said)) / len(pages), 2), "pages_per_s_by": by,
+        "latency_s": {f"{few}_pages": _latency(opened, shelved(pages[:few], to, f"few{few}")) for few in LATENCIES},
     }  # fmt: skip
+    first: Believed | None = None
+    with bench_usage.watched() as usage:
+        for number in counts:
+            engine = opened.submit(jobs(opened, shelf, number)).result()
+            first = first or engine
+            taken = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.between(*engine.meter.between)}
+            by[f"{number}_jobs"] = round(engine.meter.tokens_per_s / tokens, 2)
+            told = {**taken, **told}  # the first job's stand
+            tell(jobs=number, tokens_per_s=engine.meter.tokens_per_s, **taken)
+    assert first
+    of_engine = opened.submit(alone(opened, first.asked, shelf)).result()
+    tell(alone_tokens_per_s=of_engine.tokens_per_s, cpu=of_engine.cpu_ms(tokens))
+    for places in windows:
+        some = shelf.first(max(5 * places, 48))
+        meter = opened.submit(jobs(replace(opened, window=Window(places)), some, 1)).result().meter
+        by[f"{places}_in_flight"] = round(meter.tokens_per_s / some.tokens_a_page, 2)
+        tell(window=places, tokens_per_s=meter.tokens_per_s)
+    speed = first.meter.tokens_per_s
+    return {
+        **told,
+        "pages_per_s": round(speed / tokens, 2),
+        "share_of_engine": round(speed / of_engine.tokens_per_s, 3),
+    }
 
-    asked: Sequence[Prompt] = ()
-    speeds = []
-    for count in counts:
-        engine = opened.submit(jobs(opened, names, count, said, asked_about)).result()
-        meter, asked = engine.meter, asked or engine.asked
-        speeds.append(meter.tokens_per_s)
-        tell(jobs=count, tokens_per_s=meter.tokens_per_s, cpu_ms_per_page=meter.cpu_ms_per_token * tokens)
-        told[f"pages_per_s_{count}_jobs"] = round(meter.tokens_per_s / tokens, 2)
-        told.setdefault("main_process_cpu_ms_per_page", round(meter.cpu_ms_per_token * tokens, 1))
-    of_engine = opened.submit(alone(opened, asked, said, asked_about)).result().tokens_per_s
-    tell(alone_tokens_per_s=of_engine)
-    share = {"pages_per_s": round(speeds[0] / tokens, 2), "share_of_engine": round(speeds[0] / of_engine, 3)}
-    return {**told, **share}
+
+def _latency(opened: House, shelf: Shelf) -> float:
+    seconds = [opened.submit(latency(opened, shelf)).result() for _ in range(LATENCY_ROUNDS)]
+    tell(pages=len(shelf.pages), tokens=round(shelf.tokens_a_page * len(shelf.pages)), latency_s=seconds)
+    return round(statistics.median(seconds), 2)
 
 
 def main() -> None:
@@ -414,6 +487,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pages", type=int, default=1280)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1])
+    parser.add_argument("--windows", type=int, nargs="*", default=[], help="pages in flight, one after the other")
+    parser.add_argument("--quantization")
+    parser.add_argument("--kv-cache-dtype", default="auto")
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
@@ -423,12 +499,13 @@ def main() -> None:
     with store() as endpoint:
         settings = Settings(
             engine="vllm", model_dir=options.model_dir, load_format="dummy", max_num_seqs=options.sequences,
-            page_workers=options.workers, canary=False, log_level="WARNING", bucket_endpoint_url=endpoint,
+            quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
+            canary=False, log_level="WARNING", bucket_endpoint_url=endpoint,
             bucket_access_key_id="key", bucket_secret_access_key="secret",
         )  # fmt: skip
         logs.set_up(settings)
         with house.opened(settings) as opened:
-            told = measured(opened, endpoint, pages, options.jobs)
+            told = measured(opened, endpoint, pages, options.jobs, options.windows)
     tell(found={"job_mix": told})
     if options.json:
         found = json.loads(options.json.read_text()) if options.json.exists() else {}

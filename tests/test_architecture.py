@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("words", ()),
     ("tokens", ()),
     ("window", ("together",)),
+    ("intake", ("together",)),
     ("closing", ("errors",)),
     ("signals", ()),
     ("progress", ("errors", "together")),
@@ -116,15 +117,15 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "reading",
         (
-            "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "job",
-            "progress", "steps.upload", "stopwatch", "writing",
+            "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "intake",
+            "job", "progress", "steps.upload", "stopwatch", "writing",
         ),
     ),
     (
         "pipeline",
         (
-            "closing", "document", "drafting", "errors", "files", "house", "job", "picture", "progress", "reading",
-            "report", "steps", "stopwatch", "store", "window",
+            "closing", "document", "drafting", "errors", "files", "house", "intake", "job", "picture", "progress",
+            "reading", "report", "steps", "stopwatch", "store", "window",
         ),
     ),
     ("__init__", ()),

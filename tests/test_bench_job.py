@@ -77,9 +77,17 @@ async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> Non
         })  # fmt: skip
         bench_job.client(endpoint).create_bucket(Bucket=bench_job.BUCKET)
         told = await asyncio.to_thread(
-            bench_job.measured, replace(opened, settings=settings), endpoint, [*MIX[:18], BLANK, *MIX[18:24]], [1, 2]
+            bench_job.measured,
+            replace(opened, settings=settings),
+            endpoint,
+            [*MIX[:18], BLANK, *MIX[18:24]],
+            [1, 2],
+            [6],
         )
 
-    assert told["pages_per_s"] > 0 and told["pages_per_s_2_jobs"] > 0
+    assert told["pages_per_s"] == told["pages_per_s_by"]["1_jobs"] > 0
+    assert {name for name, rate in told["pages_per_s_by"].items() if rate > 0} == {"1_jobs", "2_jobs", "6_in_flight"}
+    assert told["latency_s"].keys() == {"1_pages", "19_pages"} and min(told["latency_s"].values()) > 0
+    assert told["cpu_ms_per_page"]["workers"] > told["cpu_ms_per_page"]["core"] == 0 < told["host_peak_mib"]
     assert told["share_of_engine"] > 0  # of a typist who waits for nothing
     assert told["tokens_a_page"] > told["first_pass_tokens"]

@@ -109,6 +109,26 @@ class ScriptedEngine(Engine):
         """Nothing to close."""
 
 
+async def test_documents_of_a_page_are_read_together(reader: Reader, tmp_path: Path) -> None:
+    """A job of many small documents keeps the engine as busy as one of many pages."""
+    for number in range(12):
+        (tmp_path / f"{number:02d}.pdf").write_bytes(pdf_of(1) + b"%% another: %d" % number)
+    together = asyncio.Barrier(6)
+
+    class Waiting(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            if "-e" not in prompt.id:
+                async with asyncio.timeout(60):
+                    await together.wait()
+            return await super().generate(prompt)
+
+    sources = [f"{tmp_path}/{number:02d}.pdf" for number in range(12)]
+    result = await reader.run(6, Waiting(), sources=sources, output=f"{tmp_path}/out")
+
+    assert [document.pages for document in result.documents] == [{"read": 1}] * 12
+    assert [document.source for document in result.documents] == sources
+
+
 async def test_window_one_and_sixty_four_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
     """How many pages are in flight, and in which order they finish, changes no byte."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(9))

@@ -21,6 +21,7 @@ from twopass.document import Checkpoint, Document, Problem, Run, Severity, State
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.files import CheckedFile
 from twopass.house import House
+from twopass.intake import Arrival, taken_in
 from twopass.job import Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
@@ -30,9 +31,9 @@ from twopass.steps import assemble, elements, enrich, fetch, render, structure, 
 from twopass.steps.upload import Folder
 from twopass.stopwatch import Stopwatch
 from twopass.store import Store, opened_output
-from twopass.window import Window, windowed
+from twopass.window import windowed
 
-DOCUMENTS_AT_ONCE = 2  # of one job: the next is fetched and begun while the last pages of this one are read
+ROOM_FOR_SOURCES = 2  # of the largest size: what the documents of one job may take of the disk
 
 log = structlog.get_logger()
 
@@ -45,29 +46,30 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
     incidents = len(house.engine.incidents)
     async with opened_output(job.output, house.settings, job.s3) as output:
 
-        async def one(source: str) -> Outcome:
-            return await attempted(source, job, house, output, deadline, progress)
+        async def one(source: str, arrival: Arrival) -> Outcome:
+            return await attempted(source, arrival, job, house, output, deadline, progress)
 
         async with report.progress_file(output, job.id, house.settings, progress):
-            outcomes = await windowed(one, job.sources, Window(DOCUMENTS_AT_ONCE), job.id)
+            room = ROOM_FOR_SOURCES * house.settings.max_source_bytes
+            outcomes = await taken_in(one, job.sources, house.window.places, room)
             progress.phase(Phase.DONE)
         befell = house.engine.incidents[incidents:]
         return await report.result(job, outcomes, output, watch, house.settings, befell)
 
 
 async def attempted(
-    source: str, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
+    source: str, arrival: Arrival, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
 ) -> Outcome:
     """The document's outcome, a coded failure included: it ends this document and no other."""
     try:
-        return await document(source, job, house, output, deadline, progress)
+        return await document(source, arrival, job, house, output, deadline, progress)
     except TwopassError as error:
         log.warning("document failed", source=shown(source), code=error.code)
         return report.failed(shown(source), error)
 
 
 async def document(
-    source: str, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
+    source: str, arrival: Arrival, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
 ) -> Outcome:
     """One document from its source to its manifest; raises TwopassError."""
     watch = house.stopwatch()
@@ -78,15 +80,19 @@ async def document(
             done = None if job.slice else await upload.finished(folder)
             there = await upload.existing(folder)
         if done and reading.is_finished(job, done):
+            arrival.found(0, file.info.bytes)
             progress.pages_found(sum(done.result.pages.values()))
             progress.pages_done(sum(done.result.pages.values()))
             return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
         numbers, problems = reading.selected(job, file)
+        arrival.found(len(numbers), file.info.bytes)
         progress.pages_found(len(numbers))
         report.check_inline(job, progress.now.pages_total)
         formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
         patience, company = Patience.of(house), Company(expected=bool(there))
-        desk = Reading(job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company)
+        desk = Reading(
+            job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company, arrival
+        )
         pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
         pages.sort(key=lambda read: read.page.number)
         if job.slice:
@@ -158,6 +164,7 @@ async def page(number: int, desk: Reading) -> Checkpoint:
         log.warning("page unread", page=number, code=error.code)
         theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
         read = theirs or structure.unread(number, error.code, f"{error.message}; {AGAIN}")
+    desk.arrival.page_read()
     if read.page.state is not State.UNREAD:
         desk.progress.pages_done(1)
     return read.without_completions

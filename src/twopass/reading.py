@@ -23,6 +23,7 @@ from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
 from twopass.files import CheckedFile
 from twopass.house import House
+from twopass.intake import Arrival
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
 from twopass.steps.upload import Finished, Folder, Made, page_name
@@ -96,6 +97,7 @@ class Reading:
     watch: Stopwatch
     patience: Patience
     company: Company
+    arrival: Arrival
 
     @property
     def source_key(self) -> str:

@@ -1,0 +1,99 @@
+"""What a worker under measurement takes: processor by kind of process, memory, and the GPU's load and memory.
+
+Reads `nvidia-smi` and the process tree. Knows nothing of pages.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+CORE = "VLLM::"  # how vLLM calls the processes that are its own
+SAMPLE_EVERY_S = 0.5
+NVIDIA_SMI = (
+    "nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits", "--id=0",
+    f"--loop-ms={SAMPLE_EVERY_S * 1000:.0f}",
+)  # fmt: skip
+
+
+def cpu_seconds() -> Counter[str]:
+    """Of this process (`main`), of vLLM's (`core`) and of all its other children (`workers`) since they began."""
+    spent = Counter(main=time.process_time(), core=0.0, workers=0.0)
+    for child in psutil.Process().children(recursive=True):
+        try:
+            title, times = " ".join(child.cmdline()), child.cpu_times()
+        except psutil.Error:
+            continue  # it ended just now
+        if "bench_s3" not in title and "nvidia-smi" not in title:
+            spent["core" if title.startswith(CORE) else "workers"] += times.user + times.system
+    return spent
+
+
+@dataclass
+class Usage:
+    """Samples with their times, on the monotonic clock."""
+
+    gpu: list[tuple[float, float, float]] = field(default_factory=list)  # load in percent, MiB
+    host: list[tuple[float, float]] = field(default_factory=list)  # MiB
+
+    def between(self, since: float, until: float) -> dict[str, Any]:
+        """The GPU's mean load while it lasted; peaks of memory until its end."""
+        loads = [load for at, load, _ in self.gpu if since <= at <= until]
+        gpu = [mib for at, _, mib in self.gpu if at <= until]
+        host = [mib for at, mib in self.host if at <= until]
+        told = {"gpu_busy_percent": round(statistics.mean(loads)), "gpu_peak_mib": round(max(gpu))} if loads else {}
+        return {**told, "host_peak_mib": round(max(host))} if host else told
+
+
+@contextmanager
+def watched() -> Iterator[Usage]:
+    """Samples while the context lasts; without an NVIDIA driver, of the host alone."""
+    usage, stop = Usage(), threading.Event()
+    threads = [threading.Thread(target=_host, args=(usage, stop))]
+    try:
+        child = subprocess.Popen(NVIDIA_SMI, stdout=subprocess.PIPE, text=True)
+        threads.append(threading.Thread(target=_gpu, args=(usage, child)))
+    except FileNotFoundError:
+        child = None
+    for thread in threads:
+        thread.start()
+    try:
+        yield usage
+    finally:
+        stop.set()
+        if child:
+            child.terminate()
+        for thread in threads:
+            thread.join()
+
+
+def _host(usage: Usage, stop: threading.Event) -> None:
+    while not stop.wait(SAMPLE_EVERY_S):
+        usage.host.append((time.monotonic(), tree_pss() / 2**20))
+
+
+def _gpu(usage: Usage, child: subprocess.Popen[str]) -> None:
+    assert child.stdout
+    for line in child.stdout:
+        load, _, memory = line.partition(",")
+        usage.gpu.append((time.monotonic(), float(load), float(memory)))
+
+
+def tree_pss() -> int:
+    """Bytes of this process and its children, what they share being counted once."""
+    process, total = psutil.Process(), 0
+    for member in (process, *process.children(recursive=True)):
+        try:
+            total += member.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return total
