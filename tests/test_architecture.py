@@ -52,8 +52,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sources", ("addresses", "errors", "faults", "job", "landing", "s3", "settings")),
     ("scan", ("document", "errors")),
     ("engines.seam", ("document", "errors", "slabs", "workers")),
-    ("families.seam", ("document", "errors")),
-    ("families", ("families", "document", "errors", "sections", "surroundings", "tables", "words")),
+    ("families.seam", ("document", "errors", "layer")),
+    ("families", ("families", "document", "errors", "layer", "sections", "surroundings", "tables", "words")),
     ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
     ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
     (
@@ -63,16 +63,17 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "words", "workers",
         ),
     ),
-    ("picture", ("document", "engines.seam", "slabs")),
+    ("layer", ("document",)),
+    ("picture", ("document", "engines.seam", "layer", "slabs")),
     ("tables", ("document",)),
     ("text_layer", ("document", "words")),
     ("formats", ("document", "errors", "formats", "job", "sections", "tables", "tokens", "words", "writing")),
     (
         "steps",
         (
-            "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "picture", "scan",
-            "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins", "faults",
-            "scratch", "sections", "surroundings", "together", "workers", "writing",
+            "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "layer", "picture",
+            "scan", "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins",
+            "faults", "scratch", "sections", "surroundings", "together", "workers", "writing",
         ),
     ),
     (

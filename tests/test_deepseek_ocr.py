@@ -22,6 +22,7 @@ from twopass.families import FAMILIES, named
 from twopass.families.deepseek_elements import kind_of
 from twopass.families.deepseek_ocr import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
 from twopass.families.seam import Answer, Asked, Look, Reply, Rung
+from twopass.layer import TextLayer
 
 FAMILY = DEEPSEEK_OCR
 A4 = Look(1191, 1684, ink=0.15, characters=2800)
@@ -29,7 +30,7 @@ FREE = Rung("free", PROMPTS["free"], reads="plain")
 
 
 def parse(text: str, layer: tuple[Word, ...] = (), rung: Rung | None = None) -> Answer:
-    return FAMILY.parse(text, 1, rung or FAMILY.ladder(A4, Asked())[0], layer)
+    return FAMILY.parse(text, 1, rung or FAMILY.ladder(A4, Asked())[0], TextLayer.of(layer))
 
 
 def only(text: str, **fields: Any) -> Element:

@@ -66,6 +66,7 @@ def test_what_a_killed_worker_left_is_swept_and_nothing_else(tmp: Path) -> None:
     killed, orphan = holder()
     alive, kept = holder()
     (tmp / "twopass-notes.txt").write_text("no folder of ours")
+    (tmp / "twopass-models").mkdir()
     with killed, alive, scratch.folder() as own:
         killed.kill()
         killed.wait()
@@ -77,15 +78,15 @@ def test_what_a_killed_worker_left_is_swept_and_nothing_else(tmp: Path) -> None:
         assert alive.stdin
         alive.stdin.close()
         assert left and swept == 1
-        assert found == {kept, own, tmp / "twopass-notes.txt"}
+        assert found == {kept, own, tmp / "twopass-notes.txt", tmp / "twopass-models"}
 
 
 def test_a_folder_swept_as_it_is_made_is_made_again(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that starts may find a folder before its owner has locked it."""
     make, swept = tempfile.mkdtemp, []
 
-    def made(prefix: str) -> str:
-        path = make(prefix=prefix)
+    def made(prefix: str, suffix: str) -> str:
+        path = make(prefix=prefix, suffix=suffix)
         if not swept:
             swept.append(scratch.sweep())
         return path

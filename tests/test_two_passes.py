@@ -20,6 +20,7 @@ from twopass.errors import Code, InvalidJob
 from twopass.families import FAMILIES
 from twopass.families.seam import Family
 from twopass.job import Mode, Result, Task
+from twopass.layer import TextLayer
 from twopass.picture import Picture
 from twopass.slabs import Pixels, Slabs
 from twopass.steps import structure
@@ -265,7 +266,9 @@ def test_a_stamp_replaces_no_reading(layer: str, state: State, texts: tuple[str,
         page=read.page,
         pixels=Pixels(1, 1, held=b""),
         pointer=PagePointer("", 1),
-        words=tuple(Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), said) for n, said in enumerate(layer.split())),
+        words=TextLayer.of(
+            Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), said) for n, said in enumerate(layer.split())
+        ),
     )
 
     fallen = structure.fallen_back(read, picture, Code.LOOP)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twopass.document import Page, Problem, Word
+from twopass.document import Page, Problem
 from twopass.engines.seam import PagePointer
+from twopass.layer import NO_LAYER, TextLayer
 from twopass.slabs import Pixels
 
 
@@ -16,6 +17,6 @@ class Picture:
     page: Page
     pixels: Pixels
     pointer: PagePointer
-    words: tuple[Word, ...] = ()
+    words: TextLayer = NO_LAYER
     ink: float = 0.0
     problems: tuple[Problem, ...] = ()

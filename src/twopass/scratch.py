@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-PREFIX = "twopass-"
+PREFIX, SUFFIX = "twopass-", ".scratch"  # a person's own /tmp/twopass-something is none of ours
 TRIES = 5  # to make a folder
 
 
@@ -29,7 +29,7 @@ def folder() -> Iterator[Path]:
 def _new(stack: ExitStack) -> Path:
     """A folder that is ours until the stack ends."""
     for _ in range(TRIES):
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX))
         with suppress(OSError):
             stack.enter_context(_locked(path))
             if path.exists():
@@ -49,7 +49,7 @@ def _removed(path: Path) -> Iterator[Path]:
 def sweep() -> int:
     """Remove what killed workers left behind; how many folders that were."""
     swept = 0
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*{SUFFIX}"):
         with suppress(OSError), _locked(path):  # somebody's, or nobody's business
             shutil.rmtree(path)
             swept += 1

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from twopass.document import Element, Kind, Word, element_id
+from twopass.document import Element, Kind, element_id
 from twopass.errors import Code
 from twopass.families import deepseek_elements, deepseek_rereading, grounding, loops, witness
 from twopass.families import deepseek_prose as prose
 from twopass.families.grounding import Block
 from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
+from twopass.layer import NO_LAYER, TextLayer
 
 # Word for word as the model was trained on them: config.py and README of deepseek-ai/DeepSeek-OCR.
 PROMPTS: Mapping[str, str] = MappingProxyType(
@@ -121,7 +122,7 @@ class DeepseekOcrFamily:
     def _other(self, mode: str) -> str:
         return (OTHER_MODE if "large" in self.modes else OTHER_MODE_2)[mode]
 
-    def parse(self, text: str, page: int, rung: Rung = FIRST, layer: Sequence[Word] = ()) -> Answer:
+    def parse(self, text: str, page: int, rung: Rung = FIRST, layer: TextLayer = NO_LAYER) -> Answer:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         if rung.reads == DOCUMENT:
             return _document(text, page, layer)
@@ -175,7 +176,7 @@ def _prompt(asked: Asked) -> str:
     return PROMPTS[asked.task].replace("{wanted}", asked.prompt or "")
 
 
-def _document(text: str, page: int, layer: Sequence[Word]) -> Answer:
+def _document(text: str, page: int, layer: TextLayer) -> Answer:
     """An answer with boxes: what it says but for loops and a cut-off tag, and why that will not do."""
     answer = _read(text, page, layer)
     if answer.reason is None and answer.elements and not grounding.read(text).has_boxes:
@@ -183,7 +184,7 @@ def _document(text: str, page: int, layer: Sequence[Word]) -> Answer:
     return answer
 
 
-def _read(text: str, page: int, layer: Sequence[Word]) -> Answer:
+def _read(text: str, page: int, layer: TextLayer) -> Answer:
     told = grounding.read(text)
     blocks = told.blocks
     again = None

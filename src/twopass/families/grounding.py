@@ -18,9 +18,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from twopass.document import Box
 
+KEPT = 4096  # of tags' coordinates
 GRID = 999  # boxes run 0..999 inclusive (run_dpsk_ocr_pdf.py)
 TAIL = 200  # characters at the end where a cut-off tag begins
 Corners = tuple[float, float, float, float]
@@ -133,6 +135,7 @@ def _block(tag: re.Match[str], content: str) -> Block:
     return Block(label or None, corners, plain(content), tag.start(), unread)
 
 
+@lru_cache(KEPT)  # a growing answer is read again and again while it is watched
 def coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
     """The boxes in a text of brackets and numbers, and whether some numbers made none."""
     text = unicodedata.normalize("NFKC", plain(text)).translate(_PLAIN).replace("(", "[").replace(")", "]")

@@ -41,12 +41,12 @@ from twopass.document import (
     Formula,
     Kind,
     Layer,
-    Word,
     element_id,
 )
 from twopass.errors import Code
 from twopass.families import grid
 from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
+from twopass.layer import NO_LAYER, TextLayer
 
 GRAMMAR = 1
 PROMPT = "layout"
@@ -173,7 +173,7 @@ class LayoutFamily:
     def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element
 
-    def parse(self, text: str, page: int, rung: Rung = ONLY[0], layer: Sequence[Word] = ()) -> Answer:
+    def parse(self, text: str, page: int, rung: Rung = ONLY[0], layer: TextLayer = NO_LAYER) -> Answer:
         try:
             told = _Page.model_validate(json.loads(text, parse_constant=_refuse))
         except (ValueError, ValidationError, RecursionError):

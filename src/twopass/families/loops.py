@@ -150,6 +150,8 @@ def impossible(blocks: Sequence[Block]) -> Run | None:
 
 def marching(blocks: Sequence[Block], least: int) -> Run | None:
     """The first blocks, so many at least, that say what blocks before them say, each by the very same step further."""
+    if len(blocks) < least:
+        return None
     told = _told(blocks)
     runs = []
     for period in range(1, PERIODS + 1):
@@ -176,6 +178,8 @@ def _first(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
 
 def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:
     """The first stretch of at least so many places where something holds."""
+    if count < least:
+        return None
     start = 0
     for n in range(count + 1):
         if n < count and holds(n):

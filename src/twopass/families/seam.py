@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from twopass.document import Element, Word
+from twopass.document import Element
 from twopass.errors import Code
+from twopass.layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # the name of every ladder's first rung
 
@@ -120,7 +121,7 @@ class Family(Protocol):
         """The ways to ask about a page, the normal one first; never empty."""
         ...
 
-    def parse(self, text: str, page: int, rung: Rung, layer: Sequence[Word] = ()) -> Answer:
+    def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> Answer:
         """Elements of one page; total: any text is some answer. `layer` is a third witness, not a source."""
         ...
 

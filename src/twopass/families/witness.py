@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from twopass import words
-from twopass.document import Box, Confidence, Element, Kind, Word
+from twopass.document import Confidence, Element, Kind
 from twopass.families import agreement
+from twopass.layer import NO_LAYER, TextLayer
 
 DOUBTFUL = "doubtful"  # pass 2 reads what carries this flag again
 MARGIN = 0.008  # of the page: a grid cell is 0.001, and letters hang out of their boxes
@@ -26,34 +27,24 @@ _MIXED = re.compile(
 _MATHS = re.compile(r"\\\(.*?\\\)|\$[^$]*\$", flags=re.DOTALL)
 
 
-def heard(elements: Sequence[Element], layer: Sequence[Word]) -> tuple[Element, ...]:
+def heard(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:
     """The elements with what the layer and they themselves say about their text."""
     if not _speaks(elements, layer):
-        layer = ()
+        layer = NO_LAYER
     return tuple(_doubted(_compared(element, layer) if layer else element) for element in elements)
 
 
-def inside(boxes: Sequence[Box], layer: Sequence[Word]) -> str:
-    """The layer's words whose middle lies in one of the boxes, or hardly beside it."""
-    return " ".join(word.text for word in layer if any(_holds(box, word.box.centre) for box in boxes))
-
-
-def _holds(box: Box, point: tuple[float, float]) -> bool:
-    x, y = point
-    return box.x0 - MARGIN <= x <= box.x1 + MARGIN and box.y0 - MARGIN <= y <= box.y1 + MARGIN
-
-
-def _speaks(elements: Sequence[Element], layer: Sequence[Word]) -> bool:
-    told = " ".join(word.text for word in layer)
+def _speaks(elements: Sequence[Element], layer: TextLayer) -> bool:
+    told = " ".join(layer.texts)
     read = sum(len(words.words(element.text)) for element in elements)
     return bool(layer) and not words.is_garbage(told) and len(words.words(told)) >= SPEAKS * read
 
 
-def _compared(element: Element, layer: Sequence[Word]) -> Element:
+def _compared(element: Element, layer: TextLayer) -> Element:
     if not element.boxes or element.kind in SILENT:
         return element
     text = _MATHS.sub(" ", element.text)
-    share = agreement.known(text, inside(element.boxes, layer))
+    share = agreement.known(text, layer.inside(element.boxes, MARGIN))
     if share is None:
         return element
     unknown = share < MOSTLY and len(words.words(text)) >= LEAST_WORDS

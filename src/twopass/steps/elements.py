@@ -104,11 +104,7 @@ def _layer(element: Element, picture: Picture) -> str | None:
     """The text layer's words whose middle lies in the element; None where the page has no layer."""
     if not picture.words or element.box is None:
         return None
-    box = element.box
-    inside = (
-        w.text for w in picture.words if box.x0 <= w.box.centre[0] <= box.x1 and box.y0 <= w.box.centre[1] <= box.y1
-    )
-    return " ".join(inside)
+    return picture.words.inside([element.box])
 
 
 def _size(element: Element, pixels: Pixels) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from twopass.document import Box, Link, Page, PageImage, Problem, Severity, Stat
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
 from twopass.files import CheckedFile, PageSize, covered, opened_image, shared_pdf
+from twopass.layer import NO_LAYER, TextLayer
 from twopass.picture import Picture
 from twopass.slabs import Pixels, Slab, Slabs
 from twopass.workers import Workers
@@ -47,7 +48,7 @@ class Drawn:
     rotation_in: int
     turn: int
     ink: float
-    words: tuple[Word, ...] = ()
+    words: TextLayer = NO_LAYER
     links: tuple[Link, ...] = ()
 
 
@@ -231,10 +232,10 @@ def _characters_by_turn(page: Any) -> Counter[int]:
     return counts
 
 
-def _words(page: Any) -> tuple[Word, ...]:
+def _words(page: Any) -> TextLayer:
     """The text layer's words, boxes as fractions of the displayed page."""
     words = page.get_text("words", sort=False)
-    return tuple(Word(_displayed(page, word[:4]), _utf8(word[4])) for word in words)
+    return TextLayer.of(Word(_displayed(page, word[:4]), _utf8(word[4])) for word in words)
 
 
 def _links(page: Any) -> tuple[Link, ...]:

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 
 from twopass import text_layer, words
-from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State, Word
+from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
 from twopass.engines.seam import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
 from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job
+from twopass.layer import TextLayer
 from twopass.picture import Picture
 from twopass.workers import Workers
 
@@ -53,7 +54,7 @@ async def read(
 
 def _look(picture: Picture) -> Look:
     pixels = picture.pixels
-    return Look(pixels.width, pixels.height, picture.ink, sum(len(word.text) for word in picture.words))
+    return Look(pixels.width, pixels.height, picture.ink, sum(map(len, picture.words.texts)))
 
 
 def _prompt(rung: Rung, picture: Picture, source_key: str, job: Job, family: Family) -> Prompt:
@@ -106,7 +107,7 @@ def _amount(read: Checkpoint) -> int:
     return sum(len(element.text) for element in read.elements)
 
 
-def parse(family: Family, text: str, page: int, rung: Rung, layer: Sequence[Word]) -> Answer:
+def parse(family: Family, text: str, page: int, rung: Rung, layer: TextLayer) -> Answer:
     """In a page worker: the family's grammar on one answer."""
     return family.parse(text, page, rung, layer)
 
