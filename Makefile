@@ -42,7 +42,7 @@ check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 bench: $(VENV)/test
-	$(BIN)/python scripts/bench.py $(FILES) --memory
+	$(BIN)/python scripts/bench_stages.py $(FILES) --memory
 
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ def main() -> None:
         tell(far_from_exact={name: round(value, 5) for name, value in far_from_exact(model).items()})
         for count in options.pages:
             told = pages(count)
-            tell(pages=count, twopass_ms=ms(lambda told=told: ours(model, told)) / count,
-                 launched_ms=launched_ms(lambda told=told: ours(model, told)) / count,
-                 stock_ms=ms(lambda told=told: stock(model, told)) / count)  # fmt: skip
+            tell(pages=count, twopass_ms=ms(partial(ours, model, told)) / count,
+                 launched_ms=launched_ms(partial(ours, model, told)) / count,
+                 stock_ms=ms(partial(stock, model, told)) / count)  # fmt: skip
         parts(model, max(options.pages))
         if options.sweep:
             sweep(model, max(options.pages))
@@ -116,7 +117,7 @@ def stock(model: Any, told: list[dict[str, Any]]) -> list[torch.Tensor]:
     from twopass.vllm_plugin.encoder import normalised
 
     kind = next(model.sam_model.parameters()).dtype
-    parent = type(model).__mro__[1]
+    parent: Any = type(model).__mro__[1]
     return [
         made
         for one in told
@@ -152,7 +153,7 @@ def ms(work: Callable[[], Any]) -> float:
     """Median of several rounds, on the GPU's clock."""
     for _ in range(2):
         work()
-    times = []
+    times: list[float] = []
     for _ in range(ROUNDS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
@@ -185,17 +186,20 @@ def parts(model: Any, count: int) -> None:
     for name, views in (("whole", told["pixel_values"]), ("tiles", told["images_crop"])):
         pixels = normalised(views, kind)
         sam = model._sam(pixels)
-        times[f"normalise {name}"] = ms(lambda views=views: normalised(views, kind)) / count
-        times[f"sam {name}"] = ms(lambda pixels=pixels: model._sam(pixels)) / count
-        times[f"stock sam {name}"] = (
-            ms(lambda pixels=pixels: [model.sam_model(one) for one in pixels.chunk(count)]) / count
-        )
+        times[f"normalise {name}"] = ms(partial(normalised, views, kind)) / count
+        times[f"sam {name}"] = ms(partial(model._sam, pixels)) / count
+        times[f"stock sam {name}"] = ms(partial(_one_by_one, model.sam_model, pixels, count)) / count
         if hasattr(model, "vision_model"):
             clip = model.vision_model(pixels, sam)
-            times[f"clip {name}"] = ms(lambda pixels=pixels, sam=sam: model.vision_model(pixels, sam)) / count
+            times[f"clip {name}"] = ms(partial(model.vision_model, pixels, sam)) / count
             both = torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1)
-            times[f"projector {name}"] = ms(lambda both=both: model.projector(both)) / count
+            times[f"projector {name}"] = ms(partial(model.projector, both)) / count
     tell(parts={name: round(value, 3) for name, value in times.items()})
+
+
+def _one_by_one(model: Any, pixels: torch.Tensor, count: int) -> None:
+    for one in pixels.chunk(count):
+        model(one)
 
 
 def sweep(model: Any, count: int) -> None:
@@ -211,14 +215,14 @@ def sweep(model: Any, count: int) -> None:
         qkv = torch.randn(tokens + 1, 3 * 768, device="cuda", dtype=torch.bfloat16)
         table = sam.table(layer, side)
         rel = sam.distances(qkv, table, 12)
-        found = {"distances": ms(lambda qkv=qkv, table=table: sam.distances(qkv, table, 12)) / count}
+        found = {"distances": ms(partial(sam.distances, qkv, table, 12)) / count}
         for tuning in product((64, 128), (1, 2, 4), (4, 8), (2, 3)):
             if (side == 14) == (tuning[1] == 1) or (side != 14 and tuning[1] > 2):
                 continue
             try:
-                found[str(tuning)] = ms(
-                    lambda: sam_kernel.attended(qkv, rel, pictures, (grid, grid), (side, side), tuning)  # noqa: B023
-                ) / count  # fmt: skip
+                found[str(tuning)] = (
+                    ms(partial(sam_kernel.attended, qkv, rel, pictures, (grid, grid), (side, side), tuning)) / count
+                )
             except Exception as error:  # a setting that does not fit the chip
                 found[str(tuning)] = math.inf
                 print(tuning, type(error).__name__)

@@ -17,7 +17,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def main() -> None:
     options = _options()
     since = _process_start()
     tell(stage="imports of this script", seconds=time.time() - since)
-    run: dict[str, Callable[[Any], Awaitable[None]]] = {"modes": modes, "decoder": decoder, "pages": pages}
+    run: dict[str, Callable[[Any], Coroutine[Any, Any, None]]] = {"modes": modes, "decoder": decoder, "pages": pages}
     from twopass.engines import vllm
 
     arguments = vllm.arguments
@@ -123,7 +123,7 @@ async def decoder(options: Any) -> None:
     async def tokens_per_s(name: str, params: SamplingParams) -> float:
         before = time.time()
         await asyncio.gather(*(one(f"{name}-{n}", params) for n in range(options.sequences)))
-        return options.sequences * options.tokens / (time.time() - before)
+        return float(options.sequences * options.tokens) / (time.time() - before)
 
     await tokens_per_s("warm", banned)
     speeds: dict[str, list[float]] = {"without": [], "with": []}

@@ -39,8 +39,8 @@ from botocore.config import Config
 from PIL import Image
 
 import bench_usage
+from bench import ENVIRONMENT, MIX
 from bench_engine import A4, tell
-from bench_gpu import ENVIRONMENT, MIX
 from make_mix import BOX_TOKENS
 from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
@@ -106,18 +106,18 @@ def _placed(crops: Sequence[tuple[str, int, int, int]]) -> Iterator[tuple[str, i
     for kind, width, height, tokens in crops:
         shrunk = min(1.0, room / (width * SCALE))
         one = (kind, tokens, width * SCALE * shrunk, height * SCALE * shrunk)
-        if not shelves or sum(w for *_, w, _ in shelves[-1]) + one[2] > room:
+        if not shelves or sum(w for _, _, w, _ in shelves[-1]) + one[2] > room:
             shelves.append([])
         shelves[-1].append(one)
-    height = sum(max(h for *_, h in shelf) for shelf in shelves)
-    shrunk = min(1.0, CROPS_AT_MOST * POINTS[1] / height) if height else 1.0
-    top = POINTS[1] - MARGIN - height * shrunk
+    tall = sum(max(h for _, _, _, h in shelf) for shelf in shelves)
+    shrunk = min(1.0, CROPS_AT_MOST * POINTS[1] / tall) if tall else 1.0
+    top = POINTS[1] - MARGIN - tall * shrunk
     for shelf in shelves:
         left = float(MARGIN)
         for kind, tokens, w, h in shelf:
             yield kind, tokens, (left, top + 4, left + w * shrunk - 4, top + h * shrunk)
             left += w * shrunk
-        top += max(h for *_, h in shelf) * shrunk
+        top += max(h for _, _, _, h in shelf) * shrunk
 
 
 def _prose(sheet: Sheet, made: Any, page: Mapping[str, Any], height: float) -> None:
@@ -198,7 +198,7 @@ def _photo(rng: np.random.Generator) -> bytes:
 class Mark(NamedTuple):
     at: float
     made: int
-    cpu: Counter[str]
+    cpu: dict[str, float]
 
 
 @dataclass

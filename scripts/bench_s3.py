@@ -70,10 +70,8 @@ def main() -> None:
     async def serve() -> None:
         runner = web.AppRunner(application(), access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server
-        print(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}", flush=True)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
         await asyncio.Event().wait()
 
     asyncio.run(serve())

@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,9 +24,9 @@ NVIDIA_SMI = (
 )  # fmt: skip
 
 
-def cpu_seconds() -> Counter[str]:
+def cpu_seconds() -> dict[str, float]:
     """Of this process (`main`), of vLLM's (`core`) and of all its other children (`workers`) since they began."""
-    spent = Counter(main=time.process_time(), core=0.0, workers=0.0)
+    spent = {"main": time.process_time(), "core": 0.0, "workers": 0.0}
     for child in psutil.Process().children(recursive=True):
         try:
             title, times = " ".join(child.cmdline()), child.cpu_times()
@@ -90,7 +89,8 @@ def _gpu(usage: Usage, child: subprocess.Popen[str]) -> None:
 
 def tree_pss() -> int:
     """Bytes of this process and its children, what they share being counted once."""
-    process, total = psutil.Process(), 0
+    process = psutil.Process()
+    total = 0
     for member in (process, *process.children(recursive=True)):
         try:
             total += member.memory_full_info().pss

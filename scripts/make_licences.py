@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PINS, PAGE = ROOT / "requirements" / "run.txt", ROOT / "docs" / "LICENCES.md"
@@ -31,7 +32,7 @@ def pinned() -> Iterator[tuple[str, str]]:
 
 def licence(name: str) -> str:
     """As an SPDX expression, a name, or a classifier; `unknown` where the metadata has none of them."""
-    told = distribution(name).metadata
+    told: Any = distribution(name).metadata
     if expression := told.get("License-Expression"):
         return str(expression)
     classes = [line.rpartition(" :: ")[2] for line in told.get_all("Classifier", []) if line.startswith("License ::")]

@@ -67,7 +67,7 @@ def font(name: str) -> pymupdf.Font:
 
 
 def width_of(text: str, style: Style) -> float:
-    return font(style.font).text_length(text, style.size)
+    return float(font(style.font).text_length(text, style.size))
 
 
 def plain(text: str) -> str:
@@ -194,7 +194,7 @@ class Sheet:
         self.y += style.after
 
     def draw_heading(self, block: Block) -> None:
-        number = block.get("number")
+        number: Any = block.get("number")
         level = block.get("level") or number.count(".") + 1
         style = HEADINGS[level]
         self.y += style.before if self.y > self.frame.y0 else 0
@@ -408,7 +408,7 @@ class Report:
         self.doc.subset_fonts()
         digest = hashlib.md5(json.dumps(self.content).encode(), usedforsecurity=False).hexdigest()
         self.doc.xref_set_key(-1, "ID", f"[<{digest}><{digest}>]")
-        return self.doc.tobytes(garbage=4, deflate=True, deflate_fonts=True, use_objstms=1, no_new_id=True)
+        return bytes(self.doc.tobytes(garbage=4, deflate=True, deflate_fonts=True, use_objstms=1, no_new_id=True))
 
     def truth(self) -> Block:
         meta = {key: self.content["meta"][key] for key in ("title", "author", "subject")}
@@ -442,7 +442,8 @@ def tree(headings: list[Block]) -> list[Block]:
             path.pop()
         path[-1]["children"].append(node)
         path.append(node)
-    return root["children"]
+    children: list[Block] = root["children"]
+    return children
 
 
 def turn(page: pymupdf.Page, displayed_upright: bool) -> None:

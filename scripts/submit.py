@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ async def _inbox(args: argparse.Namespace, settings: Settings, stack: AsyncExitS
     return Inbox(settings, workers, upload, bool(args.local), args.job.get("password"))
 
 
-def _endpoint(args: argparse.Namespace) -> RunPod | LocalApi:
+def _endpoint(args: argparse.Namespace) -> AbstractAsyncContextManager[RunPod | LocalApi]:
     if args.local:
         return LocalApi(args.local)
     deadline_s = float(args.job.get("deadline_s") or Settings.model_fields["deadline_s"].default)

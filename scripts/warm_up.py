@@ -43,7 +43,9 @@ async def _look(opened: House, mode: str) -> None:
     noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
     picture = Pixels(WIDTH, HEIGHT, held=noise.tobytes())
     sampling = Sampling(max_tokens=TOKENS, ignore_eos=True)
-    prompt = Prompt("warm_up", opened.family.canary.prompt, picture, mode=mode, sampling=sampling)
+    question = opened.family.canary
+    assert question, "a family whose engine keeps graphs has a known picture"
+    prompt = Prompt("warm_up", question.prompt, picture, mode=mode, sampling=sampling)
     for count in TOGETHER:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(count, opened.engine.sequences)):
