@@ -60,8 +60,9 @@ image: $(TOOLS)/ready # all of the image that needs no Docker engine: the linter
 	scripts/resolve.sh $(TOOLS)/bin/uv --check
 	scripts/install.sh build/image
 
-pins: $(TOOLS)/ready
+pins: $(TOOLS)/ready $(VENV)/run
 	scripts/resolve.sh $(TOOLS)/bin/uv
+	$(BIN)/python scripts/make_licences.py --image $(TOOLS)/bin/python
 
 $(VENV)/run: requirements/run.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -198,7 +198,7 @@ def test_the_page_of_licences_has_every_pin() -> None:
     """Name and version as pinned, a licence for each, and PyMuPDF's two."""
     page = make_licences.PAGE.read_text()
 
-    for name, version in make_licences.pinned():
+    for name, version in (*make_licences.pinned(), *make_licences.pinned(make_licences.IMAGE)):
         assert re.search(rf"^\| {re.escape(name)} \| {re.escape(version)} \| (?!unknown).+ \|$", page, re.M), name
     assert "AGPL-3.0" in page and "AGPL" in (ROOT / "NOTICE").read_text()
 
