@@ -10,7 +10,7 @@ ARG VLLM_VERSION=0.26.0
 
 # Weights at their revision, each file compared with the hub's sums. Nothing here but what fetches them, and every
 # time of day taken away: the layer is the same when it is fetched again.
-FROM python:3.12-slim AS weights
+FROM python:3.12.12-slim-bookworm AS weights
 # MODEL is the family, too: how the model is asked and its answers are read. src/twopass/weights.py has the pins.
 ARG MODEL=deepseek_ocr
 ARG MODEL_REPO=deepseek-ai/DeepSeek-OCR
@@ -24,7 +24,7 @@ RUN python -c "import sys, pathlib; from twopass import hub; hub.download(*sys.a
     && find /models -exec touch --no-dereference --date=@0 {} +
 
 # The cpu engine, for a laptop, CI or a CPU endpoint.
-FROM python:3.12-slim AS cpu
+FROM python:3.12.12-slim-bookworm AS cpu
 COPY requirements/run.txt /app/requirements/
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 WORKDIR /app
@@ -42,7 +42,6 @@ ENTRYPOINT ["python3", "/app/handler.py"]
 
 # The GPU worker: CUDA, PyTorch and Python 3.12 are vLLM's own.
 FROM vllm/vllm-openai:v${VLLM_VERSION} AS gpu
-ARG MODEL=deepseek_ocr
 RUN --mount=type=bind,source=requirements,target=/requirements \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
 # Not below /runpod-volume: a volume that is mounted there would hide them.
@@ -56,6 +55,7 @@ RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples
+ARG MODEL=deepseek_ocr
 RUN python3 scripts/download_weights.py "$MODEL" "/models/$MODEL" --verify
 ENV ENGINE=vllm \
     MODEL=${MODEL} \

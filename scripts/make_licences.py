@@ -115,9 +115,9 @@ What `requirements/run.txt` installs, with the licence that each package states;
 
 ## The GPU image
 
-Beside or instead of these, it has what `requirements/image.txt` names, NVIDIA's CUDA libraries among them, and what the
-image of vLLM that it begins with brings from its distribution. The weights of DeepSeek-OCR have their own licence, which
-lies beside them as `LICENSE` where the hub's repository has one.
+Beside or instead of these, it has what `requirements/image.txt` names, NVIDIA's CUDA libraries among them, and what
+vLLM's image, with which it begins, brings from its distribution. The weights of DeepSeek-OCR have their own licence,
+which lies beside them as `LICENSE` where the hub's repository has one.
 
 | package | version | licence |
 |---|---|---|

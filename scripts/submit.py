@@ -80,7 +80,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--folder", type=Path, default=Path("submitted"), help="state and summary (default: submitted)")
     add("--save", action="store_true", help="fetch every document's artefacts into the folder too")
     add("--job", type=json.loads, default={}, help='more fields of every job, as JSON: \'{"mode": "base"}\'')
-    add("--slice-pages", type=int, default=100, help="pages of one job; 0: never slice (default: 100)")
+    add("--slice-pages", type=int, default=100, help="pages of one job; 0: never slice nor look in (default: 100)")
     add("--in-flight", type=int, default=16, choices=range(1, 201), metavar="1-200", help="jobs at once (default: 16)")
     add("--tries", type=int, default=4, help="of a job that comes no further (default: 4)")
     add("--poll-s", type=float, default=2.0, help="seconds between two looks at a job (default: 2)")

@@ -59,8 +59,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "engines",
         (
-            "engines", "document", "engine_settings", "errors", "files", "scan", "settings", "slabs", "weights",
-            "words", "workers",
+            "engines", "document", "engine_settings", "errors", "files", "gpu", "scan", "settings", "slabs",
+            "weights", "words", "workers",
         ),
     ),
     ("layer", ("document",)),
@@ -80,7 +80,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "fleet",
         (
             "fleet", "errors", "faults", "job", "landing", "settings", "slabs", "sources", "steps.fetch", "store",
-            "workers",
+            "together", "workers",
         ),
     ),
     ("logs", ("errors", "faults", "settings")),

@@ -136,7 +136,7 @@ def test_every_quirk_has_its_element(text: str, fields: dict[str, Any]) -> None:
     ],
 )
 def test_unknown_labels_are_told_by_what_is_in_them(label: str | None, kind: Kind) -> None:
-    """The substring rule of seed 000, with captions and notes before what they belong to."""
+    """Labels by what they contain, with captions and notes before what they belong to."""
     assert kind_of(label) is kind
 
 

@@ -112,7 +112,7 @@ def at(y: float) -> Box:
 
 
 def test_context_is_the_nearest_text_first_within_a_fifth_of_the_page() -> None:
-    """As seed 000 has it: one line each, tables and figures left out."""
+    """One line each, tables and figures left out."""
     far, near, nearer = (
         element("text", "Far.", at(0.9)),
         element("text", "Near.", at(0.6)),

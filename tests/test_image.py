@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -46,6 +47,13 @@ def instructions() -> list[list[str]]:
     return [line.split() for line in plain.replace("\\\n", " ").splitlines() if line.strip()]
 
 
+def stage(name: str) -> list[str]:
+    """The lines of one target, from its FROM to the next."""
+    lines = [" ".join(words) for words in instructions()]
+    start = next(i for i, line in enumerate(lines) if line.endswith(f" AS {name}"))
+    return [*itertools.takewhile(lambda line: not line.startswith("FROM"), lines[start + 1 :])]
+
+
 def arguments() -> dict[str, str]:
     """Build arguments that have a default."""
     given = [words[1].split("=", 1) for words in instructions() if words[0] == "ARG" and "=" in words[1]]
@@ -76,11 +84,12 @@ def test_every_source_of_a_copy_exists_and_is_let_through() -> None:
 
 def test_layers_come_by_how_seldom_they_change() -> None:
     """In both images pins, then weights, then code: a change of code sends no gigabyte again."""
-    lines = [" ".join(words) for words in instructions()]
-    gpu = lines[lines.index(next(line for line in lines if line.endswith("AS gpu"))) :]
-    places = [next(i for i, line in enumerate(gpu) if part in line) for part in ("image.txt", "--from=weights", "src")]
+    gpu, cpu = stage("gpu"), stage("cpu")
+    for lines, parts in ((gpu, ("image.txt", "--from=weights", "src", "ARG")), (cpu, ("run.txt", "-r", "src"))):
+        places = [next(i for i, line in enumerate(lines) if part in line) for part in parts]
+        assert places == sorted(places)
 
-    assert places == sorted(places)
+    assert not [line for line in cpu if line.startswith("ARG")]  # one that is given anew spoils all layers after it
     assert "find /models -exec touch" in text("Dockerfile")  # the same layer when it is fetched again
 
 
@@ -163,7 +172,8 @@ def test_the_hub_takes_hub_json() -> None:
     assert hub["type"] == "serverless" and hub["category"] in {"audio", "embedding", "language", "video", "image"}
     assert config["runsOn"] == "GPU" and 0 < config["containerDiskInGb"] <= 80 and config["gpuCount"] == 1
     assert set(config["gpuIds"].split(",")) <= POOLS
-    assert all(re.fullmatch(r"1[2-9]\.\d", version) for version in config["allowedCudaVersions"])
+    versions = [tuple(map(int, version.split("."))) for version in config["allowedCudaVersions"]]
+    assert versions and min(versions) >= (13, 0)  # an older driver cannot start vLLM 0.26's image
     assert max(map(len, [hub["description"], *(one["description"] for one in inputs.values())])) <= DESCRIPTION
     assert {one["type"] for one in inputs.values()} <= {"string", "number", "boolean"}
     assert all(isinstance(entry["value"], str) for entry in config["env"] if "value" in entry)

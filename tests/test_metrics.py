@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fakes.reader import Reader
 from twopass import engines, gpu, house
 from twopass.document import Problem, Severity, Status
+from twopass.engines import cards as engine_cards
 from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
 from twopass.gpu import Card
@@ -93,7 +94,19 @@ class Nvml(ModuleType):
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
         assert self.is_open and handle == "card 0"
-        return SimpleNamespace(used=1 << 30, total=8 << 30)
+        return SimpleNamespace(used=1 << 30, total=8 << 30, free=7 << 30)
+
+    def nvmlDeviceGetHandleByUUID(self, name: str) -> str:
+        return "card 0"
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return 13010
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return "NVIDIA H200"
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.1"
 
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
         return SimpleNamespace(gpu=40)
@@ -107,6 +120,21 @@ def test_a_driver_is_asked_and_left(monkeypatch: pytest.MonkeyPatch, answers: bo
 
     assert gpu.cards() == told
     assert not nvml.is_open
+
+
+@pytest.mark.parametrize(("visible", "number"), [("", 1), ("0", 1), ("GPU-5f3a,GPU-77aa", 2)])
+def test_an_engine_is_told_of_the_cards_that_it_may_see(
+    monkeypatch: pytest.MonkeyPatch, visible: str, number: int
+) -> None:
+    """By CUDA_VISIBLE_DEVICES, numbers or names; the CUDA that the driver speaks; none without a driver."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(True))
+    told = engine_cards.cards()
+
+    assert (told.number, told.cuda, told.name, told.driver) == (number, (13, 1), "NVIDIA H200", "580.1")
+    assert (told.memory_gb, told.free_gb) == ((8 << 30) / 1e9, (7 << 30) / 1e9)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(False))
+    assert engine_cards.cards() == engine_cards.Cards()
 
 
 def test_a_result_is_counted() -> None:

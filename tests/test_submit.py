@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -36,6 +38,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import submit as script  # noqa: E402 - scripts are no package
 
+FLEET = ROOT / "docs" / "fleet.md"
 HANDLER = [sys.executable, str(ROOT / "handler.py")]
 VOLATILE = ("manifest.json", "jobs/")
 
@@ -352,6 +355,37 @@ def test_cancel_ends_what_was_left_at_the_endpoint(folder: Path, scripted: Any) 
     assert ran.code == 0, ran.told
     assert platform.behind.stopped == ["job-7"]
     assert Ledger(folder / "submitted" / "state.jsonl").out == {}
+
+
+def test_slices_that_never_ended_well_are_paid_for_too(folder: Path, scripted: Any) -> None:
+    """A document's cost is that of all its jobs; the last one reads what a lost slice left."""
+
+    def answer(job: Json) -> Json:
+        return {"status": "TIMED_OUT", "executionTime": 5000} if job.get("slice") == "1-2" else result(job)
+
+    (folder / "long.pdf").write_bytes(pdf(4))
+    _, url = scripted(answer)
+    arguments = ["--slice-pages", "2", "--upload", str(folder / "up"), "--tries", "2", "--price-per-hour", "3600"]
+    ran = submit("long.pdf", "--endpoint", url, *arguments)
+
+    assert ran.code == 0, ran.told
+    assert summary_in(folder)["cost"] == 14.0  # twice five seconds for nothing, and two good jobs of two
+    assert summary_in(folder)["documents"][0]["jobs"] == 3
+
+
+def test_the_documented_line_for_a_list_is_typed(folder: Path, scripted: Any) -> None:
+    """As it stands in docs/fleet.md, but for the endpoint: every place of the list, the fields in every job."""
+    (line,) = re.findall(r"^\.venv/bin/python scripts/submit\.py (@papers\.txt .*)$", FLEET.read_text(), re.M)
+    (folder / "papers.txt").write_text("# two of them\none.pdf\n\ntwo.pdf\n")
+    (folder / "two.pdf").write_bytes(pdf(2))
+    platform, url = scripted(result)
+
+    ran = submit(*shlex.split(line.replace("ENDPOINT_ID", url)))
+
+    assert ran.code == 0, ran.told
+    sent = [body["input"] for body in platform.bodies]
+    assert len(sent) == 2
+    assert all((job["mode"], job["pages"], job["output"]) == ("base", "1-20", "s3://bucket/out/") for job in sent)
 
 
 def test_no_more_jobs_are_out_than_allowed(folder: Path, scripted: Any) -> None:

@@ -40,7 +40,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "141": Preset(256, 8192),
     }
 )
-CARDS: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # the seeds' names
+CARDS: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # people name their card
 
 
 def preset(name: str, memory_gb: float) -> Preset:

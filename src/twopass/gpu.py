@@ -1,8 +1,15 @@
-"""Nothing in, the machine's NVIDIA cards with their memory and load out; none where there is no driver."""
+"""A question in, what NVIDIA's driver answers out; the machine's cards with their memory and load.
+
+NVML is asked and not CUDA, which would leave a context in this process that a forked engine cannot use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -15,24 +22,27 @@ class Card:
     busy: float
 
 
-def cards() -> list[Card]:
+def asked(question: Callable[[Any], T], otherwise: T) -> T:
+    """The question's answer, given an open NVML; `otherwise` where there is no driver, or it does not answer."""
     try:
         import pynvml  # comes with vLLM; a machine without a GPU does without
     except ImportError:
-        return []
+        return otherwise
     try:
         pynvml.nvmlInit()
         try:
-            return [_card(number) for number in range(pynvml.nvmlDeviceGetCount())]
+            return question(pynvml)
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError:
-        return []
+        return otherwise
 
 
-def _card(number: int) -> Card:
-    import pynvml
+def cards() -> list[Card]:
+    return asked(lambda nvml: [_card(nvml, number) for number in range(nvml.nvmlDeviceGetCount())], [])
 
-    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Card(number, memory.used, memory.total, pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+
+def _card(nvml: Any, number: int) -> Card:
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return Card(number, memory.used, memory.total, nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)

@@ -11,10 +11,10 @@ from math import hypot
 from twopass import words
 from twopass.document import FURNITURE, Box, Category, Element
 
-CONTEXT_RADIUS = 0.2  # of the page's height, as seed 000 has it, from edge to edge
+CONTEXT_RADIUS = 0.2  # of the page's height, from edge to edge
 CONTEXT_LENGTH = 500
 CONTEXT_LEAST = 20  # a cut line shorter than this says nothing
-PREVIEW = 200  # of each neighbour; the seed's 50 kept its own bar of 100 characters of context from being met
+PREVIEW = 200  # of each neighbour; with 50, a context of 100 characters was seldom reached
 TEXTS = frozenset({Category.TEXT_HEADER, Category.TEXT_SECTION, Category.TEXT_PARAGRAPH})
 
 

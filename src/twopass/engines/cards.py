@@ -1,13 +1,12 @@
-"""What the driver says of this machine's GPUs, asked through NVML.
-
-Asking CUDA would leave a context in this process that a forked engine cannot use.
-"""
+"""What the driver says of this machine's GPUs, as an engine that starts on them needs it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from typing import Any
+
+from twopass import gpu
 
 
 @dataclass(frozen=True)
@@ -24,27 +23,18 @@ class Cards:
 
 def cards() -> Cards:
     """None of them where there is no driver, or no NVML."""
-    try:
-        from vllm.third_party import pynvml as nvml
-    except ImportError:
-        return Cards()
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return Cards()
-    try:
-        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-        first = _handle(nvml, visible[0] if visible else "0")
-        memory = nvml.nvmlDeviceGetMemoryInfo(first)
-        cuda = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
-        version = (cuda // 1000, cuda % 1000 // 10)
-        name, driver = nvml.nvmlDeviceGetName(first), nvml.nvmlSystemGetDriverVersion()
-        number = len(visible) or nvml.nvmlDeviceGetCount()
-        return Cards(number, memory.total / 1e9, memory.free / 1e9, version, name, driver)
-    except nvml.NVMLError:
-        return Cards()
-    finally:
-        nvml.nvmlShutdown()
+    return gpu.asked(_cards, Cards())
+
+
+def _cards(nvml: Any) -> Cards:
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    first = _handle(nvml, visible[0] if visible else "0")
+    memory = nvml.nvmlDeviceGetMemoryInfo(first)
+    cuda = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
+    version = (cuda // 1000, cuda % 1000 // 10)
+    name, driver = nvml.nvmlDeviceGetName(first), nvml.nvmlSystemGetDriverVersion()
+    number = len(visible) or nvml.nvmlDeviceGetCount()
+    return Cards(number, memory.total / 1e9, memory.free / 1e9, version, name, driver)
 
 
 def _handle(nvml: Any, name: str) -> Any:

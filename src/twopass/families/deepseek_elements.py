@@ -83,7 +83,7 @@ SUBSTRINGS = (
     ("image", Kind.PICTURE),
     ("figure", Kind.PICTURE),
 )
-DIAGRAMS = ("figure", "diagram", "flow")  # labels of pictures that seed 000 calls diagrams
+DIAGRAMS = ("figure", "diagram", "flow")  # labels of pictures that are drawings
 PROSE = frozenset({Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE)
 
 

@@ -1,4 +1,4 @@
-"""DeepSeek-OCR's pass 1 with seed 000's seven prompts in pass 2, for chat models that follow instructions.
+"""DeepSeek-OCR's pass 1 with a prompt for each category in pass 2, for chat models that follow instructions.
 
 Each prompt gives the text around the element and asks for items, keywords, a summary and the fields of the
 element's category, as JSON; answers are read leniently. DeepSeek-OCR itself follows no instructions: this family is

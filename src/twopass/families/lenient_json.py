@@ -1,7 +1,7 @@
 """A chat model's answer in, the object it meant out, whatever stands around it.
 
-Taken, in this order: JSON in a fence, what stands between the first brace and the last, bracket labels as seed 000
-writes them ([항목] [키워드] [자연어 요약], or [items] [keywords] [summary]). Nothing is evaluated. Knows spellings.
+Taken, in this order: JSON in a fence, what stands between the first brace and the last, bracket labels as people
+ask for them ([항목] [키워드] [자연어 요약], or [items] [keywords] [summary]). Nothing is evaluated. Knows spellings.
 Knows nothing of what the fields mean.
 """
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from twopass import together
 from twopass.errors import Code, EndpointError, TwopassError
 from twopass.fleet.endpoint import Endpoint, Phase, Seen
 from twopass.fleet.inbox import Inbox, Item, Ready
@@ -151,10 +152,8 @@ class Campaign:
     async def _attempted(self, item: Item) -> Ended:
         try:
             return await self._document(item)
-        except EndpointError as error:
-            if error.code is not Code.JOB_LOST:
-                raise
-            return Ended(item.name, None, 0, error=str(error))
+        except EndpointError:
+            raise
         except TwopassError as error:
             return Ended(item.name, None, 0, error=str(error))
 
@@ -171,10 +170,10 @@ class Campaign:
             count = max(done.get(None, 0), sum(count for part, count in done.items() if part))
             self._watcher.moved(item.name, count, str(told.get("phase", "")))
 
-        slices = [self._job(ready, part, moved) for part in parts]
-        told = [one for one in await asyncio.gather(*slices, return_exceptions=True) if isinstance(one, _Told)]
+        async with together.group() as group:
+            slices = [group.create_task(self._job(ready, part, moved)) for part in parts]
         last = await self._job(ready, None, moved)  # what a slice lost, this one reads
-        return self._ended(item, pages, [*told, last])
+        return self._ended(item, pages, [*(one.result() for one in slices), last])
 
     def _ended(self, item: Item, pages: int | None, told: Sequence[_Told]) -> Ended:
         last = told[-1]
@@ -193,12 +192,13 @@ class Campaign:
         )
 
     async def _job(self, ready: Ready, part: str | None, moved: Any) -> _Told:
-        """One job to its end, sent again where that may help; raises EndpointError JOB_LOST when it never does."""
+        """One job to its end, sent again where that may help; its error is JOB_LOST when it never does."""
         job = self._plan.job(ready, part)
         key = Ledger.key(self._plan.endpoint, ready.sha256, {**job, "source": ready.source[:4096]})
         if kept := self._ledger.ended(key):
             return _Told(kept["output"], kept["error"], 0.0, None)
         left, seconds, cost, lost = self._plan.tries, 0.0, 0.0, "never sent"
+        told = _Told({}, None, 0.0, None)
         while left:
             async with self._places:
                 seen = await self._watched(key, job, lambda told: moved(part, told))
@@ -214,7 +214,8 @@ class Campaign:
             log.warning("job sent again", document=shown(ready.source)[:200], slice=part, reason=lost[:200])
             left -= 0 if told.pages_now else 1  # a job that came further has not failed
             await asyncio.sleep(PAUSE_S)
-        raise EndpointError(Code.JOB_LOST, f"{lost}, {self._plan.tries} times")
+        never = EndpointError(Code.JOB_LOST, f"{lost}, {self._plan.tries} times")
+        return _Told({}, str(never), seconds, cost if told.cost is not None else None)
 
     async def _watched(self, key: str, job: Mapping[str, Any], moved: Any) -> Seen:
         """Sent, unless an earlier run sent it, and looked at until it ends."""
