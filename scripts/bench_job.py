@@ -459,8 +459,8 @@ def measured(
             by[f"{number}_jobs"] = round(engine.meter.tokens_per_s / tokens, 2)
             told = {**taken, **told}  # the first job's stand
             tell(jobs=number, tokens_per_s=engine.meter.tokens_per_s, **taken)
-    assert first
-    of_engine = opened.submit(alone(opened, first.asked, shelf)).result()
+        assert first
+        of_engine = opened.submit(alone(opened, first.asked, shelf)).result()  # watched too: that takes its share
     tell(alone_tokens_per_s=of_engine.tokens_per_s, cpu=of_engine.cpu_ms(tokens))
     for places in windows:
         some = shelf.first(max(5 * places, 48))

@@ -5,6 +5,7 @@ Reads `nvidia-smi` and the process tree. Knows nothing of pages.
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import threading
@@ -25,8 +26,9 @@ NVIDIA_SMI = (
 
 
 def cpu_seconds() -> dict[str, float]:
-    """Of this process (`main`), of vLLM's (`core`) and of all its other children (`workers`) since they began."""
-    spent = {"main": time.process_time(), "core": 0.0, "workers": 0.0}
+    """Of this process (`main`), of vLLM's (`core`) and of all its other children (`workers`), those that ended too."""
+    gone = resource.getrusage(resource.RUSAGE_CHILDREN)  # page workers are replaced now and then
+    spent = {"main": time.process_time(), "core": 0.0, "workers": gone.ru_utime + gone.ru_stime}
     for child in psutil.Process().children(recursive=True):
         try:
             title, times = " ".join(child.cmdline()), child.cpu_times()
@@ -84,6 +86,8 @@ def _gpu(usage: Usage, child: subprocess.Popen[str]) -> None:
     assert child.stdout
     for line in child.stdout:
         load, _, memory = line.partition(",")
+        if not load.strip().isdigit():  # "[N/A]" of a card that is shared out
+            continue
         usage.gpu.append((time.monotonic(), float(load), float(memory)))
 
 

@@ -119,7 +119,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "reading",
         (
             "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "intake",
-            "job", "progress", "steps.upload", "stopwatch", "writing",
+            "job", "progress", "scratch", "steps.upload", "stopwatch", "writing",
         ),
     ),
     (

@@ -24,6 +24,8 @@ def test_it_is_the_words_it_was_made_of(words: list[Word]) -> None:
         assert list(told) == words == [told[n] for n in range(len(told))]
         assert list(told[1:3]) == words[1:3]
         assert bool(told) == bool(words)
+        assert told == layer and hash(told) == hash(layer)
+        assert (told == TextLayer.of(words[1:])) == (not words)
 
 
 @given(WORDS, st.lists(BOXES, max_size=3), st.sampled_from((0.0, 0.01, 0.5)))

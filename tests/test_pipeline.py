@@ -129,6 +129,89 @@ async def test_documents_of_a_page_are_read_together(reader: Reader, tmp_path: P
     assert [document.source for document in result.documents] == sources
 
 
+async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Path) -> None:
+    """The same attachment in twelve folders: one is read, the others find it finished; all are told."""
+    data = pdf_of(2)
+    for number in range(12):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "terms.pdf").write_bytes(data)
+    engine = ScriptedEngine(delay=lambda prompt: 0.1)
+
+    sources = [f"{tmp_path}/{number}/terms.pdf" for number in range(12)]
+    result = await reader.run(16, engine, sources=sources, output=f"{tmp_path}/out")
+
+    assert len([asked for asked in engine.asked if "-e" not in asked]) == 2
+    assert [document.source for document in result.documents] == sources
+    assert {document.id for document in result.documents} == {result.documents[0].id}
+    assert all(document.status == "success" for document in result.documents)
+
+
+async def test_the_next_document_begins_when_pages_of_the_last_leave_places(reader: Reader, tmp_path: Path) -> None:
+    """Before its end: the last page of one is read beside the first of the next."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.pdf").write_bytes(pdf_of(4) + b"%% another: " + name.encode())
+    begun: dict[str, set[str]] = {}
+
+    class Waiting(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            document, _, page = prompt.id.partition("/")
+            begun.setdefault(document, set()).add(page)
+            async with asyncio.timeout(60):
+                while page == "p0004" and len(begun) < 2:
+                    await asyncio.sleep(0.01)
+            return await super().generate(prompt)
+
+    sources = [f"{tmp_path}/one.pdf", f"{tmp_path}/two.pdf"]
+    result = await reader.run(4, Waiting(), sources=sources, output=f"{tmp_path}/out")
+
+    assert [document.pages for document in result.documents] == [{"read": 4}] * 2
+
+
+async def test_sources_that_fill_the_disk_are_read_two_by_two(reader: Reader, tmp_path: Path) -> None:
+    """However many places for pages there are."""
+    data = pdf_of(1)
+    for number in range(8):
+        (tmp_path / f"{number}.pdf").write_bytes(data + b"%% another: %d" % number)
+    reading: set[str] = set()
+    most = 0
+
+    class Counting(ScriptedEngine):
+        async def generate(self, prompt: Prompt) -> Completion:
+            nonlocal most
+            document = prompt.id.partition("/")[0]
+            reading.add(document)
+            most = max(most, len(reading))
+            await asyncio.sleep(0.05)
+            reading.discard(document)
+            return await super().generate(prompt)
+
+    small = replace(
+        reader, settings=reader.settings.model_copy(update={"max_source_bytes": len(data + b"%% another: %d" % 0)})
+    )
+    sources = [f"{tmp_path}/{number}.pdf" for number in range(8)]
+    result = await small.run(16, Counting(), sources=sources, output=f"{tmp_path}/out")
+
+    assert most <= 2
+    assert [document.pages for document in result.documents] == [{"read": 1}] * 8
+
+
+async def test_a_deadline_leaves_none_of_many_documents_out(reader: Reader, tmp_path: Path) -> None:
+    """Those that were begun, those that waited and those that nobody had fetched: each says why it was not read."""
+    for number in range(30):
+        (tmp_path / f"{number:02d}.pdf").write_bytes(pdf_of(2) + b"%% another: %d" % number)
+
+    sources = [f"{tmp_path}/{number:02d}.pdf" for number in range(30)]
+    async with asyncio.timeout(60):
+        result = await reader.run(
+            4, ScriptedEngine(delay=lambda prompt: 600.0), sources=sources, output=f"{tmp_path}/out", deadline_s=3
+        )
+
+    assert [document.source for document in result.documents] == sources
+    assert all(document.status == "failure" for document in result.documents)
+    assert {problem.code for problem in result.problems} == {Code.DEADLINE}
+    assert len(result.problems) >= 30
+
+
 async def test_window_one_and_sixty_four_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
     """How many pages are in flight, and in which order they finish, changes no byte."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(9))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +65,34 @@ def test_a_folder_is_gone_with_its_user(tmp: Path) -> None:
     assert not folders(tmp)
 
 
+def test_many_folders_take_one_descriptor(tmp: Path) -> None:
+    """A job has hundreds of documents open; all is gone with the last of them."""
+    before = len(os.listdir("/proc/self/fd"))
+    with ExitStack() as stack:
+        made = [stack.enter_context(scratch.folder()) for _ in range(50)]
+
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        assert len(set(made)) == 50 and len(folders(tmp)) == 1
+    assert not folders(tmp)
+
+
+def test_a_process_without_descriptors_says_so_and_leaves_nothing(tmp: Path) -> None:
+    """And not that folders vanish."""
+    tempfile.gettempdir()  # which tries to write, the first time
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/dev/null", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError) as refused, scratch.folder():
+            raise AssertionError
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert refused.value.errno == errno.EMFILE
+    assert not folders(tmp)
+
+
 def test_what_a_killed_worker_left_is_swept_and_nothing_else(tmp: Path) -> None:
     """A living worker on the same disk keeps its folder, whatever its number, and so does everybody else."""
     killed, orphan = holder()
@@ -78,15 +110,15 @@ def test_what_a_killed_worker_left_is_swept_and_nothing_else(tmp: Path) -> None:
         assert alive.stdin
         alive.stdin.close()
         assert left and swept == 1
-        assert found == {kept, own, tmp / "twopass-notes.txt", tmp / "twopass-models"}
+        assert found == {kept.parent, own.parent, tmp / "twopass-notes.txt", tmp / "twopass-models"}
 
 
 def test_a_folder_swept_as_it_is_made_is_made_again(tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that starts may find a folder before its owner has locked it."""
     make, swept = tempfile.mkdtemp, []
 
-    def made(prefix: str, suffix: str) -> str:
-        path = make(prefix=prefix, suffix=suffix)
+    def made(**where: Any) -> str:
+        path = make(**where)
         if not swept:
             swept.append(scratch.sweep())
         return path
@@ -95,7 +127,7 @@ def test_a_folder_swept_as_it_is_made_is_made_again(tmp: Path, monkeypatch: pyte
 
     with scratch.folder() as folder:
         assert swept == [1]
-        assert folders(tmp) == [folder]
+        assert folders(tmp) == [folder.parent]
 
 
 async def test_a_source_that_kills_its_page_worker_leaves_no_folder(tmp: Path, workers: Workers, sample: Path) -> None:

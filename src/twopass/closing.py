@@ -39,6 +39,8 @@ class Closing:
         """Work that begins now, if it still may; raises OutOfTime when it may not or is cut off."""
         if self._until is not None:
             raise _out_of_time(Code.SHUTDOWN)
+        if deadline is not None and deadline <= asyncio.get_running_loop().time():
+            raise _out_of_time(Code.DEADLINE)  # or it would start threads that nobody waits for
         async with self.finishing(deadline):
             yield
 

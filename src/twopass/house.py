@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
@@ -39,6 +40,7 @@ LEAST_WINDOW = 2
 HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
 SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
+DESCRIPTORS = 1 << 16  # slabs of two kinds take 800 of the 1,024 that many systems begin with
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class House:
 @contextmanager
 def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
+    _raise_descriptors()
     if swept := scratch.sweep():
         log.info("swept up after killed workers", folders=swept)
     stages = {"imports_s": _age_s()}
@@ -105,6 +108,13 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
             house.submit(_close(house)).result()
             for pool in (slabs, *own):
                 pool.close()
+
+
+def _raise_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _warm(house: House, stages: dict[str, float]) -> Canary | None:

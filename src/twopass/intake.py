@@ -1,96 +1,142 @@
-"""Documents of one job begin here, as many as it takes to fill the places for pages, and no more.
+"""Documents of one job are fetched here a little ahead, and begun as long as their pages find places.
 
-Knows how many pages and bytes the open ones have. Knows nothing of what is done with them.
+    fetched, a few at once  ->  waiting, some pages' worth  ->  begun, until the places are full  ->  ending
+
+Knows how many pages and bytes open documents have. Knows nothing of what is done with them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from twopass import together
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-LEAST_OPEN = 2  # the next is fetched while the last pages of this one are read, however large they are
-FETCHES = 16  # at once: a store far away takes 0.3 s to answer, and an H200 reads thirty small documents a second
+LEAST_FETCHES, FETCHES = 2, 16  # at once: at first, and when it is known that they come
+WAITING = 0.25  # of the places: fetched documents with so many pages wait for them, and no more are fetched
+ENDING = 32  # documents that are assembled and stored at once: a store has sixteen threads
+LARGEST_TOGETHER = 2  # sources of the largest size: so many bytes on the disk, and nothing more is fetched
+
+
+class Step(Enum):
+    FETCHING, WAITING, BEGUN = range(3)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a job may take. `free_bytes` tells what is left of its share of the disk at the moment."""
+
+    places: int
+    largest_bytes: int  # of a source
+    free_bytes: Callable[[], int]
 
 
 class Arrival:
-    """One open document: unknown until it is fetched, and worth a page at least until it ends."""
+    """One open document on its way through."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self.is_found = False
-        self.pages = self.bytes = 0  # left to read; on the disk
+        self.step, self.pages, self.bytes = Step.FETCHING, 0, 0
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def found(self, pages: int, size: int) -> None:
-        self.is_found, self.pages, self.bytes = True, pages, size
-        self._intake.found(pages, size)
+    def fetched(self, pages: int, size: int) -> None:
+        """Its source lies on the disk until the document ends."""
+        self.step, self.pages, self.bytes = Step.WAITING, pages, size
+        self._intake.came(size)
+
+    def alone(self, name: str) -> asyncio.Lock:
+        """Held while a document of this name is read: an equal one of the same job finds it finished."""
+        return self._intake.names.setdefault(name, asyncio.Lock())
+
+    async def begin(self, pages: int) -> None:
+        """Comes back when places are left for some of so many pages; who is first asks first."""
+        self.pages = pages
+        self._intake.queue(self)
+        await self.turn
 
     def page_read(self) -> None:
         self.pages -= 1
-        self._intake.changed.set()
+        self._intake.moved()
 
 
 class Intake:
-    """Says when one more may begin: while the pages of the open ones leave places free, and their bytes room.
+    """Of one job. Everything it decides by is counted anew each time: there are a few hundred at most."""
 
-    One that is being fetched is taken for the mean of those before it; the first, for half of everything.
-    """
-
-    def __init__(self, places: int, room: int) -> None:
-        self._places, self._room = places, room
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._open: set[Arrival] = set()
-        self._found = self._found_pages = self._found_bytes = 0
-        self.changed = asyncio.Event()
+        self._queue: deque[Arrival] = deque()
+        self._came = 0
+        self._sizes: deque[int] = deque(maxlen=FETCHES)
+        self._change = asyncio.Event()
+        self.names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def next(self) -> Arrival:
-        """Waits until there is room. For one caller at a time."""
-        while not self._has_room():
-            self.changed.clear()
-            await self.changed.wait()
+        """One more that may be fetched. For one caller at a time."""
+        while not self._may_fetch():
+            self._change.clear()
+            await self._change.wait()
         arrival = Arrival(self)
         self._open.add(arrival)
         return arrival
 
-    def found(self, pages: int, size: int) -> None:
-        self._found += 1
-        self._found_pages += pages
-        self._found_bytes += size
-        self.changed.set()
+    def came(self, size: int) -> None:
+        self._came += 1
+        self._sizes.append(size)
+        self.moved()
+
+    def queue(self, arrival: Arrival) -> None:
+        self._queue.append(arrival)
+        self.moved()
 
     def ended(self, arrival: Arrival) -> None:
-        if not arrival.is_found:
-            arrival.found(0, 0)  # a missing one keeps nobody busy, nor will the next
-        self._open.remove(arrival)
-        self.changed.set()
+        if arrival.step is Step.FETCHING:
+            self._came += 1  # one that cannot be had keeps nobody busy
+        self._open.discard(arrival)
+        self.moved()
 
-    def _has_room(self) -> bool:
-        if len(self._open) < LEAST_OPEN:
+    def moved(self) -> None:
+        while self._queue and self._may_begin():
+            first = self._queue.popleft()
+            if not first.turn.done():  # else its document was given up
+                first.step = Step.BEGUN
+                first.turn.set_result(None)
+        self._change.set()
+
+    def _may_begin(self) -> bool:
+        begun = [one.pages for one in self._open if one.step is Step.BEGUN]
+        return sum(begun) < self._room.places and begun.count(0) < ENDING
+
+    def _may_fetch(self) -> bool:
+        fetches = sum(one.step is Step.FETCHING for one in self._open)
+        waiting = [max(one.pages, 1) for one in self._open if one.step is Step.WAITING]
+        if len(self._open) < LEAST_FETCHES:
             return True
-        known = [one for one in self._open if one.is_found]
-        fetches = len(self._open) - len(known)
-        if fetches >= min(FETCHES, LEAST_OPEN + self._found):
+        if fetches >= min(FETCHES, LEAST_FETCHES + self._came) or sum(waiting) >= WAITING * self._room.places:
             return False
-        pages = sum(max(one.pages, 1) for one in known) + fetches * self._expected(self._found_pages, self._places)
-        size = sum(one.bytes for one in known) + fetches * self._expected(self._found_bytes, self._room)
-        return pages < self._places and size < self._room
-
-    def _expected(self, found: int, all_of_it: int) -> float:
-        return found / self._found if self._found else all_of_it / LEAST_OPEN
+        largest = self._room.largest_bytes
+        coming = fetches * max(self._sizes, default=0)  # as large as the largest of the last
+        if coming + sum(one.bytes for one in self._open) >= LARGEST_TOGETHER * largest:
+            return False
+        return fetches < LEAST_FETCHES or (fetches + 1) * largest <= self._room.free_bytes()
 
 
 async def taken_in(
-    work: Callable[[Item, Arrival], Awaitable[Outcome]], items: Iterable[Item], places: int, room: int
+    work: Callable[[Item, Arrival], Awaitable[Outcome]], items: Iterable[Item], room: Room
 ) -> list[Outcome]:
-    """`work` on every item, begun in their order as there is room; outcomes in the items' order.
+    """`work` on every item, fetched in their order as there is room; outcomes in the items' order.
 
-    `room` is in bytes. The first failure cancels the rest and is raised as it is.
+    The first failure cancels the rest and is raised as it is.
     """
-    intake, tasks = Intake(places, room), list[asyncio.Task[Outcome]]()
+    intake, tasks = Intake(room), list[asyncio.Task[Outcome]]()
 
     async def one(item: Item, arrival: Arrival) -> Outcome:
         try:

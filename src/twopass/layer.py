@@ -20,7 +20,7 @@ class TextLayer(Sequence[Word]):
     def __init__(self, texts: Sequence[str] = (), corners: bytes = b"") -> None:
         """`corners`: x0, y0, x1, y1 of each word in turn, as doubles."""
         self.texts = tuple(texts)
-        self._corners: npt.NDArray[np.float64] = np.frombuffer(corners).reshape(-1, 4)
+        self._corners: npt.NDArray[np.float64] = np.frombuffer(corners).reshape(len(self.texts), 4)
 
     @classmethod
     def of(cls, words: Iterable[Word]) -> Self:
@@ -29,6 +29,14 @@ class TextLayer(Sequence[Word]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.texts, self._corners.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TextLayer):
+            return NotImplemented
+        return self.texts == other.texts and self._corners.tobytes() == other._corners.tobytes()
+
+    def __hash__(self) -> int:
+        return hash((self.texts, self._corners.tobytes()))
 
     def __len__(self) -> int:
         return len(self.texts)

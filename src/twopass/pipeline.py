@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -33,8 +33,6 @@ from twopass.stopwatch import Stopwatch
 from twopass.store import Store, opened_output
 from twopass.window import windowed
 
-ROOM_FOR_SOURCES = 2  # of the largest size: what the documents of one job may take of the disk
-
 log = structlog.get_logger()
 
 
@@ -50,8 +48,7 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
             return await attempted(source, arrival, job, house, output, deadline, progress)
 
         async with report.progress_file(output, job.id, house.settings, progress):
-            room = ROOM_FOR_SOURCES * house.settings.max_source_bytes
-            outcomes = await taken_in(one, job.sources, house.window.places, room)
+            outcomes = await taken_in(one, job.sources, reading.room(house))
             progress.phase(Phase.DONE)
         befell = house.engine.incidents[incidents:]
         return await report.result(job, outcomes, output, watch, house.settings, befell)
@@ -74,30 +71,33 @@ async def document(
     """One document from its source to its manifest; raises TwopassError."""
     watch = house.stopwatch()
     async with _fetched(source, job, house, deadline, watch) as file:
+        arrival.fetched(file.info.page_count, file.info.bytes)
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
-        async with house.closing.before(deadline):
-            done = None if job.slice else await upload.finished(folder)
-            there = await upload.existing(folder)
-        if done and reading.is_finished(job, done):
-            arrival.found(0, file.info.bytes)
-            progress.pages_found(sum(done.result.pages.values()))
-            progress.pages_done(sum(done.result.pages.values()))
-            return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
-        numbers, problems = reading.selected(job, file)
-        arrival.found(len(numbers), file.info.bytes)
-        progress.pages_found(len(numbers))
-        report.check_inline(job, progress.now.pages_total)
-        formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
-        patience, company = Patience.of(house), Company(expected=bool(there))
-        desk = Reading(
-            job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company, arrival
-        )
-        pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
-        pages.sort(key=lambda read: read.page.number)
-        if job.slice:
-            return report.sliced(file, folder, pages, problems, job, watch, house.settings)
-        return await assembled(desk, run, pages, problems)
+        async with arrival.alone(folder.document_id):
+            async with house.closing.before(deadline):
+                done = None if job.slice else await upload.finished(folder)
+                there = await upload.existing(folder)
+            if done and reading.is_finished(job, done):
+                progress.pages_found(sum(done.result.pages.values()))
+                progress.pages_done(sum(done.result.pages.values()))
+                return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
+            numbers, problems = reading.selected(job, file)
+            progress.pages_found(len(numbers))
+            report.check_inline(job, progress.now.pages_total)
+            formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
+            patience, company = Patience.of(house), Company(expected=bool(there))
+            desk = Reading(
+                job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company, arrival
+            )
+            with suppress(OutOfTime):  # its pages say so, one by one
+                async with house.closing.before(deadline):
+                    await arrival.begin(len(numbers))
+            pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
+            pages.sort(key=lambda read: read.page.number)
+            if job.slice:
+                return report.sliced(file, folder, pages, problems, job, watch, house.settings)
+            return await assembled(desk, run, pages, problems)
 
 
 async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: Sequence[Problem]) -> Outcome:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -108,7 +108,7 @@ class Tracker:
 
 
 class Sender:
-    """Sends the newest Progress, one at a time, at least `interval_s` apart except on a new phase.
+    """Sends the newest Progress, one at a time, at least `interval_s` apart except on a phase that was never sent.
 
     Lives on the event loop it is entered on; `offer` may be called from any thread. Leaving waits at
     most `drain_s` for the last one and then nothing is sent any more; on cancellation nothing at all.
@@ -149,21 +149,23 @@ class Sender:
 
     async def _run(self) -> None:
         sent = Progress()
+        phases = {sent.phase}
         while not (self._closing and (self._newest is None or self._newest.seq == sent.seq)):
             await self._changed.wait()
             self._changed.clear()
-            await self._pause(sent)
+            await self._pause(sent, phases)
             if self._newest is not None and self._newest.seq > sent.seq:
                 sent = self._newest
+                phases.add(sent.phase)
                 try:
                     await self._send(sent.as_dict())
                 except (OSError, TwopassError) as error:  # a TimeoutError is an OSError
                     log.warning("progress not sent", seq=sent.seq, error=type(error).__name__)
 
-    async def _pause(self, sent: Progress) -> None:
-        """Wait out the interval unless the phase changed or the job is ending."""
+    async def _pause(self, sent: Progress, phases: Set[Phase]) -> None:
+        """Wait out the interval unless a phase is new or the job is ending; of small documents each has all phases."""
         until = self._loop.time() + (self._interval_s if sent.seq else 0)
-        while not self._closing and self._newest is not None and self._newest.phase is sent.phase:
+        while not self._closing and self._newest is not None and self._newest.phase in phases:
             left = until - self._loop.time()
             if left <= 0:
                 return

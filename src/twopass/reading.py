@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from twopass import formats
+from twopass import formats, scratch
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
@@ -23,7 +23,7 @@ from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
 from twopass.files import CheckedFile
 from twopass.house import House
-from twopass.intake import Arrival
+from twopass.intake import Arrival, Room
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
 from twopass.steps.upload import Finished, Folder, Made, page_name
@@ -128,6 +128,12 @@ class Reading:
         run = document.run
         kept = {"writing": self.writing, "source": document.source, "meta": self.file.meta}
         return Made(options=run.options, prompts=run.prompts, selection=tuple(selection), **kept)
+
+
+def room(house: House) -> Room:
+    """For one of the jobs that a worker has at once."""
+    settings = house.settings
+    return Room(house.window.places, settings.max_source_bytes, lambda: scratch.free_bytes() // settings.concurrency)
 
 
 def check(job: Job, family: Family) -> None:

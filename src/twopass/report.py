@@ -176,7 +176,7 @@ def _usage(pages: Sequence[Checkpoint], job: Job, watch: Stopwatch, settings: Se
 
 def _cost(cost: float, pages: int) -> dict[str, float]:
     """In the currency of PRICE_PER_SECOND; start-up and idle time are the platform's to tell."""
-    cost = round(cost, 6)  # before it is divided: a job of one document tells the document's figures
+    cost = round(cost, 9)  # before it is divided: a job of one document tells the document's figures
     return {"cost": cost, **({"cost_per_1000_pages": round(1000 * cost / pages, 6)} if pages else {})}
 
 

@@ -6,7 +6,7 @@ Knows owners and places. Knows nothing of pages.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -23,7 +23,7 @@ class Window:
     def __init__(self, places: int) -> None:
         self.places = places
         self._held: Counter[str] = Counter()
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
     def in_flight(self) -> int:
@@ -31,12 +31,12 @@ class Window:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, list(self._waiting.values())))  # a list: metrics ask from their own thread
 
     @asynccontextmanager
     async def place(self, owner: str) -> AsyncIterator[None]:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((owner, turn))
+        self._waiting.setdefault(owner, deque()).append(turn)
         self._grant()
         try:
             await turn
@@ -56,12 +56,14 @@ class Window:
         self._grant()
 
     def _grant(self) -> None:
-        self._waiting = [(owner, turn) for owner, turn in self._waiting if not turn.done()]
         while self._waiting and self._held.total() < self.places:
-            first = min(range(len(self._waiting)), key=lambda index: self._held[self._waiting[index][0]])
-            owner, turn = self._waiting.pop(first)
-            self._held[owner] += 1
-            turn.set_result(None)
+            owner = min(self._waiting, key=lambda owner: self._held[owner])  # of equals, who waits longest
+            turn = self._waiting[owner].popleft()
+            if not self._waiting[owner]:
+                del self._waiting[owner]
+            if not turn.done():  # else it was given up
+                self._held[owner] += 1
+                turn.set_result(None)
 
 
 async def windowed(

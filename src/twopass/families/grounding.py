@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from twopass.document import Box
 
-KEPT = 4096  # of tags' coordinates
+KEPT, SHORT = 4096, 200  # tags' coordinates that are remembered, of so many characters at most
 GRID = 999  # boxes run 0..999 inclusive (run_dpsk_ocr_pdf.py)
 TAIL = 200  # characters at the end where a cut-off tag begins
 Corners = tuple[float, float, float, float]
@@ -135,15 +135,21 @@ def _block(tag: re.Match[str], content: str) -> Block:
     return Block(label or None, corners, plain(content), tag.start(), unread)
 
 
-@lru_cache(KEPT)  # a growing answer is read again and again while it is watched
 def coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
     """The boxes in a text of brackets and numbers, and whether some numbers made none."""
+    return _remembered(text) if len(text) <= SHORT else _coordinates(text)
+
+
+def _coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
     text = unicodedata.normalize("NFKC", plain(text)).translate(_PLAIN).replace("(", "[").replace(")", "]")
     groups = [numbers for found in _INNERMOST.findall(text) if (numbers := _numbers(found))] or [_numbers(text)]
     if len(groups) > 1 and all(len(group) == 2 for group in groups):
         return tuple(_polygons(text)), False
     boxes = [_corners(group[n : n + 4]) for group in groups for n in range(0, len(group) - 3, 4)]
     return tuple(boxes), any(len(group) % 4 for group in groups)
+
+
+_remembered = lru_cache(KEPT)(_coordinates)  # a growing answer is read again and again while it is watched
 
 
 def _numbers(text: str) -> list[float]:

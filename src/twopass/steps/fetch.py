@@ -65,7 +65,8 @@ async def document(uri: str, job: Job, settings: Settings, workers: Workers) -> 
         with faults.translated("the worker's disk", SourceError):
             path = stack.enter_context(scratch.folder()) / "source"
         got = await sources.source(uri, path, settings, job.s3, settings.max_source_bytes)
-        mime = told_by_content(path)
+        with faults.translated("the worker's disk", SourceError):
+            mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)
         inspected = await workers.insist(inspect, str(path), mime, password, limits)

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Milliseconds of one core a page takes until a model can look at it: the way the official code goes, and ours.
+
+    python scripts/bench_host.py [FILE.pdf …]
+
+The official way: a pixmap at 144 dpi, a PNG, Pillow, tiles and the whole, floats (vLLM's own copy of that code, so it
+wants vllm). Ours: the page drawn into shared memory, with its words, ink and the direction of its text, and views of 8
+bits beside it. Both in gundam mode, one thread; the median of the rounds, page by page in turn.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_PLUGINS": ""}
+
+import pymupdf
+import torch
+from PIL import Image, ImageOps
+
+from twopass import views
+from twopass.engines.seam import PagePointer
+from twopass.slabs import Pixels, Slab, Slabs
+from twopass.steps import render
+
+ROUNDS = 5
+DPI, MODE, MOST_TILES = 144, "gundam", 6
+VISION = views.DEEPSEEK_OCR
+
+
+def main(paths: Sequence[str]) -> None:
+    torch.set_num_threads(1)
+    files = [Path(path) for path in paths] or [Path("samples/sample.pdf")]
+    slabs = Slabs(1, 1 << 30)
+    (drawn,) = map(Slab, slabs.descriptors)
+    prepared = Slabs(1, VISION.most_bytes, fixed=VISION.most_bytes)
+    (seen,) = map(Slab, prepared.descriptors)
+    print(f"{'file':36} {'pages':>5} {'official':>9} {'ours':>7} {'ratio':>6}   of ours: drawing, views")
+    for file in files:
+        with pymupdf.open(file) as pdf:
+            count = pdf.page_count
+        told = [_page(file, number, drawn, seen) for number in range(1, count + 1)]
+        official, drawing, prepare = (statistics.mean(part) for part in zip(*told, strict=True))
+        ours = drawing + prepare
+        row = f"{count:5} {official:9.1f} {ours:7.1f} {official / ours:6.2f}"
+        print(f"{file.name:36} {row}   {drawing:7.1f} {prepare:6.1f}", flush=True)
+    for pool in (slabs, prepared):
+        pool.close()
+
+
+def _page(file: Path, number: int, drawn: Slab, seen: Slab) -> tuple[float, float, float]:
+    pointer = PagePointer(str(file), number)
+    room = 1 << 28
+    os.ftruncate(drawn.descriptor, room)
+    shown = render.draw_pdf(pointer, DPI / 72, drawn, room)
+    pixels = Pixels(shown.width, shown.height, drawn)
+    tiles = VISION.tiles(shown.width, shown.height, MODE, MOST_TILES)
+    official, drawing, prepare = [], [], []
+    for _ in range(ROUNDS):
+        official.append(_ms(lambda: _official(file, number)))
+        drawing.append(_ms(lambda: render.draw_pdf(pointer, DPI / 72, drawn, room)))
+        prepare.append(_ms(lambda: views.prepare(VISION, pixels, MODE, tiles, seen)))
+    return statistics.median(official), statistics.median(drawing), statistics.median(prepare)
+
+
+def _official(file: Path, number: int) -> None:
+    from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, dynamic_preprocess
+
+    with pymupdf.open(file) as pdf:
+        png = pdf[number - 1].get_pixmap(matrix=pymupdf.Matrix(DPI / 72, DPI / 72), alpha=False).tobytes("png")
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    transform = ImageTransform()
+    cut, _ = dynamic_preprocess(image, image_size=640)
+    torch.stack([transform(one) for one in cut]).to(torch.bfloat16)
+    transform(ImageOps.pad(image, (1024, 1024), color=(127, 127, 127))).to(torch.bfloat16)
+
+
+def _ms(work: Callable[[], object]) -> float:
+    before = time.process_time()
+    work()
+    return 1000 * (time.process_time() - before)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
