@@ -87,7 +87,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--dry-run", action="store_true", help="count pages, estimate minutes and dollars, send nothing")
     add("--cancel", action="store_true", help="end the jobs that an earlier run left at the endpoint")
     add("--price-per-hour", type=float, help="dollars of one worker")
-    add("--pages-per-s", type=float, help="of one worker, for --dry-run (default: what the last summary says)")
+    add("--pages-per-s", type=float, help="of one worker, for --dry-run (default: the last summary's, else an H200's)")
     add("--workers", type=int, default=1, help="at once, for --dry-run (default: 1)")
     args = parser.parse_args(arguments)
     if not args.places and not args.cancel:

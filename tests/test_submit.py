@@ -532,10 +532,14 @@ def test_every_status_of_the_platform_is_known(answer: Json, phase: Phase) -> No
 
 
 def test_an_estimate_without_figures_says_so_and_a_last_run_serves() -> None:
-    """No pace is invented; one that was measured is used."""
+    """No pace is invented: the last run's, else the one that was measured, and on what."""
     rows = [("a", 1000, 11), ("b", None, 1)]
+    measured = json.loads((ROOT / "docs" / "bench" / "h200.json").read_text())["job_mix"]["pages_per_s"]
 
-    assert "dollars" not in estimate(rows, None, 1, 2.0, {})
+    unknown = estimate(rows, None, 1, 3.6, {})
+    assert unknown["minutes"] == round(1000 / measured / 60, 1)
+    assert unknown["dollars"] == pytest.approx(1 / measured, rel=0.01)
+    assert "H200" in unknown["by"] and "--pages-per-s" in unknown["by"]
     last = estimate(rows, None, 1, None, {"pages_per_s": 5, "cost_per_1000_pages": 0.4})
     assert (last["minutes"], last["dollars"], last["not counted"]) == (3.3, 0.4, 1)
 
