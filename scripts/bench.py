@@ -95,7 +95,10 @@ def _options() -> Any:
     parser.add_argument("--crops", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.mix_pages <= options.sequences:
+        parser.error("--mix-pages: more than --sequences, or no moment has all seats taken")
+    return options
 
 
 def _run(stage: str, options: Any) -> Facts:

@@ -180,7 +180,7 @@ def summary_of(ended: Sequence[Ended], seconds: float) -> dict[str, Any]:
     statuses = [one.status for one in ended]
     now = sum(one.pages_now for one in ended)
     costs = [one.cost for one in ended if one.cost is not None]
-    cost = round(sum(costs), 6) if costs else None
+    cost = round(sum(costs), 9) if costs else None
     return {
         "total_documents": len(ended),
         "success": statuses.count("success"),

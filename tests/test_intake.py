@@ -62,7 +62,7 @@ class Shelf:
         await self.let.wait()
         self._count("fetching", -1)
         self._count("bytes", size)
-        arrival.fetched(pages, size)
+        arrival.fetched(size)
         await arrival.begin(pages)
         self._count("begun", 1)
         self._count("books", pages > self.room.places)
@@ -119,7 +119,7 @@ async def test_a_book_begins_when_the_last_ones_pages_run_out() -> None:
     turns: list[int] = []
 
     async def read(number: int, arrival: Arrival) -> None:
-        arrival.fetched(100, 1)
+        arrival.fetched(1)
         await arrival.begin(100)
         turns.append(number)
         for _ in range(100 - PLACES):
@@ -145,7 +145,7 @@ async def test_few_are_fetched_at_once_until_some_have_come() -> None:
         there = asyncio.Event()
         fetching.append(there)
         await there.wait()
-        arrival.fetched(1, 1)
+        arrival.fetched(1)
         await arrival.begin(1)
 
     running = asyncio.create_task(taken_in(read, range(100), room(places=500)))
@@ -161,10 +161,10 @@ async def test_few_are_fetched_at_once_until_some_have_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "most"), [(1 << 40, FETCHES), (5 * LARGEST, 5), (LARGEST, LEAST_FETCHES), (0, LEAST_FETCHES)]
+    ("free", "most"), [(1 << 40, FETCHES), (5 * LARGEST, 5), (2 * LARGEST, LEAST_FETCHES), (0, LEAST_FETCHES)]
 )
 async def test_no_more_are_fetched_than_the_disk_could_hold_were_they_the_largest(free: int, most: int) -> None:
-    """What comes is not known before; two are fetched all the same, as a full disk is told by who meets it."""
+    """What comes is not known before. Two are open all the same, as a full disk is told by who meets it."""
     let = asyncio.Event()
     counts: Counter[str] = Counter()
     at_once = []
@@ -175,7 +175,7 @@ async def test_no_more_are_fetched_than_the_disk_could_hold_were_they_the_larges
             at_once.append(counts["fetching"])
             await let.wait()
             counts["fetching"] -= 1
-        arrival.fetched(1, 1)
+        arrival.fetched(1)
         await arrival.begin(1)
 
     running = asyncio.create_task(taken_in(read, range(100), room(free)))
@@ -222,13 +222,16 @@ async def test_what_cannot_be_fetched_keeps_nobody_out() -> None:
 
 
 async def test_documents_of_one_name_are_read_one_after_the_other() -> None:
-    """And keep nobody of another name out."""
+    """And keep nobody of another name out; all but the first are told that there was one."""
+    known: set[str] = set()
     reading: Counter[str] = Counter()
     most: Counter[str] = Counter()
 
     async def read(name: str, arrival: Arrival) -> None:
-        arrival.fetched(1, 1)
-        async with arrival.alone(name):
+        arrival.fetched(1)
+        async with arrival.alone(name) as was_read:
+            assert was_read == (name in known)
+            known.add(name)
             await arrival.begin(1)
             reading[name] += 1
             most[name] = max(most[name], reading[name])
@@ -242,12 +245,35 @@ async def test_documents_of_one_name_are_read_one_after_the_other() -> None:
     assert most["a"] == most["b"] == 1 and most["all"] == 2
 
 
+async def test_equal_documents_do_not_keep_others_from_being_fetched() -> None:
+    """However many pages the one has that they wait for, and however many they are; but there is an end to that."""
+    read_it, others, twins = asyncio.Event(), 0, 0
+
+    async def read(name: str, arrival: Arrival) -> None:
+        nonlocal others, twins
+        arrival.fetched(1)
+        twins += name == "book"
+        async with arrival.alone(name):
+            if name == "book":
+                await read_it.wait()
+            else:
+                others += 1
+
+    running = asyncio.create_task(taken_in(read, ["book"] * 40 + list(map(str, range(30))) + ["book"] * 200, room()))
+    for _ in range(3000):
+        await asyncio.sleep(0)
+    assert others == 30
+    assert 40 < twins <= PLACES + ENDING
+    read_it.set()
+    await running
+
+
 async def test_who_gives_up_waiting_lets_the_next_one_by() -> None:
     """A deadline cuts off a document that waits for its turn; it goes on without, and those behind it come."""
     came = []
 
     async def read(number: int, arrival: Arrival) -> None:
-        arrival.fetched(100, 1)
+        arrival.fetched(1)
         try:
             async with asyncio.timeout(0.02 if number == 1 else 60):
                 await arrival.begin(100)
@@ -296,7 +322,7 @@ def test_all_are_read_whatever_their_size(shelf: list[tuple[int, int, float]], p
         await asyncio.sleep(delay)
         if not pages + size:
             return number  # could not be fetched
-        arrival.fetched(pages, size)
+        arrival.fetched(size)
         if not pages:
             return number  # finished before
         await arrival.begin(pages)

@@ -144,6 +144,9 @@ async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Pa
     assert [document.source for document in result.documents] == sources
     assert {document.id for document in result.documents} == {result.documents[0].id}
     assert all(document.status == "success" for document in result.documents)
+    assert result.usage["pages_read_now"] == 2
+    alone = await reader.run(16, ScriptedEngine(), source=sources[0], output=f"{tmp_path}/alone")
+    assert result.usage["tokens_out"] == alone.usage["tokens_out"]
 
 
 async def test_the_next_document_begins_when_pages_of_the_last_leave_places(reader: Reader, tmp_path: Path) -> None:

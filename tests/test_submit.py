@@ -304,7 +304,7 @@ def test_a_job_that_comes_further_every_time_is_not_given_up(folder: Path, scrip
     assert ran.code == 0, ran.told
     assert len(platform.bodies) == 4
     assert summary_in(folder)["cost"] == 8.0  # four jobs, two seconds of the engine each
-    assert summary_in(folder)["cost_per_1000_pages"] == 8000.0
+    assert summary_in(folder)["cost_per_1000_pages"] == 2000.0  # each job read one of four pages
 
 
 def test_the_same_command_again_sends_nothing_that_is_done(folder: Path, scripted: Any) -> None:
@@ -371,6 +371,21 @@ def test_slices_that_never_ended_well_are_paid_for_too(folder: Path, scripted: A
     assert ran.code == 0, ran.told
     assert summary_in(folder)["cost"] == 14.0  # twice five seconds for nothing, and two good jobs of two
     assert summary_in(folder)["documents"][0]["jobs"] == 3
+
+
+def test_a_job_that_was_lost_in_the_end_keeps_what_its_tries_read_and_took(folder: Path, scripted: Any) -> None:
+    """The first try reads three of four pages and tells its cost, the others tell nothing: all of that stays."""
+    partial = result({"source": "x"}, pages={"read": 3, "unread": 1}, status="partial_success")
+    partial["output"] |= {"status": "partial_success", "usage": {"pages_read_now": 3, "engine_s": 2.0, "cost": 0.5}}
+    answers = [partial]
+    _, url = scripted(lambda job: answers.pop() if answers else {"status": "TIMED_OUT", "executionTime": 5000})
+
+    ran = submit("one.pdf", "--endpoint", url, "--tries", "2")
+
+    (told,) = summary_in(folder)["documents"]
+    assert ran.code == 1
+    assert told["error"].startswith("JOB_LOST") and told["pages"] == {"read": 3, "unread": 1}
+    assert summary_in(folder)["cost"] == 0.5 and told["seconds"] == 12.0
 
 
 def test_the_documented_line_for_a_list_is_typed(folder: Path, scripted: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -52,6 +53,29 @@ async def test_no_more_than_the_window_is_in_flight() -> None:
     await windowed(work, range(20), Window(3), "job")
 
     assert most == 3
+
+
+@pytest.mark.parametrize(("places", "owners"), [(3, 4), (8, 12), (2, 2)])
+async def test_nobody_waits_for_ever_where_there_are_more_jobs_than_places(places: int, owners: int) -> None:
+    """Of those that hold as few, who waits longest is next."""
+    window, read = Window(places), Counter[int]()
+    until = asyncio.get_running_loop().time() + 60
+
+    async def job(owner: int) -> None:
+        async def page(_: int) -> None:
+            await asyncio.sleep(0)
+            read[owner] += 1
+
+        await windowed(page, range(120), window, str(owner))
+
+    jobs = [asyncio.create_task(job(owner)) for owner in range(owners)]
+    while not any(task.done() for task in jobs):
+        assert asyncio.get_running_loop().time() < until
+        await asyncio.sleep(0)
+    least = min(read.values())
+    await asyncio.gather(*jobs)
+
+    assert len(read) == owners and least >= 100
 
 
 async def test_two_jobs_share_the_window_equally() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -27,7 +28,7 @@ LARGEST_TOGETHER = 2  # sources of the largest size: so many bytes on the disk, 
 
 
 class Step(Enum):
-    FETCHING, WAITING, BEGUN = range(3)
+    FETCHING, TWIN, WAITING, BEGUN = range(4)  # a twin waits for an equal document to be read
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,30 @@ class Arrival:
         self.step, self.pages, self.bytes = Step.FETCHING, 0, 0
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def fetched(self, pages: int, size: int) -> None:
+    def fetched(self, size: int) -> None:
         """Its source lies on the disk until the document ends."""
-        self.step, self.pages, self.bytes = Step.WAITING, pages, size
+        self.step, self.bytes = Step.WAITING, size
         self._intake.came(size)
 
-    def alone(self, name: str) -> asyncio.Lock:
-        """Held while a document of this name is read: an equal one of the same job finds it finished."""
-        return self._intake.names.setdefault(name, asyncio.Lock())
+    @asynccontextmanager
+    async def alone(self, name: str) -> AsyncIterator[bool]:
+        """While no other document of this name is read; whether one was, by this job."""
+        lock = self._intake.locks.setdefault(name, asyncio.Lock())
+        if lock.locked():
+            self.step = Step.TWIN
+            self._intake.moved()
+        async with lock:
+            self.step = Step.WAITING
+            yield name in self._intake.read
+            self._intake.read.add(name)
 
-    async def begin(self, pages: int) -> None:
-        """Comes back when places are left for some of so many pages; who is first asks first."""
+    async def begin(self, pages: int) -> bool:
+        """Comes back when places are left for some of so many pages; whether that took a while."""
         self.pages = pages
         self._intake.queue(self)
+        waited = not self.turn.done()
         await self.turn
+        return waited
 
     def page_read(self) -> None:
         self.pages -= 1
@@ -77,7 +88,8 @@ class Intake:
         self._came = 0
         self._sizes: deque[int] = deque(maxlen=FETCHES)
         self._change = asyncio.Event()
-        self.names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.read: set[str] = set()  # names
 
     async def next(self) -> Arrival:
         """One more that may be fetched. For one caller at a time."""
@@ -122,11 +134,13 @@ class Intake:
             return True
         if fetches >= min(FETCHES, LEAST_FETCHES + self._came) or sum(waiting) >= WAITING * self._room.places:
             return False
+        if len(self._open) >= self._room.places + ENDING:  # equal ones, which wait for the first
+            return False
         largest = self._room.largest_bytes
         coming = fetches * max(self._sizes, default=0)  # as large as the largest of the last
         if coming + sum(one.bytes for one in self._open) >= LARGEST_TOGETHER * largest:
             return False
-        return fetches < LEAST_FETCHES or (fetches + 1) * largest <= self._room.free_bytes()
+        return (fetches + 1) * largest <= self._room.free_bytes()
 
 
 async def taken_in(

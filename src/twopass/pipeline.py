@@ -71,14 +71,14 @@ async def document(
     """One document from its source to its manifest; raises TwopassError."""
     watch = house.stopwatch()
     async with _fetched(source, job, house, deadline, watch) as file:
-        arrival.fetched(file.info.page_count, file.info.bytes)
+        arrival.fetched(file.info.bytes)
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
         folder = Folder(output, reading.document_id(file, job, run.options))
-        async with arrival.alone(folder.document_id):
+        async with arrival.alone(folder.document_id) as was_read:
             async with house.closing.before(deadline):
                 done = None if job.slice else await upload.finished(folder)
                 there = await upload.existing(folder)
-            if done and reading.is_finished(job, done):
+            if done and (was_read or reading.is_finished(job, done)):
                 progress.pages_found(sum(done.result.pages.values()))
                 progress.pages_done(sum(done.result.pages.values()))
                 return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
@@ -86,13 +86,14 @@ async def document(
             progress.pages_found(len(numbers))
             report.check_inline(job, progress.now.pages_total)
             formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
+            with suppress(OutOfTime):  # its pages say so, one by one
+                async with house.closing.before(deadline):
+                    if await arrival.begin(len(numbers)):  # somebody may have read some of it meanwhile
+                        there = await upload.existing(folder)
             patience, company = Patience.of(house), Company(expected=bool(there))
             desk = Reading(
                 job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company, arrival
             )
-            with suppress(OutOfTime):  # its pages say so, one by one
-                async with house.closing.before(deadline):
-                    await arrival.begin(len(numbers))
             pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
             pages.sort(key=lambda read: read.page.number)
             if job.slice:

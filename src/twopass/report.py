@@ -224,7 +224,7 @@ async def result(
         documents=documents if output.keeps else tuple(_without_artefacts(d) for d in documents),
         problems=(*(problem for outcome in kept for problem in outcome.problems), *refused, *_told(befell)),
         timings={**({} if job.queued_s is None else {"queued_s": job.queued_s}), **timings(watch)},
-        usage=_total([d.usage for d in documents]),
+        usage=_total(documents),
         store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),
     )
     if not output.keeps:
@@ -277,10 +277,18 @@ def _status(documents: Sequence[DocumentResult]) -> Status:
     return statuses.pop() if len(statuses) == 1 else Status.PARTIAL_SUCCESS
 
 
-def _total(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now", "cost")
-    sums = {name: sum(usage[name] for usage in usages if name in usage) for name in names}
-    total = {name: round(value, 6) for name, value in sums.items() if any(name in usage for usage in usages)}
+def _total(documents: Sequence[DocumentResult]) -> dict[str, Any]:
+    """What the job took. Equal files are one document: each tells what all of the job's pages of it took."""
+    usages: dict[str | int, dict[str, Any]] = {}
+    for number, document in enumerate(documents):
+        before = usages.setdefault(document.id or number, {})
+        for name in ("tokens_in", "tokens_out", "engine_s", "cost"):
+            if name in document.usage:
+                before[name] = max(before.get(name, 0), document.usage[name])
+        if "pages_read_now" in document.usage:
+            before["pages_read_now"] = before.get("pages_read_now", 0) + document.usage["pages_read_now"]
+    names = {name: None for usage in usages.values() for name in usage}
+    total = {name: round(sum(usage.get(name, 0) for usage in usages.values()), 9) for name in names}
     return {**total, **_cost(total["cost"], total.get("pages_read_now", 0))} if "cost" in total else total
 
 

@@ -58,9 +58,10 @@ class Window:
     def _grant(self) -> None:
         while self._waiting and self._held.total() < self.places:
             owner = min(self._waiting, key=lambda owner: self._held[owner])  # of equals, who waits longest
-            turn = self._waiting[owner].popleft()
-            if not self._waiting[owner]:
-                del self._waiting[owner]
+            turns = self._waiting.pop(owner)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[owner] = turns  # behind those who wait as long
             if not turn.done():  # else it was given up
                 self._held[owner] += 1
                 turn.set_result(None)

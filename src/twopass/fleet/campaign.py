@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
@@ -102,6 +102,7 @@ class _Told:
     error: str | None
     seconds: float
     cost: float | None
+    pages_now: int = 0
 
     @property
     def document(self) -> Mapping[str, Any]:
@@ -114,13 +115,20 @@ class _Told:
         inner = self.output.get("detail")
         return inner if isinstance(inner, dict) else self.output
 
+    def and_then(self, later: _Told) -> _Told:
+        """The later try, with what both took; a try that told nothing leaves what was told before."""
+        costs = [one.cost for one in (self, later) if one.cost is not None]
+        return replace(
+            later,
+            output=later.output if later.document else self.output or later.output,
+            seconds=self.seconds + later.seconds,
+            cost=sum(costs) if costs else None,
+            pages_now=self.pages_now + later.pages_now,
+        )
+
     @property
     def unread(self) -> int:
         return int(self.document.get("pages", {}).get("unread", 0))
-
-    @property
-    def pages_now(self) -> int:
-        return int(self.body.get("usage", {}).get("pages_read_now", 0))
 
 
 class Campaign:
@@ -184,7 +192,7 @@ class Campaign:
             pages=sum(counts.values()) if counts else pages,
             jobs=len(told),
             seconds=round(sum(one.seconds for one in told), 3),
-            cost=round(sum(costs), 6) if costs else None,
+            cost=round(sum(costs), 9) if costs else None,
             pages_now=sum(one.pages_now for one in told),
             result=last.document,
             problems=tuple(last.body.get("problems", ())),
@@ -197,25 +205,25 @@ class Campaign:
         key = Ledger.key(self._plan.endpoint, ready.sha256, {**job, "source": ready.source[:4096]})
         if kept := self._ledger.ended(key):
             return _Told(kept["output"], kept["error"], 0.0, None)
-        left, seconds, cost, lost = self._plan.tries, 0.0, 0.0, "never sent"
-        told = _Told({}, None, 0.0, None)
+        left, lost = self._plan.tries, "never sent"
+        spent = _Told({}, None, 0.0, None)  # on all tries; what the last one told
         while left:
             async with self._places:
                 seen = await self._watched(key, job, lambda told: moved(part, told))
             told = self._told(seen)
-            seconds, cost = seconds + told.seconds, cost + (told.cost or 0.0)
+            spent = spent.and_then(told)
             lost = told.error or f"{told.unread} pages unread"
             again = seen.phase is Phase.GONE or _is_worth_another_try(told)
             hopeless = left == 1 and seen.phase is Phase.ENDED and not told.pages_now
             if not again or hopeless:
                 if told.body.get("status") == "success":  # anything less may end better another day
                     self._ledger.end(key, {"output": _kept(told.output), "error": None})
-                return _Told(told.output, told.error, seconds, cost if told.cost is not None else None)
+                return spent
             log.warning("job sent again", document=shown(ready.source)[:200], slice=part, reason=lost[:200])
             left -= 0 if told.pages_now else 1  # a job that came further has not failed
             await asyncio.sleep(PAUSE_S)
         never = EndpointError(Code.JOB_LOST, f"{lost}, {self._plan.tries} times")
-        return _Told({}, str(never), seconds, cost if told.cost is not None else None)
+        return replace(spent, error=str(never))
 
     async def _watched(self, key: str, job: Mapping[str, Any], moved: Any) -> Seen:
         """Sent, unless an earlier run sent it, and looked at until it ends."""
@@ -238,7 +246,7 @@ class Campaign:
         seconds = usage.get("engine_s") or told.seconds
         price = self._plan.price
         cost = usage.get("cost") or (None if price is None else seconds * price)
-        return _Told(output, seen.error, seconds, cost)
+        return replace(told, seconds=seconds, cost=cost, pages_now=int(usage.get("pages_read_now", 0)))
 
 
 def _is_worth_another_try(told: _Told) -> bool:
