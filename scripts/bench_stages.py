@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import pymupdf
 from rich.console import Console
 from rich.table import Table
 
-from bench_usage import tree_pss
+from bench_usage import host_sampled
 from twopass import house, logs, pipeline
 from twopass.house import House
 from twopass.job import Door, Job, Result
@@ -100,9 +99,9 @@ def _memory() -> Table:
             path = Path(folder) / f"{count}.pdf"
             make_text_pdf(path, count)
             began = time.monotonic()
-            with house.opened(Settings(log_level="ERROR")) as opened, _peak() as peak:
+            with house.opened(Settings(log_level="ERROR")) as opened, host_sampled(SAMPLE_EVERY_S) as samples:
                 _read(path, "1-", opened)
-            table.add_row(str(count), f"{time.monotonic() - began:.1f}", f"{peak[0] / 2**20:.0f}")
+            table.add_row(str(count), f"{time.monotonic() - began:.1f}", f"{max(mib for _, mib in samples):.0f}")
     return table
 
 
@@ -116,24 +115,6 @@ def make_text_pdf(path: Path, count: int) -> None:
             ]
             pdf.new_page().insert_text((72, 90), lines, fontsize=10)
         pdf.save(path)
-
-
-@contextmanager
-def _peak() -> Iterator[list[int]]:
-    """The largest proportional set size of this process and its children while the context lasts."""
-    peak, stop = [0], threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(SAMPLE_EVERY_S):
-            peak[0] = max(peak[0], tree_pss())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _print(table: Table, markdown: bool) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -43,8 +43,8 @@ def cpu_seconds() -> dict[str, float]:
 class Usage:
     """Samples with their times, on the monotonic clock."""
 
-    gpu: list[tuple[float, float, float]] = field(default_factory=list)  # load in percent, MiB
-    host: list[tuple[float, float]] = field(default_factory=list)  # MiB
+    gpu: list[tuple[float, float, float]]  # load in percent, MiB
+    host: list[tuple[float, float]]  # MiB
 
     def between(self, since: float, until: float) -> dict[str, Any]:
         """The GPU's mean load while it lasted; peaks of memory until its end."""
@@ -58,41 +58,55 @@ class Usage:
 @contextmanager
 def watched() -> Iterator[Usage]:
     """Samples while the context lasts; without an NVIDIA driver, of the host alone."""
-    usage, stop = Usage(), threading.Event()
-    threads = [threading.Thread(target=_host, args=(usage, stop))]
+    with host_sampled(SAMPLE_EVERY_S) as host, _gpu_sampled() as gpu:
+        yield Usage(gpu, host)
+
+
+@contextmanager
+def host_sampled(every_s: float) -> Iterator[list[tuple[float, float]]]:
+    """Times and MiB of this process and its children, what they share being counted once."""
+    samples: list[tuple[float, float]] = []
+    stop = threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(every_s):
+            samples.append((time.monotonic(), _tree_pss() / 2**20))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
     try:
-        child = subprocess.Popen(NVIDIA_SMI, stdout=subprocess.PIPE, text=True)
-        threads.append(threading.Thread(target=_gpu, args=(usage, child)))
-    except FileNotFoundError:
-        child = None
-    for thread in threads:
-        thread.start()
-    try:
-        yield usage
+        yield samples
     finally:
         stop.set()
-        if child:
-            child.terminate()
-        for thread in threads:
-            thread.join()
+        thread.join()
 
 
-def _host(usage: Usage, stop: threading.Event) -> None:
-    while not stop.wait(SAMPLE_EVERY_S):
-        usage.host.append((time.monotonic(), tree_pss() / 2**20))
+@contextmanager
+def _gpu_sampled() -> Iterator[list[tuple[float, float, float]]]:
+    samples: list[tuple[float, float, float]] = []
+    try:
+        child = subprocess.Popen(NVIDIA_SMI, stdout=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        yield samples
+        return
+
+    def sample() -> None:
+        assert child.stdout
+        for line in child.stdout:
+            load, _, memory = line.partition(",")
+            if load.strip().isdigit():  # not "[N/A]", of a card that is shared out
+                samples.append((time.monotonic(), float(load), float(memory)))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        child.terminate()
+        thread.join()
 
 
-def _gpu(usage: Usage, child: subprocess.Popen[str]) -> None:
-    assert child.stdout
-    for line in child.stdout:
-        load, _, memory = line.partition(",")
-        if not load.strip().isdigit():  # "[N/A]" of a card that is shared out
-            continue
-        usage.gpu.append((time.monotonic(), float(load), float(memory)))
-
-
-def tree_pss() -> int:
-    """Bytes of this process and its children, what they share being counted once."""
+def _tree_pss() -> int:
     process = psutil.Process()
     total = 0
     for member in (process, *process.children(recursive=True)):

@@ -94,11 +94,17 @@ async def document(
             desk = Reading(
                 job, house, file, folder, there, formats, writing, deadline, progress, watch, patience, company, arrival
             )
-            pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
-            pages.sort(key=lambda read: read.page.number)
-            if job.slice:
-                return report.sliced(file, folder, pages, problems, job, watch, house.settings)
-            return await assembled(desk, run, pages, problems)
+            return await _read_through(desk, run, numbers, problems)
+
+
+async def _read_through(desk: Reading, run: Run, numbers: Sequence[int], problems: Sequence[Problem]) -> Outcome:
+    """Every page, and the document from them; of a slice, what became of its pages."""
+    job, house = desk.job, desk.house
+    pages = await windowed(lambda number: page(number, desk), desk.in_turn(numbers), house.window, job.id)
+    pages.sort(key=lambda read: read.page.number)
+    if job.slice:
+        return report.sliced(desk.file, desk.folder, pages, problems, job, desk.watch, house.settings)
+    return await assembled(desk, run, pages, problems)
 
 
 async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: Sequence[Problem]) -> Outcome:
