@@ -20,7 +20,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("addresses", ("errors",)),
     ("slabs", ()),
     ("workers", ("errors", "slabs", "together")),
-    ("views", ("slabs",)),
+    ("bands", ()),
+    ("views", ("bands", "slabs")),
     ("words", ()),
     ("tokens", ()),
     ("window", ("together",)),
@@ -71,9 +72,9 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "steps",
         (
-            "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "layer", "picture",
-            "scan", "settings", "slabs", "sources", "store", "text_layer", "words", "keywords", "furniture", "joins",
-            "faults", "scratch", "sections", "surroundings", "together", "workers", "writing",
+            "bands", "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "layer",
+            "picture", "scan", "settings", "slabs", "sources", "store", "text_layer", "words", "keywords",
+            "furniture", "joins", "faults", "scratch", "sections", "surroundings", "together", "workers", "writing",
         ),
     ),
     (
@@ -139,11 +140,11 @@ HOMES = {
     "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
+        "bands.py",
         "views.py",
         "canary.py",
         "files.py",
         "steps/render.py",
-        "steps/upload.py",
         "scan.py",
         "engines/cpu_scan.py",
         "engines/hf_models.py",

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
-from twopass import views
+from twopass import bands, views
 from twopass.slabs import Pixels, Slabs
 from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 from twopass.workers import Workers
@@ -77,6 +78,32 @@ def test_tiles_are_the_stretched_page_row_by_row() -> None:
     grid = np.asarray(Image.fromarray(page).resize((1280, 1920)))
     assert np.array_equal(seen.tiles[1], grid[:640, 640:])
     assert np.array_equal(seen.tiles[4], grid[1280:, :640])
+
+
+@pytest.mark.parametrize(("mode", "tiles"), [("gundam", Tiles(2, 3)), ("tiny", Tiles(1, 1)), ("base", Tiles(1, 1))])
+def test_a_page_without_colour_is_what_three_bands_would_be(mode: str, tiles: Tiles) -> None:
+    """One speck of colour makes it go the longer way; but for what lies around the speck, they are equal."""
+    grey = np.repeat(picture(*A4)[:, :, :1], 3, axis=2)
+    speck = grey.copy()
+    speck[-1, -1] = (255, 0, 0)
+
+    seen, other = (views.views(DEEPSEEK_OCR, page, mode, tiles) for page in (grey, speck))
+
+    assert bands.image(grey).mode == "L" and bands.image(speck).mode == "RGB"
+    for ours, theirs in zip(seen, other, strict=True):
+        assert ours.shape == theirs.shape
+        assert (ours != theirs).sum() <= 1e-4 * ours.size
+    assert (seen.whole[..., 0] == seen.whole[..., 2]).all()
+
+
+@given(
+    arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda sides: (*sides, 3)), fill=st.just(7))
+)
+def test_pixels_survive_their_bands(pixels: views.Array) -> None:
+    image = bands.image(pixels)
+
+    assert np.array_equal(bands.rgb(image), pixels)
+    assert image.mode == ("L" if (pixels == pixels[:, :, :1]).all() else "RGB")
 
 
 @given(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from twopass import bands
 from twopass.slabs import Pixels, Slab
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
@@ -127,17 +128,17 @@ class Views(NamedTuple):
 
 def views(vision: Vision, picture: Array, mode: str, tiles: Tiles) -> Views:
     """What the model looks at; `tiles` as `Vision.tiles` says."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     shape = vision.modes[mode]
-    image = Image.fromarray(np.ascontiguousarray(picture))
+    image = bands.image(picture)
     cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
     if tiles.number:
-        cut = _cut(np.asarray(image.resize((vision.tile * tiles.across, vision.tile * tiles.down))), vision.tile)
+        cut = _cut(bands.rgb(image.resize((vision.tile * tiles.across, vision.tile * tiles.down))), vision.tile)
     if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
         image = image.resize((shape.base, shape.base))
-    whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY, GREY, GREY))
-    return Views(np.asarray(whole), cut)
+    whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY,) * len(image.getbands()))
+    return Views(bands.rgb(whole), cut)
 
 
 def _cut(grid: Array, tile: int) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass import scan
-from twopass.document import Box, Link, Page, PageImage, Problem, Severity, State, Word
+from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
 from twopass.files import CheckedFile, PageSize, covered, opened_image, shared_pdf
@@ -235,7 +235,11 @@ def _characters_by_turn(page: Any) -> Counter[int]:
 def _words(page: Any) -> TextLayer:
     """The text layer's words, boxes as fractions of the displayed page."""
     words = page.get_text("words", sort=False)
-    return TextLayer.of(Word(_displayed(page, word[:4]), _utf8(word[4])) for word in words)
+    corners = np.array([word[:4] for word in words], np.float64).reshape(-1, 2, 2)  # word, corner, x and y
+    a, b, c, d, e, f = page.rotation_matrix
+    shown = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)
+    boxes = np.concatenate((shown.min(1), shown.max(1)), 1).clip(0, 1).round(PLACES)
+    return TextLayer([_utf8(word[4]) for word in words], boxes.tobytes())
 
 
 def _links(page: Any) -> tuple[Link, ...]:
