@@ -112,11 +112,16 @@ def _run(stage: str, options: Any) -> Facts:
     alarm.start()
     found: Facts = {}
     assert child.stdout
-    for line in child.stdout:
-        told = json.loads(line) if line.startswith("{") else {}
-        merge(found, told.get("found", {}))
-        print(line, end="", file=sys.stdout if told else sys.stderr, flush=True)
-    alarm.cancel()
+    try:
+        for line in child.stdout:
+            told = json.loads(line) if line.startswith("{") else {}
+            merge(found, told.get("found", {}))
+            print(line, end="", file=sys.stdout if told else sys.stderr, flush=True)
+    except BaseException:  # Ctrl-C too: a group of its own does not hear it
+        os.killpg(child.pid, signal.SIGKILL)
+        raise
+    finally:
+        alarm.cancel()
     if child.wait():
         print(f"{stage}: ended with {child.returncode}, after {limit_s:g} s at the latest", file=sys.stderr)
     return found

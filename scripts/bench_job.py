@@ -493,6 +493,8 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
+    if options.pages <= (least := round(1.5 * round(house.AHEAD * options.sequences))):
+        parser.error(f"--pages: more than {least}, or no moment has all seats taken")
     mix = json.loads(MIX.read_text())
     pages = [mix[number % len(mix)] for number in range(options.pages)]
     os.environ |= ENVIRONMENT
