@@ -64,6 +64,7 @@ Facts = dict[str, Any]
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as Ctrl-C: with the stage, which holds the GPU
     options = _options()
     if options.stage:
         stages: dict[str, Callable[[Any], Facts]] = {

@@ -1,8 +1,11 @@
-"""When a free seat waits for others, and when it is taken at once."""
+"""When a free seat waits for others, when it is taken at once, and which steps tell of tokens."""
 
 from __future__ import annotations
 
-from twopass.vllm_plugin.scheduler import GROUP, PATIENCE, is_worth_waiting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.vllm_plugin.scheduler import GROUP, PATIENCE, is_worth_waiting, untold
 
 
 def test_a_full_engine_takes_prompts_in_groups() -> None:
@@ -23,3 +26,12 @@ def test_a_seat_does_not_stay_free_for_long() -> None:
     """Where others take hundreds of steps."""
     assert is_worth_waiting(100, 99, waiting=50, waited=PATIENCE - 1)
     assert not is_worth_waiting(100, 99, waiting=50, waited=PATIENCE)
+
+
+@given(tokens=st.integers(1, 500), interval=st.integers(1, 100))
+def test_every_token_is_told_of_once(tokens: int, interval: int) -> None:
+    told = [untold(count, interval, ended=count == tokens) for count in range(1, tokens + 1)]
+
+    assert sum(told) == tokens
+    assert {count for count in told[:-1] if count} <= {interval}
+    assert told[-1] > 0

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
@@ -23,13 +24,14 @@ from twopass import views
 from twopass.engine_settings import Preset, preset
 from twopass.engines import checks, vllm_start
 from twopass.engines.busy import BusyClock
+from twopass.engines.growing import GrowingText
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.solitude import Solitude
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 from twopass.slabs import Slab, Slabs
 from twopass.views import Vision
-from twopass.vllm_plugin import NGRAM, SCHEDULER
+from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
 from twopass.vllm_plugin.last_words import LastWords
 from twopass.workers import Workers
 
@@ -226,7 +228,7 @@ class VllmEngine(Engine):
 
     async def _streamed(self, prompt: Prompt, told: Any) -> Completion:
         """Text, reason and tokens; leaving the stream early aborts the request."""
-        text, reason, tokens, logprob = "", "abort", 0, None
+        text, reason, tokens, logprob = GrowingText(self._decoded), "abort", 0, None
         room = self._arguments["max_model_len"] - len(told["prompt_token_ids"])
         params = _params(prompt.sampling, room, self._logprobs)
         stream = self._core.generate(told, params, uuid.uuid4().hex, priority=prompt.priority)
@@ -234,14 +236,21 @@ class VllmEngine(Engine):
             async for output in stream:
                 self._heard = time.monotonic()
                 answer = output.outputs[0]
-                text, tokens, logprob = text + answer.text, tokens + len(answer.token_ids), answer.cumulative_logprob
+                tokens, logprob = tokens + len(answer.token_ids), answer.cumulative_logprob
+                ended = answer.finish_reason == "stop"  # by a token that is no part of the answer
+                so_far = text.add(answer.token_ids[:-1] if ended else answer.token_ids)
                 if output.finished:
                     reason = FINISHED.get(answer.finish_reason, "abort")
-                elif prompt.watch and prompt.watch(text):
+                elif prompt.watch and prompt.watch(so_far):
                     reason = "loop"
                     break
         mean = logprob / tokens if self._logprobs and logprob is not None and tokens else None
-        return Completion(text, reason, tokens_out=tokens, logprob=mean)
+        return Completion(text.end(), reason, tokens_out=tokens, logprob=mean)
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
+        """Special tokens are the grammar of grounded answers and stay."""
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
 
 
 def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]:
@@ -265,6 +274,7 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
         "shutdown_timeout": settings.shutdown_timeout_s,
         "scheduling_policy": "priority",
         "scheduler_cls": SCHEDULER,
+        "worker_cls": WORKER,
         "logits_processors": [NGRAM],
         "limit_mm_per_prompt": {"image": 1},
         "enable_prefix_caching": False,  # pages differ; the recipe has it off
@@ -276,7 +286,7 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
 
 
 def _params(sampling: Sampling, room: int, logprobs: bool) -> Any:
-    """vLLM's sampling parameters; special tokens are the grammar of grounded answers and stay."""
+    """vLLM's sampling parameters; tokens come as they are, since vLLM turns them into text one at a time."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -288,7 +298,7 @@ def _params(sampling: Sampling, room: int, logprobs: bool) -> Any:
     return SamplingParams(
         temperature=sampling.temperature,
         max_tokens=min(sampling.max_tokens or room, room),
-        skip_special_tokens=False,
+        detokenize=False,
         output_kind=RequestOutputKind.DELTA,  # the only kind that keeps to the stream interval
         extra_args=ban if sampling.ngram else None,
         ignore_eos=sampling.ignore_eos,

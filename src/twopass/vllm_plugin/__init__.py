@@ -10,6 +10,7 @@ ARCHITECTURES = {
     "DeepseekOCR2ForCausalLM": "twopass.vllm_plugin.model:DeepseekOcr2",
 }
 SCHEDULER = "twopass.vllm_plugin.scheduler.GroupScheduler"
+WORKER = "twopass.vllm_plugin.worker.DecodingWorker"
 NGRAM = "twopass.vllm_plugin.ngram:NoRepeatNGram"
 MODE, MAX_CROPS = "mode", "max_crops"  # what a request may say in mm_processor_kwargs
 DEFAULT_MODE, DEFAULT_CROPS = "gundam", 6

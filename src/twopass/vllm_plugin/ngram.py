@@ -79,6 +79,7 @@ class NoRepeatNGram(LogitsProcessor):
         self._device, self._pin = device, is_pin_memory
         self._requests: dict[int, _Request] = {}
         self._free: dict[int, list[int]] = {}  # outputs of greedy requests without a ban: nobody waits for these
+        self._greedy: list[list[int]] = []  # outputs of all greedy requests
         self._newest = torch.full((rows, 0), NONE, device=device)  # [row, age]: age 0 is the newest token
         self._runs = torch.zeros((rows, 0), dtype=torch.int32, device=device)  # [row, distance - 1]
         self._own = torch.full((rows,), NONE, device=device)  # [row]: the largest logit of the last step
@@ -99,7 +100,9 @@ class NoRepeatNGram(LogitsProcessor):
         if process_dict_updates(self._requests, batch_update, _entered):
             self._batch = None
             self._seat()
-        for output in (*self._free.values(), *(r.output for r in self._requests.values() if r.greedy)):
+        if batch_update:
+            self._greedy = [*self._free.values(), *(r.output for r in self._requests.values() if r.greedy)]
+        for output in self._greedy:
             if output and output[-1] == NONE:
                 output[-1] = OWN
 
