@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +17,26 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from twopass.vllm_plugin.worker import _Decoding
 
-ROOM, CONTEXT = 8, 64
+ROOM, CONTEXT, PROMPT = 8, 64, 20
 
 
-class Quick(_Decoding, GPUModelRunner):  # type: ignore[misc]
+class Theirs(GPUModelRunner):  # type: ignore[misc]
+    """vLLM's own, and which of its methods were asked."""
+
+    def _bookkeeping_sync(self: Any, *told: Any) -> Any:
+        self.asked.append("bookkeeping")
+        return super()._bookkeeping_sync(*told)
+
+    def _prepare_input_ids(self: Any, *told: Any) -> Any:
+        self.asked.append("input ids")
+        return super()._prepare_input_ids(*told)
+
+    def _gather_mm_embeddings(self: Any, *told: Any) -> Any:
+        self.asked.append("pictures")
+        return super()._gather_mm_embeddings(*told)
+
+
+class Ours(_Decoding, Theirs):
     """As `DecodingWorker` puts them together."""
 
 
@@ -28,6 +45,7 @@ def runner(kind: type, told: list[tuple[int, int, bool]], before: list[int]) -> 
     count = len(told)
     names = [f"r{number}" for number in range(count)]
     made: Any = object.__new__(kind)
+    made.asked = []
     made.device, made.arange_np, made.max_model_len = torch.device("cpu"), np.arange(100), CONTEXT
     made.uses_mrope = made.uses_xdrope_dim = made.enable_prompt_embeds = made.is_multimodal_pruning_enabled = False
     made.use_async_scheduling, made.num_prompt_logprobs = True, {}
@@ -43,7 +61,7 @@ def runner(kind: type, told: list[tuple[int, int, bool]], before: list[int]) -> 
     made.input_batch = SimpleNamespace(
         num_reqs=count, req_ids=names, req_id_to_index={name: row for row, name in enumerate(names)}, generators={},
         prev_sampled_token_ids=None, prev_req_id_to_index=None, token_ids_cpu=np.zeros((ROOM, CONTEXT), np.int32),
-        is_token_ids=np.zeros((ROOM, CONTEXT), bool), num_prompt_tokens=np.full(ROOM, 20),
+        is_token_ids=np.zeros((ROOM, CONTEXT), bool), num_prompt_tokens=np.full(ROOM, PROMPT),
         num_tokens_no_spec=np.array([tokens for tokens, *_ in told] + [0] * ROOM),
         num_computed_tokens_cpu=np.array([computed for _, computed, _ in told] + [0] * ROOM),
     )  # fmt: skip
@@ -51,7 +69,7 @@ def runner(kind: type, told: list[tuple[int, int, bool]], before: list[int]) -> 
 
 
 def both(*state: Any) -> tuple[Any, Any]:
-    return runner(GPUModelRunner, *state), runner(Quick, *state)
+    return runner(Theirs, *state), runner(Ours, *state)
 
 
 TOLD = st.lists(st.tuples(st.integers(0, CONTEXT - 1), st.integers(0, 40), st.booleans()), min_size=1, max_size=ROOM)
@@ -75,6 +93,7 @@ def test_the_next_tokens_have_their_places(told: list[tuple[int, int, bool]], al
         ))  # fmt: skip
 
     assert ends[0] == ends[1]
+    assert made.asked == ([] if all(counts for *_, counts in told) else ["bookkeeping"])
 
 
 @given(
@@ -98,6 +117,7 @@ def test_a_step_begins_with_the_tokens_of_the_last(
         given_ids.append(made.input_ids.gpu[: int(ends[-1])].tolist())
 
     assert given_ids[0] == given_ids[1]
+    assert made.asked == (["input ids"] if is_first or -1 in before else [])
 
 
 @given(told=TOLD)
@@ -107,10 +127,20 @@ def test_a_picture_under_way_is_looked_for(told: list[tuple[int, int, bool]]) ->
     found = []
     for made in both(told, []):
         for request in made.requests.values():
-            place = SimpleNamespace(offset=0, length=20, is_embed=None, get_embeds_indices_in_range=lambda a, b: (a, b))
+            place = SimpleNamespace(
+                offset=0, length=PROMPT, is_embed=None, get_embeds_indices_in_range=lambda a, b: (a, b)
+            )
             request.mm_features = [SimpleNamespace(mm_position=place, identifier="seen", modality="image")]
-        made.encoder_cache = {"seen": torch.arange(20.0)[:, None]}
+        made.encoder_cache = {"seen": torch.arange(float(PROMPT))[:, None]}
         embeddings, mask = made._gather_mm_embeddings(step)
         found.append(([one.tolist() for one in embeddings], mask.tolist()))
 
     assert found[0] == found[1]
+    assert made.asked == (["pictures"] if any(computed < PROMPT for _, computed, _ in told) else [])
+
+
+def test_an_answer_does_not_grow_out_of_its_context() -> None:
+    for made in both([(CONTEXT, 40, True)], []):
+        sampled = SimpleNamespace(sampled_token_ids=torch.zeros((1, 1), dtype=torch.int32), logprobs_tensors=None)
+        with pytest.raises(AssertionError):
+            made._bookkeeping_sync(SimpleNamespace(num_scheduled_tokens={}), sampled, None, torch.zeros(0), 0)

@@ -24,5 +24,5 @@ class GrowingText:
         return self._whole
 
     def end(self) -> str:
-        """All of it, also bytes that are no character."""
-        return self._whole + self._decode(self._open)
+        """All of it but the bytes of a character that an answer was cut off in."""
+        return self._whole + self._decode(self._open).rstrip(BROKEN)

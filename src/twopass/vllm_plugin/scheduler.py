@@ -24,6 +24,7 @@ class GroupScheduler(AsyncScheduler):
         super().__init__(*args, **kwargs)
         self.max_num_running_reqs: int
         self._waited = 0
+        assert not self.num_spec_tokens, "drafting gives several tokens a step, and is not reckoned with here"
         if slots := _Slots.of(self.kv_cache_manager):
             self.kv_cache_manager.allocate_slots = slots
 
@@ -48,7 +49,7 @@ class GroupScheduler(AsyncScheduler):
         return super()._try_schedule_encoder_inputs(*told, *more, **others)
 
     def _update_request_with_output(self, request: Any, new_token_ids: list[int]) -> tuple[list[int], bool]:
-        """The tokens to tell of now: none between two intervals. Those with log-probabilities go one by one."""
+        """The tokens to tell of now: none between two looks. Those with log-probabilities go one by one."""
         told, stopped = super()._update_request_with_output(request, new_token_ids)
         if not told or request.sampling_params.num_logprobs is not None:
             return told, stopped
@@ -84,12 +85,12 @@ class _Slots:
 
 
 def untold(tokens: int, interval: int, ended: bool) -> int:
-    """How many of an answer's tokens to tell of now: an interval's, or at its end the rest.
+    """How many of an answer's tokens to tell of now: its first, which says that it is under way, then an interval's.
 
-    Counts on one token a step, which is all there is without drafting.
+    At its end the rest. Counts on one token a step.
     """
-    rest = tokens % interval
-    return rest or interval if ended or not rest else 0
+    last = (tokens - 2) // interval * interval + 1 if tokens > 1 else 0
+    return tokens - last if ended or (tokens - 1) % interval == 0 else 0
 
 
 def is_worth_waiting(seats: int, taken: int, waiting: int, waited: int) -> bool:

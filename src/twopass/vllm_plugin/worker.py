@@ -24,7 +24,7 @@ UNKNOWN = -1  # vLLM's own mark of a token that is not on the host yet
 
 class DecodingWorker(Worker):
     def init_device(self) -> None:
-        """vLLM's own runner, whichever it chose, with two of its methods replaced."""
+        """vLLM's own runner, whichever it chose, with three methods before its own."""
         super().init_device()
         chosen = type(self.model_runner)
         self.model_runner.__class__ = type(chosen.__name__, (_Decoding, chosen), {})
