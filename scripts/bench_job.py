@@ -2,6 +2,7 @@
 """Whole jobs on this machine's GPU, against the engine alone on the same requests: PDFs from an S3, artefacts to it.
 
     python scripts/bench_job.py --model-dir DIR [--json docs/bench/h200.json] [--jobs 1 2 4] [--windows 8 32 128]
+                                [--ways pass2_all mode_auto]
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and pictures. Random weights do: the
 engine makes as many tokens as the mix says and is then believed to have answered what the page says, so that pass 2
@@ -68,10 +69,14 @@ LATENCIES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
 _numbers = itertools.count()
 
 
+WAYS: Mapping[str, Mapping[str, str]] = {"pass2_all": {"pass2": "all"}, "mode_auto": {"mode": "auto"}}
+
+
 @dataclass(frozen=True)
 class Said:
     text: str
     tokens: int
+    with_auto: bool = True  # or it is asked about with `pass2: all` alone
 
 
 @dataclass
@@ -134,7 +139,8 @@ def _prose(sheet: Sheet, made: Any, page: Mapping[str, Any], height: float) -> N
         lines = _wrapped(f"{number} {text}", int(width / (0.5 * size)))
         made.insert_text((box[0], box[1] + size), lines, fontsize=size)
         foot = min(box[1] + len(lines) * size * 1.2, POINTS[1])
-        sheet.block("text", f"{number} {text}", (box[0], box[1], box[2], foot))
+        name = sheet.block("text", f"{number} {text}", (box[0], box[1], box[2], foot))
+        sheet.answers[name] = Said(f"{number} {text}", max(round(len(text) / TOKEN), 1), with_auto=False)
 
 
 def _wrapped(text: str, letters: int) -> list[str]:
@@ -288,9 +294,13 @@ def is_page(prompt: Prompt) -> bool:
     return prompt.text == PROMPTS["document"] and "-e" not in prompt.id
 
 
-def asked_of(said: Mapping[str, Said]) -> dict[str, Said]:
-    """Without the second answers of pictures that the first was enough for."""
-    return {name: one for name, one in said.items() if not (name.endswith("-2") and said[name.removesuffix("-2")].text)}
+def asked_of(said: Mapping[str, Said], everything: bool = False) -> dict[str, Said]:
+    """Without the second answers of pictures that the first was enough for; texts with `everything` only."""
+    return {
+        name: one
+        for name, one in said.items()
+        if (one.with_auto or everything) and not (name.endswith("-2") and said[name.removesuffix("-2")].text)
+    }
 
 
 @contextmanager
@@ -318,11 +328,13 @@ class Shelf:
     pages: Sequence[Mapping[str, Any]]
     names: Sequence[str]
     answers: Sequence[Mapping[str, Said]]
+    everything: bool = False  # pass 2 asks about texts too
 
     def first(self, count: int) -> Shelf:
         """So many pages, in whole documents."""
         some = math.ceil(count / PAGES_A_DOCUMENT)
-        return Shelf(self.pages[: some * PAGES_A_DOCUMENT], self.names[:some], self.answers[:some])
+        pages = self.pages[: some * PAGES_A_DOCUMENT]
+        return replace(self, pages=pages, names=self.names[:some], answers=self.answers[:some])
 
     @cached_property
     def said(self) -> dict[str, Said]:
@@ -330,7 +342,7 @@ class Shelf:
 
     @property
     def tokens_a_page(self) -> float:
-        return sum(one.tokens for one in asked_of(self.said).values()) / len(self.pages)
+        return sum(one.tokens for one in asked_of(self.said, self.everything).values()) / len(self.pages)
 
     @property
     def asked_about(self) -> int:
@@ -347,11 +359,11 @@ def shelved(pages: Sequence[Mapping[str, Any]], to: Any, folder: str = "in") -> 
     return Shelf(pages, names, answers)
 
 
-async def jobs(opened: House, shelf: Shelf, count: int) -> Believed:
-    """The documents as so many jobs at once, until the last page has begun."""
+async def jobs(opened: House, shelf: Shelf, count: int, **more: str) -> Believed:
+    """The documents as so many jobs at once, until the last page has begun; `more` are further fields of theirs."""
     engine = Believed(opened.engine, shelf.said, Meter(round(1.5 * opened.window.places), shelf.asked_about))
     told = replace(opened, engine=engine)
-    running = [asyncio.create_task(_succeeded(_job(shelf.names[n::count], told), told)) for n in range(count)]
+    running = [asyncio.create_task(_succeeded(_job(shelf.names[n::count], told, **more), told)) for n in range(count)]
     await _until_over(engine.meter, running)
     if engine.unknown:
         tell(unknown=dict(engine.unknown.most_common(5)))
@@ -366,9 +378,9 @@ async def latency(opened: House, shelf: Shelf) -> float:
     return time.monotonic() - before
 
 
-def _job(names: Sequence[str], opened: House) -> Job:
+def _job(names: Sequence[str], opened: House, **more: str) -> Job:
     name = f"job{next(_numbers)}"
-    given = {"sources": names, "output": f"s3://{BUCKET}/out/{name}/", "mode": "gundam", "resume": False}
+    given = {"sources": names, "output": f"s3://{BUCKET}/out/{name}/", "mode": "gundam", "resume": False, **more}
     return Job.parse({"id": name, "input": given}, opened.settings, Door.LOCAL)
 
 
@@ -434,11 +446,13 @@ def ceiling(endpoint: str) -> float:
 
 
 def measured(
-    opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int], windows: Sequence[int] = ()
-) -> dict[str, Any]:
+    opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
+    windows: Sequence[int] = (), ways: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
     """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
 
-    `windows`: pages in flight, tried one after the other with five times as many pages, 48 at least.
+    `windows`: pages in flight, tried one after the other with five times as many pages, 48 at least. `ways`: of WAYS,
+    each as one job.
     """
     to = client(endpoint)
     shelf = shelved(pages, to)
@@ -467,6 +481,12 @@ def measured(
         meter = opened.submit(jobs(replace(opened, window=Window(places)), some, 1)).result().meter
         by[f"{places}_in_flight"] = round(meter.tokens_per_s / some.tokens_a_page, 2)
         tell(window=places, tokens_per_s=meter.tokens_per_s)
+    for way in ways:
+        some = replace(shelf, everything=way == "pass2_all")
+        engine = opened.submit(jobs(opened, some, 1, **WAYS[way])).result()
+        by[way] = round(engine.meter.tokens_per_s / some.tokens_a_page, 2)
+        prompts, modes = len(asked_of(some.said, some.everything)), Counter(one.mode for one in engine.asked)
+        tell(way=way, tokens_per_s=engine.meter.tokens_per_s, prompts_a_page=prompts / len(pages), modes=dict(modes))
     speed = first.meter.tokens_per_s
     return {
         **told,
@@ -488,6 +508,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=1280)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1])
     parser.add_argument("--windows", type=int, nargs="*", default=[], help="pages in flight, one after the other")
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=[], help="otherwise than pass2 auto in gundam")
     parser.add_argument("--quantization")
     parser.add_argument("--kv-cache-dtype", default="auto")
     parser.add_argument("--sequences", type=int, default=256)
@@ -507,7 +528,7 @@ def main() -> None:
         )  # fmt: skip
         logs.set_up(settings)
         with house.opened(settings) as opened:
-            told = measured(opened, endpoint, pages, options.jobs, options.windows)
+            told = measured(opened, endpoint, pages, options.jobs, options.windows, options.ways)
     tell(found={"job_mix": told})
     if options.json:
         found = json.loads(options.json.read_text()) if options.json.exists() else {}

@@ -50,21 +50,23 @@ def opened() -> Iterator[house.House]:
         yield replace(made, engine=Typist(), family=families.named("deepseek_ocr"))
 
 
+@pytest.mark.parametrize("pass2", ["auto", "all"])
 async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
-    workers: Workers, slabs: Slabs, tmp_path: Path
+    workers: Workers, slabs: Slabs, tmp_path: Path, pass2: str
 ) -> None:
-    """Pages of every kind end as read, and each prompt is one that the mix has tokens for."""
+    """Pages of every kind end as read, and each prompt is one that the mix has tokens for; with `all`, texts too."""
     pages = [next(page for page in MIX if page["kind"] == kind and page["crops"]) for kind in ("slide", "letter")]
     ((data, said),) = bench_job.documents([*pages, next(page for page in MIX if len(page["crops"]) == 3)])
     (tmp_path / "mix.pdf").write_bytes(data)
     engine = bench_job.Believed(Typist(), said, bench_job.Meter(SEATS, 3))
 
     result = await Reader(workers, slabs, engine).run(
-        source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam"
+        source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam", pass2=pass2
     )
 
     assert result.documents[0].pages == {"read": 3}
-    assert {prompt.id for prompt in engine.asked} == set(bench_job.asked_of(said))
+    assert {prompt.id for prompt in engine.asked} == set(bench_job.asked_of(said, pass2 == "all"))
+    assert len(bench_job.asked_of(said, True)) > len(bench_job.asked_of(said))
     assert not engine.unknown
 
 
@@ -83,10 +85,13 @@ async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> Non
             [*MIX[:18], BLANK, *MIX[18:24]],
             [1, 2],
             [6],
+            list(bench_job.WAYS),
         )
 
     assert told["pages_per_s"] == told["pages_per_s_by"]["1_jobs"] > 0
-    assert {name for name, rate in told["pages_per_s_by"].items() if rate > 0} == {"1_jobs", "2_jobs", "6_in_flight"}
+    assert {name for name, rate in told["pages_per_s_by"].items() if rate > 0} == {
+        "1_jobs", "2_jobs", "6_in_flight", "pass2_all", "mode_auto",
+    }  # fmt: skip
     assert told["latency_s"].keys() == {"1_pages", "19_pages"} and min(told["latency_s"].values()) > 0
     assert told["cpu_ms_per_page"]["workers"] > told["cpu_ms_per_page"]["core"] == 0 < told["host_peak_mib"]
     assert told["share_of_engine"] > 0  # of a typist who waits for nothing
