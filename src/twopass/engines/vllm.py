@@ -267,6 +267,7 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
         "max_num_batched_tokens": settings.max_num_batched_tokens or chosen.batched_tokens,
         "gpu_memory_utilization": settings.gpu_memory_utilization or chosen.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
+        "distributed_executor_backend": settings.distributed_executor_backend,
         "enforce_eager": eager,
         **({} if eager else {"compilation_config": vllm_start.graphs(sequences)}),
         "load_format": settings.load_format,
