@@ -66,10 +66,8 @@ NOTHING, WORDS_OF_A_PHOTO = "", 20
 SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
 CEILING_PUTS = 400
 LATENCIES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
-_numbers = itertools.count()
-
-
 WAYS: Mapping[str, Mapping[str, str]] = {"pass2_all": {"pass2": "all"}, "mode_auto": {"mode": "auto"}}
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -340,9 +338,17 @@ class Shelf:
     def said(self) -> dict[str, Said]:
         return {name: one for some in self.answers for name, one in some.items()}
 
+    @cached_property
+    def asked(self) -> dict[str, Said]:
+        return asked_of(self.said, self.everything)
+
+    @property
+    def prompts_a_page(self) -> float:
+        return len(self.asked) / len(self.pages)
+
     @property
     def tokens_a_page(self) -> float:
-        return sum(one.tokens for one in asked_of(self.said, self.everything).values()) / len(self.pages)
+        return sum(one.tokens for one in self.asked.values()) / len(self.pages)
 
     @property
     def asked_about(self) -> int:
@@ -359,9 +365,14 @@ def shelved(pages: Sequence[Mapping[str, Any]], to: Any, folder: str = "in") -> 
     return Shelf(pages, names, answers)
 
 
+def full_at(places: int) -> int:
+    """Pages that have begun when all seats are surely taken: half as many again as may be in flight."""
+    return round(1.5 * places)
+
+
 async def jobs(opened: House, shelf: Shelf, count: int, **more: str) -> Believed:
     """The documents as so many jobs at once, until the last page has begun; `more` are further fields of theirs."""
-    engine = Believed(opened.engine, shelf.said, Meter(round(1.5 * opened.window.places), shelf.asked_about))
+    engine = Believed(opened.engine, shelf.said, Meter(full_at(opened.window.places), shelf.asked_about))
     told = replace(opened, engine=engine)
     running = [asyncio.create_task(_succeeded(_job(shelf.names[n::count], told, **more), told)) for n in range(count)]
     await _until_over(engine.meter, running)
@@ -392,7 +403,7 @@ async def _succeeded(job: Job, opened: House) -> None:
 
 async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
     """The same requests in the same order, with nothing around the engine."""
-    engine = Believed(opened.engine, shelf.said, Meter(round(1.5 * opened.window.places), shelf.asked_about))
+    engine = Believed(opened.engine, shelf.said, Meter(full_at(opened.window.places), shelf.asked_about))
     async with _shown(opened) as page:
         prompts = [replace(one, image=_alike(one.image, page), page=None) for one in asked]
         seats = asyncio.Semaphore(round(house.AHEAD * engine.sequences))
@@ -447,12 +458,12 @@ def ceiling(endpoint: str) -> float:
 
 def measured(
     opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
-    windows: Sequence[int] = (), ways: Sequence[str] = (),
+    windows: Sequence[int] = (), ways: Sequence[str] = (), rounds: int = LATENCY_ROUNDS,
 ) -> dict[str, Any]:  # fmt: skip
     """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
 
     `windows`: pages in flight, tried one after the other with five times as many pages, 48 at least. `ways`: of WAYS,
-    each as one job.
+    each as one job. `rounds`: times that a few pages are read alone.
     """
     to = client(endpoint)
     shelf = shelved(pages, to)
@@ -461,8 +472,10 @@ def measured(
     told: dict[str, Any] = {
         "pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint)), "tokens_a_page": round(tokens),
         "first_pass_tokens": round(statistics.mean(page["tokens"] for page in pages)),
-        "prompts_a_page": round(len(asked_of(shelf.said)) / len(pages), 2), "pages_per_s_by": by,
-        "latency_s": {f"{few}_pages": _latency(opened, shelved(pages[:few], to, f"few{few}")) for few in LATENCIES},
+        "prompts_a_page": round(shelf.prompts_a_page, 2), "pages_per_s_by": by,
+        "latency_s": {
+            f"{few}_pages": _latency(opened, shelved(pages[:few], to, f"few{few}"), rounds) for few in LATENCIES
+        },
     }  # fmt: skip
     first: Believed | None = None
     with bench_usage.watched() as usage:
@@ -482,11 +495,11 @@ def measured(
         by[f"{places}_in_flight"] = round(meter.tokens_per_s / some.tokens_a_page, 2)
         tell(window=places, tokens_per_s=meter.tokens_per_s)
     for way in ways:
-        some = replace(shelf, everything=way == "pass2_all")
+        some = replace(shelf, everything="pass2" in WAYS[way])
         engine = opened.submit(jobs(opened, some, 1, **WAYS[way])).result()
         by[way] = round(engine.meter.tokens_per_s / some.tokens_a_page, 2)
-        prompts, modes = len(asked_of(some.said, some.everything)), Counter(one.mode for one in engine.asked)
-        tell(way=way, tokens_per_s=engine.meter.tokens_per_s, prompts_a_page=prompts / len(pages), modes=dict(modes))
+        modes = dict(Counter(one.mode for one in engine.asked))
+        tell(way=way, tokens_per_s=engine.meter.tokens_per_s, prompts_a_page=some.prompts_a_page, modes=modes)
     speed = first.meter.tokens_per_s
     return {
         **told,
@@ -495,8 +508,8 @@ def measured(
     }
 
 
-def _latency(opened: House, shelf: Shelf) -> float:
-    seconds = [opened.submit(latency(opened, shelf)).result() for _ in range(LATENCY_ROUNDS)]
+def _latency(opened: House, shelf: Shelf, rounds: int) -> float:
+    seconds = [opened.submit(latency(opened, shelf)).result() for _ in range(rounds)]
     tell(pages=len(shelf.pages), tokens=round(shelf.tokens_a_page * len(shelf.pages)), latency_s=seconds)
     return round(statistics.median(seconds), 2)
 
@@ -514,7 +527,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
-    if options.pages <= (least := round(1.5 * round(house.AHEAD * options.sequences))):
+    if options.pages <= (least := full_at(round(house.AHEAD * options.sequences))):
         parser.error(f"--pages: more than {least}, or no moment has all seats taken")
     mix = json.loads(MIX.read_text())
     pages = [mix[number % len(mix)] for number in range(options.pages)]

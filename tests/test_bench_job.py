@@ -70,9 +70,8 @@ async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
     assert not engine.unknown
 
 
-async def test_a_job_is_told_beside_its_engine_alone(opened: house.House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> None:
     """Both in pages a second while the seats are taken."""
-    monkeypatch.setattr(bench_job, "LATENCY_ROUNDS", 1)
     with bench_job.store() as endpoint:
         settings = opened.settings.model_copy(update={
             "bucket_endpoint_url": endpoint, "bucket_access_key_id": "key",
@@ -87,6 +86,7 @@ async def test_a_job_is_told_beside_its_engine_alone(opened: house.House, monkey
             [1, 2],
             [6],
             list(bench_job.WAYS),
+            1,
         )
 
     assert told["pages_per_s"] == told["pages_per_s_by"]["1_jobs"] > 0

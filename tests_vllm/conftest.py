@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 # Before anybody imports torch. Two threads: more than that is slower on two cores, binding fails in containers.
 os.environ.update(
@@ -16,3 +20,13 @@ os.environ.update(
 )
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # its fakes serve here too
+
+
+@pytest.fixture(scope="session")
+def weighty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """DeepSeek-OCR-2 with random weights that keep each of its parts talking, written once for all who want it."""
+    import tiny_v2
+
+    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
+    yield folder
+    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times

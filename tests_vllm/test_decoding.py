@@ -6,14 +6,11 @@ processor vLLM does not schedule ahead; what our worker does about that is in te
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tiny_v2
 from PIL import Image
 
 from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
@@ -25,13 +22,6 @@ PROMPTS, PICTURES, SEATS, LONGEST = 12, 2, 4, 150
 BLOCKS = 6  # of 128 tokens: not every four answers fit to their ends, so that some are put off and read again
 STOPS = list(range(5, 129_000, 60))  # one token of sixty ends an answer that minds them
 BOS = "<｜begin▁of▁sentence｜>"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
-    yield folder
-    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times
 
 
 def asked() -> tuple[list[Any], list[Any], list[int]]:
@@ -55,13 +45,13 @@ def asked() -> tuple[list[Any], list[Any], list[int]]:
     return prompts, samplings, [number % 2 for number in range(PROMPTS)]
 
 
-def said(folder: Path, patch: pytest.MonkeyPatch, **more: Any) -> tuple[list[tuple[Any, ...]], list[str], Any]:
+def said(weighty: Path, patch: pytest.MonkeyPatch, **more: Any) -> tuple[list[tuple[Any, ...]], list[str], Any]:
     """What each prompt was answered and why it ended, who was put off meanwhile, and who gave out the room."""
     patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM
 
     llm = LLM(
-        model=str(folder), dtype="float32", max_model_len=512, enforce_eager=True, max_num_seqs=SEATS,
+        model=str(weighty), dtype="float32", max_model_len=512, enforce_eager=True, max_num_seqs=SEATS,
         enable_prefix_caching=False, mm_processor_cache_gb=0, limit_mm_per_prompt={"image": 1},
         logits_processors=[NGRAM], skip_mm_profiling=True, gpu_memory_utilization=0.3, num_gpu_blocks_override=BLOCKS,
         scheduling_policy="priority", **more,
@@ -82,10 +72,10 @@ def said(folder: Path, patch: pytest.MonkeyPatch, **more: Any) -> tuple[list[tup
     return answers, preempted, slots
 
 
-def test_the_tokens_are_those_of_vllms_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tokens_are_those_of_vllms_own(weighty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Held back for seven tokens at a time, too."""
-    ours, put_off, slots = said(folder, monkeypatch, scheduler_cls=SCHEDULER, worker_cls=WORKER, stream_interval=7)
-    theirs, _, _ = said(folder, monkeypatch)
+    ours, put_off, slots = said(weighty, monkeypatch, scheduler_cls=SCHEDULER, worker_cls=WORKER, stream_interval=7)
+    theirs, _, _ = said(weighty, monkeypatch)
 
     assert ours == theirs
     assert isinstance(slots, _Slots)

@@ -6,14 +6,12 @@ Takes five minutes on two cores, most of it in the vision part, whose size vLLM 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_v2
 from PIL import Image
 
 from twopass import engines
@@ -51,15 +49,8 @@ PROMPTS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
-    yield folder
-    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times
-
-
-@pytest.fixture(scope="module")
-async def engine(folder: Path) -> AsyncIterator[HfEngine]:
-    engine = engines.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=folder, dtype="float32"))
+async def engine(weighty: Path) -> AsyncIterator[HfEngine]:
+    engine = engines.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=weighty, dtype="float32"))
     assert isinstance(engine, HfEngine)
     await engine.open(Workers(0, Slabs(0, 0)))
     yield engine
@@ -67,7 +58,7 @@ async def engine(folder: Path) -> AsyncIterator[HfEngine]:
 
 
 @pytest.fixture(scope="module")
-def theirs(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
+def theirs(weighty: Path) -> Iterator[dict[str, tuple[str, int]]]:
     """What vLLM says to every prompt, and how many tokens it counts in."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -75,7 +66,7 @@ def theirs(folder: Path) -> Iterator[dict[str, tuple[str, int]]]:
         from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
 
         llm = LLM(
-            model=str(folder), dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=2,
+            model=str(weighty), dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=2,
             enable_prefix_caching=False, mm_processor_cache_gb=0, limit_mm_per_prompt={"image": 1},
             logits_processors=[NGramPerReqLogitsProcessor], skip_mm_profiling=True, gpu_memory_utilization=0.3,
         )  # fmt: skip

@@ -249,8 +249,7 @@ class VllmEngine(Engine):
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         """Special tokens are the grammar of grounded answers and stay."""
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]:

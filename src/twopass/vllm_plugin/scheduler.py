@@ -38,15 +38,11 @@ class GroupScheduler(AsyncScheduler):
         finally:
             self.max_num_running_reqs = seats
 
-    def _try_schedule_encoder_inputs(
-        self, request: Any, num_computed_tokens: int, num_new_tokens: int, encoder_compute_budget: int, *more: Any,
-        **others: Any,
-    ) -> Any:  # fmt: skip
+    def _try_schedule_encoder_inputs(self, request: Any, computed: int, new: int, budget: int, **more: Any) -> Any:
         """Pictures lie in prompts: behind these there is nothing to encode."""
-        if num_computed_tokens >= request.num_prompt_tokens:
-            return [], num_new_tokens, encoder_compute_budget, []
-        told = (request, num_computed_tokens, num_new_tokens, encoder_compute_budget)
-        return super()._try_schedule_encoder_inputs(*told, *more, **others)
+        if computed >= request.num_prompt_tokens:
+            return [], new, budget, []
+        return super()._try_schedule_encoder_inputs(request, computed, new, budget, **more)
 
     def _update_request_with_output(self, request: Any, new_token_ids: list[int]) -> tuple[list[int], bool]:
         """The tokens to tell of now: none between two looks. Those with log-probabilities go one by one."""
@@ -75,13 +71,9 @@ class _Slots:
             return None
         return cls(manager, kinds[0].req_to_blocks, kinds[0].block_size)
 
-    def __call__(
-        self, request: Any, num_new_tokens: int, *more: Any, num_lookahead_tokens: int = 0, **others: Any
-    ) -> Any:
-        room = len(self._blocks.get(request.request_id, ())) * self._size
-        if 0 < num_new_tokens <= room - request.num_computed_tokens - num_lookahead_tokens:
-            return self._none
-        return self._allocate(request, num_new_tokens, *more, num_lookahead_tokens=num_lookahead_tokens, **others)
+    def __call__(self, request: Any, num_new_tokens: int, **more: Any) -> Any:
+        room = len(self._blocks.get(request.request_id, ())) * self._size - request.num_computed_tokens
+        return self._none if 0 < num_new_tokens <= room else self._allocate(request, num_new_tokens, **more)
 
 
 def untold(tokens: int, interval: int, ended: bool) -> int:

@@ -54,21 +54,13 @@ class _Decoding:
             tokens = tokens[rows.to(self.device, non_blocking=True)]
         self.input_ids.gpu[:num_reqs].copy_(tokens[:num_reqs], non_blocking=True)
 
-    def _bookkeeping_sync(
-        self: Any,
-        scheduler_output: Any,
-        sampler_output: Any,
-        logits: Any,
-        hidden_states: Any,
-        num_scheduled_tokens: int,
-    ) -> Any:
+    def _bookkeeping_sync(self: Any, scheduler_output: Any, sampler_output: Any, *more: Any) -> Any:
         """A place for each prompt's next token, which is known later: the tokens stay on the device."""
         batch, tokens = self.input_batch, sampler_output.sampled_token_ids
         count = batch.num_reqs
         is_plain = self.use_async_scheduling and tuple(tokens.shape) == (count, 1) and not self.num_prompt_logprobs
         if not is_plain or envs.VLLM_COMPUTE_NANS_IN_LOGITS or self.discard_request_mask.np[:count].any():
-            told = (scheduler_output, sampler_output, logits, hidden_states, num_scheduled_tokens)
-            return super()._bookkeeping_sync(*told)  # type: ignore[misc]
+            return super()._bookkeeping_sync(scheduler_output, sampler_output, *more)  # type: ignore[misc]
         names, rows = batch.req_ids.copy(), batch.req_id_to_index.copy()
         if batch.prev_sampled_token_ids is None:
             batch.prev_sampled_token_ids = tokens
