@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("landing", ("errors", "job", "settings")),
     ("store", ("errors", "faults", "job", "s3", "settings")),  # s3 inside the function that opens one
     ("pinned", ("addresses", "errors")),
-    ("s3", ("addresses", "errors", "faults", "job", "landing", "pinned", "settings", "store")),
+    ("s3", ("__version__", "addresses", "errors", "faults", "job", "landing", "pinned", "settings", "store")),
     ("hub", ("errors",)),
     ("weights", ("errors", "hub", "settings")),
     ("sources", ("addresses", "errors", "faults", "job", "landing", "s3", "settings")),

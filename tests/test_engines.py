@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from importlib.util import find_spec
@@ -80,3 +81,16 @@ def test_reading_ahead_ends_with_the_start(tmp_path: Path) -> None:
 
     assert [reader for reader in readers if reader.is_running()] == []
     assert len(readers) == 1
+
+
+def test_nobody_looks_for_garbage_among_what_imports_leave() -> None:
+    before = gc.get_freeze_count()
+    with vllm_start.unswept():
+        kept = [[number] for number in range(10_000)]
+        within = gc.isenabled()
+    frozen = gc.get_freeze_count() - before
+    gc.unfreeze()
+
+    assert not within
+    assert gc.isenabled()
+    assert frozen > len(kept)

@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 
 from fakes import s3 as fake
-from twopass import faults, job, s3, store
+from twopass import __version__, faults, job, s3, store
 from twopass.errors import Code, SourceError, StoreError, TwopassError
 from twopass.s3 import Patience, S3Store
 from twopass.settings import Settings
@@ -256,6 +256,17 @@ async def test_a_prepared_store_probes_no_more(endpoint: str, bucket: Any) -> No
 
     probes = [seen.method for seen in proxy.seen if seen.path.endswith(".twopass-probe")]
     assert probes == ["PUT", "PUT", "DELETE"]
+
+
+async def test_who_runs_the_store_sees_who_asks(endpoint: str, bucket: Any) -> None:
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        output = s3_store(url)
+        await output.put("key", b"", TEXT)
+        await output.close()
+
+    names = [seen.headers["User-Agent"] for seen in proxy.seen]
+    assert names and all(name.startswith(f"twopass/{__version__}") for name in names)
 
 
 async def test_another_workers_probe_is_left_alone(s3_output: S3Store, bucket: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from collections.abc import AsyncIterator
@@ -148,6 +149,10 @@ async def test_two_jobs_at_once_are_as_one_after_the_other(running: Running, tmp
     together = await asyncio.gather(*(run("together", source) for source in sources))
 
     assert together == alone
+
+
+def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Running) -> None:
+    assert gc.get_freeze_count() > 100_000
 
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
@@ -71,9 +71,6 @@ class EngineSettings(BaseSettings):
     kv_cache_dtype: str = Field("auto", description="auto or fp8: half the cache, other answers")
     quantization: str | None = Field(None, description="fp8: half the weights, other answers; null: the preset's")
     tensor_parallel_size: int = Field(1, ge=1, description="GPUs that share one model")
-    distributed_executor_backend: Literal["uni", "mp"] | None = Field(
-        None, description="mp: vLLM's scheduler and the model in processes of their own; null: vLLM's own choice"
-    )
     enforce_eager: bool | None = Field(None, description="no CUDA graphs: slower, starts sooner; null: the preset's")
     block_size: int | None = Field(None, description="tokens of a KV block; null: vLLM's own")
     engine_cache: Path | None = Field(None, description="folder for compiled kernels, by GPU; null: vLLM's own")

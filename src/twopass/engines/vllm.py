@@ -121,10 +121,11 @@ class VllmEngine(Engine):
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
+        with vllm_start.unswept():
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
 
-        from twopass import vllm_plugin
+            from twopass import vllm_plugin
 
         vllm_plugin.register()
         try:
@@ -266,7 +267,6 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
         "max_num_batched_tokens": settings.max_num_batched_tokens or chosen.batched_tokens,
         "gpu_memory_utilization": settings.gpu_memory_utilization or chosen.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
-        "distributed_executor_backend": settings.distributed_executor_backend,
         "enforce_eager": eager,
         **({} if eager else {"compilation_config": vllm_start.graphs(sequences)}),
         "load_format": settings.load_format,
