@@ -296,5 +296,5 @@ async def test_two_workers_that_begin_together_share_a_document(
 
     assert [result.status for result in results] == ["success", "success"]
     asked = [len(engine.asked) for engine in engines]
-    assert sum(asked) < 60 and min(asked) >= 10  # 80 if they went side by side: not half of it is asked twice
+    assert sum(asked) <= 56 and min(asked) >= 10  # 80 if they went side by side
     assert stable(tmp_path / "out") == stable(tmp_path / "alone")
