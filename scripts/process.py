@@ -124,11 +124,13 @@ async def read_all(
 
     async def one(file: Path) -> None:
         async with places:
-            try:
-                job = Job.parse(_job(file, args), open_house.settings, Door.LOCAL)
-                ended[file] = await pipeline.run(job, open_house, Tracker(bars.listener(shown, file.name)))
-            except TwopassError as error:
-                ended[file] = error
+            with bars.one_of_many(shown, file.name) as listener:
+                try:
+                    job = Job.parse(_job(file, args), open_house.settings, Door.LOCAL)
+                    ended[file] = await pipeline.run(job, open_house, Tracker(listener))
+                except TwopassError as error:
+                    ended[file] = error
+            bars.line(shown, _line(_row(file, ended[file])))
 
     outcomes = await asyncio.gather(*(one(file) for file in files), return_exceptions=True)
     if unforeseen := next(filter(None, outcomes), None):
@@ -180,6 +182,13 @@ def _row(file: Path, result: Result | TwopassError | None) -> dict[str, Any]:
         "output": {name: artefact.uri for name, artefact in document.artefacts.items()},
         "problems": [problem.model_dump(mode="json", exclude_none=True) for problem in result.problems],
     }
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """What is said of a file that has its result: its status, its name, and its pages or why it failed."""
+    pages = ", ".join(f"{count} {state}" for state, count in row.get("pages", {}).items())
+    name = row["file"].encode(errors="backslashreplace").decode()
+    return f"{row['status']}: {name} ({row.get('error') or pages or 'nothing read'})"
 
 
 if __name__ == "__main__":

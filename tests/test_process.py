@@ -184,12 +184,16 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_goes_on(folder: Path) -> N
         pdf.save(folder / "inbox" / "zlong.pdf")
     command = [sys.executable, str(ROOT / "scripts" / "process.py"), "inbox", "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: len(folders(folder)) == 2 and any((folder / "out").glob("zlong-*/pages/*")))
+    with (
+        (folder / "said").open("w") as stderr,
+        subprocess.Popen(command, cwd=folder, env=environment, stderr=stderr) as running,
+    ):
+        said = (folder / "said").read_text
+        wait_for(lambda: said().count("success: inbox/") == 2 and any((folder / "out").glob("zlong-*/pages/*")))
         running.send_signal(signal.SIGINT)
-        errors = running.communicate(timeout=60)[1]
+        running.wait(timeout=60)
 
-    summary = summary_in(folder)
+    errors, summary = said(), summary_in(folder)
     assert (running.returncode, summary["success"], summary["unread"]) == (130, 2, 1), errors
     assert "Traceback" not in errors
 

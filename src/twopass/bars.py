@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.tree import Tree
 
@@ -39,12 +39,29 @@ def one(name: str) -> Iterator[Listener]:
 
 
 def listener(bars: Bars, name: str) -> Listener:
-    task = bars.add_task(name, total=None, phase="")
+    return _following(bars, bars.add_task(name, total=None, phase=""))
 
+
+@contextmanager
+def one_of_many(bars: Bars, name: str) -> Iterator[Listener]:
+    """A bar that goes with its file: a thousand finished ones would push what is being read off the screen."""
+    task = bars.add_task(name, total=None, phase="")
+    try:
+        yield _following(bars, task)
+    finally:
+        bars.remove_task(task)
+
+
+def _following(bars: Bars, task: TaskID) -> Listener:
     def show(now: Progress) -> None:
         bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
 
     return show
+
+
+def line(bars: Bars, text: str) -> None:
+    """Said above the bars, and at once where there is no terminal to draw them on."""
+    bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 BESIDE = (("images/", "crops of figures and tables"), ("pages/", "a checkpoint a page"), ("manifest.json", "complete"))
