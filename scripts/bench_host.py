@@ -5,7 +5,8 @@
 
 The official way: a pixmap at 144 dpi, a PNG, Pillow, tiles and the whole, floats (vLLM's own copy of that code, so it
 wants vllm). Ours: the page drawn into shared memory, with its words, ink and the direction of its text, and views of 8
-bits beside it. Both in gundam mode, one thread; the median of the rounds, page by page in turn.
+bits beside it: drawn in their own sizes, and, for comparison, resized from the page's pixels as DRAW_VIEWS=false does.
+All in gundam mode, one thread; the median of the rounds, page by page in turn.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_PLUGINS": ""}
@@ -25,6 +27,7 @@ import torch
 from PIL import Image, ImageOps
 
 from twopass import views
+from twopass.engines import drawn as drawn_views
 from twopass.engines.seam import PagePointer
 from twopass.slabs import Pixels, Slab, Slabs
 from twopass.steps import render
@@ -41,32 +44,42 @@ def main(paths: Sequence[str]) -> None:
     (drawn,) = map(Slab, slabs.descriptors)
     prepared = Slabs(1, VISION.most_bytes, fixed=VISION.most_bytes)
     (seen,) = map(Slab, prepared.descriptors)
-    print(f"{'file':36} {'pages':>5} {'official':>9} {'ours':>7} {'ratio':>6}   of ours: drawing, views")
+    print(f"{'':42} {'official':>9} {'drawn anew':>14} {'resized':>14}   parts: page, views; resized; not drawn anew")
     for file in files:
         with pymupdf.open(file) as pdf:
             count = pdf.page_count
         told = [_page(file, number, drawn, seen) for number in range(1, count + 1)]
-        official, drawing, prepare = (statistics.mean(part) for part in zip(*told, strict=True))
-        ours = drawing + prepare
-        row = f"{count:5} {official:9.1f} {ours:7.1f} {official / ours:6.2f}"
-        print(f"{file.name:36} {row}   {drawing:7.1f} {prepare:6.1f}", flush=True)
+        official, page, seen_ms, resized, slow = (statistics.mean(part) for part in zip(*told, strict=True))
+        row = (
+            f"{count:5}" + f" {official:9.1f}" + _against(official, page + seen_ms) + _against(official, page + resized)
+        )
+        print(f"{file.name:36} {row}   {page:7.1f} {seen_ms:6.1f} {resized:6.1f} {slow:6.0%}", flush=True)
     for pool in (slabs, prepared):
         pool.close()
 
 
-def _page(file: Path, number: int, drawn: Slab, seen: Slab) -> tuple[float, float, float]:
+def _against(official: float, ours: float) -> str:
+    return f" {ours:7.1f} {official / ours:6.2f}"
+
+
+def _page(file: Path, number: int, drawn: Slab, seen: Slab) -> tuple[float, float, float, float, bool]:
+    """Milliseconds: the official way, the page, its views, resized ones; and whether it is resized for being slow."""
     pointer = PagePointer(str(file), number)
     room = 1 << 28
     os.ftruncate(drawn.descriptor, room)
     shown = render.draw_pdf(pointer, DPI / 72, drawn, room)
+    pointer = replace(pointer, turn=shown.turn)
     pixels = Pixels(shown.width, shown.height, drawn)
     tiles = VISION.tiles(shown.width, shown.height, MODE, MOST_TILES)
-    official, drawing, prepare = [], [], []
+    official, drawing, redrawn, resized = [], [], [], []
     for _ in range(ROUNDS):
         official.append(_ms(lambda: _official(file, number)))
         drawing.append(_ms(lambda: render.draw_pdf(pointer, DPI / 72, drawn, room)))
-        prepare.append(_ms(lambda: views.prepare(VISION, pixels, MODE, tiles, seen)))
-    return statistics.median(official), statistics.median(drawing), statistics.median(prepare)
+        resized.append(_ms(lambda: views.prepare(VISION, pixels, MODE, tiles, seen)))
+        if shown.is_scalable:
+            redrawn.append(_ms(lambda: drawn_views.prepare(VISION, pointer, pixels, MODE, tiles, seen)))
+    middle = statistics.median
+    return middle(official), middle(drawing), middle(redrawn or resized), middle(resized), not shown.is_scalable
 
 
 def _official(file: Path, number: int) -> None:

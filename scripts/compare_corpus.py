@@ -174,7 +174,8 @@ def turn(file: Path, number: int) -> int:
     from twopass.steps import render
 
     with pymupdf.open(file) as document:
-        return render._turn_of_text(document[number - 1]) or 0
+        page = document[number - 1]
+        return render._turn_of_text(page, render._text(page)) or 0
 
 
 def _joined(elements: Sequence[Element]) -> str:

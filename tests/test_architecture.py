@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("families", ("families", "document", "errors", "layer", "sections", "surroundings", "tables", "words")),
     ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
     ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
+    ("engines.drawn", ("engines.seam", "files", "slabs", "views")),
     (
         "engines",
         (
@@ -137,7 +138,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 HOMES = {
     "runpod": {"handler.py"},
     "vllm": {"engines/vllm.py", "engines/cards.py", "vllm_plugin"},
-    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
+    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_", "engines/drawn.py"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
         "bands.py",

@@ -19,11 +19,13 @@ import talking
 import tiny
 
 from fakes.reader import Reader
-from twopass.engines.seam import Prompt, Sampling
+from twopass import views
+from twopass.engines.seam import PagePointer, Prompt, Sampling
 from twopass.engines.vllm import VllmEngine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slabs
+from twopass.slabs import Pixels, Slab, Slabs
+from twopass.views import DEEPSEEK_OCR, Tiles
 from twopass.workers import Workers
 
 PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
@@ -153,6 +155,24 @@ async def test_two_jobs_at_once_are_as_one_after_the_other(running: Running, tmp
 
 def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Running) -> None:
     assert gc.get_freeze_count() > 100_000
+
+
+@pytest.mark.parametrize("is_scalable", [True, False])
+async def test_a_page_of_letters_and_lines_is_shown_as_it_is_drawn(
+    running: Running, tmp_path: Path, is_scalable: bool
+) -> None:
+    """In the view's own size, whatever pixels come with the prompt; any other picture is resized."""
+    page = PagePointer(document(tmp_path / "bees.pdf"), 1, is_scalable=is_scalable)
+    with pymupdf.open(page.file) as pdf:
+        zoom = pymupdf.Matrix(512 / 200, 512 / 280)
+        drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(512, 512, 3)
+
+    await running.ask(page=page, size=700)
+
+    assert running.engine.slabs
+    memory = (Slab(number) for number in running.engine.slabs.descriptors)
+    shown = [views.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1)).whole for slab in memory]
+    assert any(np.array_equal(whole, drawn) for whole in shown) == is_scalable
 
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:

@@ -92,6 +92,19 @@ def shared_pdf(path: str, password: str | None) -> Iterator[Any]:
         yield pdf
 
 
+@contextmanager
+def upright(path: str, number: int, turn: int, password: str | None) -> Iterator[Any]:
+    """Page `number` (from 1) of the shared document, turned clockwise by so much beyond the file's own rotation."""
+    with shared_pdf(path, password) as pdf:
+        page = pdf[number - 1]
+        rotation_in = page.rotation
+        try:
+            page.set_rotation((rotation_in + turn) % 360)
+            yield page
+        finally:
+            page.set_rotation(rotation_in)
+
+
 def forget_gone() -> None:
     """Close what is kept of files that are no more: an open one holds its disk space, and its password stays here."""
     _close([key for key in _kept if not os.path.exists(key[0])])
@@ -142,7 +155,7 @@ def _line(error: Exception, path: str) -> str:
 def covered(page: Any) -> tuple[bool, bool]:
     """Whether an image fills the PDF page, and whether most of its text is invisible or lies under that image."""
     shown, hidden, full = 0, 0, False
-    room = page.rect
+    room = _unturned(page)
     for kind, box in page.get_bboxlog():
         if kind == "fill-image" and abs(room & box) >= FULL_IMAGE * abs(room):
             full, shown, hidden = True, 0, hidden + shown
@@ -151,6 +164,20 @@ def covered(page: Any) -> tuple[bool, bool]:
         elif kind == "ignore-text":
             hidden += 1
     return full, full and hidden > shown
+
+
+def pictured(page: Any) -> float:
+    """Share of the PDF page that images take, those beneath others counted as well."""
+    if not page.get_images():  # which costs next to nothing
+        return 0.0
+    room = _unturned(page)
+    boxes = (box for kind, box in page.get_bboxlog() if kind in ("fill-image", "fill-imgmask"))
+    return float(sum(abs(room & box) for box in boxes) / abs(room))
+
+
+def _unturned(page: Any) -> Any:
+    """The page without its rotation, which is how the boxes of what is drawn on it are told."""
+    return page.rect * page.derotation_matrix
 
 
 @contextmanager

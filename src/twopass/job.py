@@ -33,7 +33,7 @@ from twopass.errors import Code, InvalidJob
 from twopass.settings import Settings
 from twopass.writing import Chunks, Markdown, Writing
 
-READING_VERSION = 3  # raised by hand when prompts or preprocessing change: old checkpoints are then read again
+READING_VERSION = 4  # raised by hand when prompts or preprocessing change: old checkpoints are then read again
 INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much larger
 RESULT_BYTES = 64_000
 RESULT_DOCUMENTS = 20

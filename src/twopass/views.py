@@ -7,7 +7,7 @@ illegible is padded there as well. Knows sizes and pixels; knows nothing of mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,6 +26,8 @@ LEAST_CROPS = 2
 MOST_CROPS = 9
 
 Array = npt.NDArray[np.uint8]
+InSize = Callable[[int, int], Array]
+"""A picture in so many pixels across and down: height × width × 3."""
 
 
 class Shape(NamedTuple):
@@ -128,17 +130,34 @@ class Views(NamedTuple):
 
 def views(vision: Vision, picture: Array, mode: str, tiles: Tiles) -> Views:
     """What the model looks at; `tiles` as `Vision.tiles` says."""
-    from PIL import ImageOps
-
-    shape = vision.modes[mode]
     image = bands.image(picture)
+
+    def resized(width: int, height: int) -> Array:
+        return bands.rgb(image.resize((width, height)))
+
+    return views_of(vision, image.width, image.height, resized, mode, tiles)
+
+
+def views_of(vision: Vision, width: int, height: int, picture: InSize, mode: str, tiles: Tiles) -> Views:
+    """The same of a picture that has `width` and `height`, and is to be had in any size."""
+    shape = vision.modes[mode]
     cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
     if tiles.number:
-        cut = _cut(bands.rgb(image.resize((vision.tile * tiles.across, vision.tile * tiles.down))), vision.tile)
-    if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
-        image = image.resize((shape.base, shape.base))
-    whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY,) * len(image.getbands()))
-    return Views(bands.rgb(whole), cut)
+        cut = _cut(picture(vision.tile * tiles.across, vision.tile * tiles.down), vision.tile)
+    if not shape.cut and shape.base <= STRETCHED and max(width, height) <= STRAIGHT * min(width, height):
+        return Views(picture(shape.base, shape.base), cut)
+    return Views(_padded(width, height, picture, shape.base), cut)
+
+
+def _padded(width: int, height: int, picture: InSize, side: int) -> Array:
+    """As large as it fits into the square, in its middle, as Pillow's `ImageOps.pad` has it."""
+    across = side if width >= height else round(width / height * side)
+    down = side if height >= width else round(height / width * side)
+    whole = np.full((side, side, 3), GREY, np.uint8)
+    if across and down:
+        left, top = round((side - across) * 0.5), round((side - down) * 0.5)
+        whole[top : top + down, left : left + across] = picture(across, down)
+    return whole
 
 
 def _cut(grid: Array, tile: int) -> Array:
@@ -158,6 +177,9 @@ def mapped(vision: Vision, slab: Slab, mode: str, tiles: Tiles) -> Views:
 
 def prepare(vision: Vision, pixels: Pixels, mode: str, tiles: Tiles, slab: Slab) -> None:
     """In a page worker: the picture's views into a slab."""
-    made, there = views(vision, pixels.array(), mode, tiles), mapped(vision, slab, mode, tiles)
+    put(views(vision, pixels.array(), mode, tiles), mapped(vision, slab, mode, tiles))
+
+
+def put(made: Views, there: Views) -> None:
     there.whole[:] = made.whole
     there.tiles[:] = made.tiles

@@ -20,13 +20,15 @@ class PagePointer:
     """One page of a file on disk, for engines that read the file and not only its picture.
 
     `number` counts from 1; `turn` is the clockwise rotation (0, 90, 180, 270) to apply on top of
-    the file's own; `password` opens an encrypted file.
+    the file's own; `password` opens an encrypted file. `is_scalable`: letters and lines of a PDF that are drawn
+    in no time, so that another size of the page is better drawn than resized.
     """
 
     file: str
     number: int
     turn: int = 0
     password: str | None = field(default=None, repr=False)
+    is_scalable: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import structlog
 
 from twopass import views
 from twopass.engine_settings import Preset, preset
-from twopass.engines import checks, vllm_start
+from twopass.engines import checks, drawn, vllm_start
 from twopass.engines.busy import BusyClock
 from twopass.engines.growing import GrowingText
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
@@ -71,7 +71,8 @@ class VllmEngine(Engine):
     def _prepare(self, settings: Settings) -> None:
         """What the core does not need, but for the slabs: it reads those."""
         self.sequences: int = self._arguments["max_num_seqs"]
-        self.precision = _precision(self._arguments)
+        self._draws = settings.draw_views
+        self.precision = _precision(self._arguments) + ("" if self._draws else "+resized-views")
         self.slabs: Slabs | None = Slabs(
             round(WAITING * self.sequences) + settings.workers, 1 << 62, fixed=self._vision.most_bytes
         )
@@ -193,7 +194,10 @@ class VllmEngine(Engine):
             return Completion("", "error")
         tiles = self._vision.tiles(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
         async with self.slabs.lend(self._vision.nbytes(mode, tiles)) as slab:
-            await self._workers.call(views.prepare, self._vision, prompt.image, mode, tiles, slab)
+            if self._draws and prompt.page and prompt.page.is_scalable:
+                await self._workers.call(drawn.prepare, self._vision, prompt.page, prompt.image, mode, tiles, slab)
+            else:
+                await self._workers.call(views.prepare, self._vision, prompt.image, mode, tiles, slab)
             return await self._asked(prompt, self._input(prompt.text, slab, mode, tiles))
 
     def _input(self, text: str, slab: Slab, mode: str, tiles: views.Tiles) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from twopass import scan
 from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
-from twopass.files import CheckedFile, PageSize, covered, opened_image, shared_pdf
+from twopass.files import CheckedFile, PageSize, covered, opened_image, pictured, upright
 from twopass.layer import NO_LAYER, TextLayer
 from twopass.picture import Picture
 from twopass.slabs import Pixels, Slab, Slabs
@@ -34,6 +35,8 @@ TURN_SHARE = 0.6  # of the characters, to call a page sideways
 TURN_CHARACTERS = 20  # fewer say nothing about the page
 PREVIEW_PX = 1400  # of the longer side: small print can be read, and a page of text has 130 kB
 PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
+QUICK_S = 0.25  # of a processor, to draw a page that other sizes are drawn of; resizing one takes 0.03 to 0.1
+PICTURES = 0.1  # of the page: more are resized with it, since MuPDF enlarges pictures without smoothing them
 HIDDEN_CHARACTERS = 800  # fewer under a scan may be rubbish that OCR made of a page lying sideways
 
 Array = npt.NDArray[np.uint8]
@@ -48,6 +51,7 @@ class Drawn:
     rotation_in: int
     turn: int
     ink: float
+    is_scalable: bool = False
     words: TextLayer = NO_LAYER
     links: tuple[Link, ...] = ()
 
@@ -101,7 +105,8 @@ def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, sc
     )
     problems = (_scaled(pointer.number, zoom),) if scaled else ()
     pixels = Pixels(drawn.width, drawn.height, slab)
-    return Picture(page, pixels, replace(pointer, turn=drawn.turn), drawn.words, drawn.ink, problems)
+    pointer = replace(pointer, turn=drawn.turn, is_scalable=drawn.is_scalable)
+    return Picture(page, pixels, pointer, drawn.words, drawn.ink, problems)
 
 
 def _scaled(number: int, zoom: float) -> Problem:
@@ -111,20 +116,20 @@ def _scaled(number: int, zoom: float) -> Problem:
 
 def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
     """In a page worker: draw a PDF page, upright, into the slab."""
-    with shared_pdf(pointer.file, pointer.password) as pdf:
-        page = pdf[pointer.number - 1]
-        rotation_in = page.rotation
-        try:
-            turn = _turn_of_text(page)
-            page.set_rotation((rotation_in + (turn or 0)) % 360)
-            array = _drawn(page, zoom)
-            if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
-                page.set_rotation((rotation_in + turn) % 360)
-                array = np.rot90(array, -turn // 90)
-            height, width = _put(array, slab, room)
-            return Drawn(width, height, rotation_in, turn or 0, ink_of(array), _words(page), _links(page))
-        finally:
-            page.set_rotation(rotation_in)
+    with upright(pointer.file, pointer.number, 0, pointer.password) as page:
+        rotation_in, text = page.rotation, _text(page)
+        turn = _turn_of_text(page, text)
+        page.set_rotation((rotation_in + (turn or 0)) % 360)
+        began = time.process_time()
+        array = _drawn(page, zoom)
+        is_quick = time.process_time() - began < QUICK_S
+        is_scalable = is_quick and turn is not None and pictured(page) <= PICTURES
+        if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
+            page.set_rotation((rotation_in + turn) % 360)
+            array = np.rot90(array, -turn // 90)
+        height, width = _put(array, slab, room)
+        words, links = _words(page, text), _links(page)
+        return Drawn(width, height, rotation_in, turn or 0, ink_of(array), is_scalable, words, links)
 
 
 def _drawn(page: Any, zoom: float) -> Array:
@@ -177,14 +182,8 @@ def preview_of(pointer: PagePointer, is_pdf: bool, shape: float) -> bytes:
 
 
 def _small(pointer: PagePointer) -> Array:
-    with shared_pdf(pointer.file, pointer.password) as pdf:
-        page = pdf[pointer.number - 1]
-        rotation_in = page.rotation
-        try:
-            page.set_rotation((rotation_in + pointer.turn) % 360)
-            return _drawn(page, PREVIEW_PX / max(page.rect.width, page.rect.height))
-        finally:
-            page.set_rotation(rotation_in)
+    with upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
+        return _drawn(page, PREVIEW_PX / max(page.rect.width, page.rect.height))
 
 
 def flat(image: Any) -> Any:
@@ -210,9 +209,16 @@ def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
     return height, width
 
 
-def _turn_of_text(page: Any) -> int | None:
+def _text(page: Any) -> Any:
+    """MuPDF's text page, which takes longer to make than to ask."""
+    import pymupdf
+
+    return page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
+
+
+def _turn_of_text(page: Any, text: Any) -> int | None:
     """The clockwise turn that makes the text layer upright; None when the page is a scan that must tell itself."""
-    counts = _characters_by_turn(page)
+    counts = _characters_by_turn(page, text)
     total = sum(counts.values())
     if not total or (total < HIDDEN_CHARACTERS and covered(page)[1]):
         return None
@@ -220,10 +226,10 @@ def _turn_of_text(page: Any) -> int | None:
     return turn if total >= TURN_CHARACTERS and characters >= TURN_SHARE * total else 0
 
 
-def _characters_by_turn(page: Any) -> Counter[int]:
+def _characters_by_turn(page: Any, text: Any) -> Counter[int]:
     counts: Counter[int] = Counter()
     matrix = page.rotation_matrix
-    for block in page.get_text("dict", flags=0)["blocks"]:
+    for block in text.extractDICT()["blocks"]:
         for line in block.get("lines", ()):
             dx, dy = line["dir"]
             x, y = dx * matrix.a + dy * matrix.c, dx * matrix.b + dy * matrix.d
@@ -232,9 +238,9 @@ def _characters_by_turn(page: Any) -> Counter[int]:
     return counts
 
 
-def _words(page: Any) -> TextLayer:
+def _words(page: Any, text: Any) -> TextLayer:
     """The text layer's words, boxes as fractions of the displayed page."""
-    words = page.get_text("words", sort=False)
+    words = text.extractWORDS()
     corners = np.array([word[:4] for word in words], np.float64).reshape(-1, 2, 2)  # word, corner, x and y
     a, b, c, d, e, f = page.rotation_matrix
     shown = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)

@@ -1,0 +1,181 @@
+"""Pages drawn in the sizes a model looks at show what resized ones show, whatever the page's box, turn or lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pymupdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twopass import files, views
+from twopass.engines import drawn
+from twopass.engines.seam import PagePointer
+from twopass.slabs import Pixels, Slab, Slabs
+from twopass.steps import render
+from twopass.views import DEEPSEEK_OCR
+
+LOREM = "The borehole reached water at a depth of forty metres, where gravel gives way to clay. " * 4
+
+
+@pytest.fixture
+def pdf(tmp_path: Path) -> Path:
+    """A page with text, a filled box in its upper left corner, a red line and a picture."""
+    path = tmp_path / "page.pdf"
+    with pymupdf.open() as made:
+        page = made.new_page(width=420, height=595)
+        page.draw_rect((10, 10, 110, 60), fill=(0, 0, 0))
+        page.draw_line((20, 580), (400, 580), color=(1, 0, 0), width=3)
+        page.insert_textbox((30, 120, 390, 420), LOREM, fontsize=11)
+        grey = pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
+        grey.clear_with(90)
+        page.insert_image((250, 450, 390, 560), pixmap=grey)
+        made.save(path)
+    return path
+
+
+@contextmanager
+def slabs() -> Iterator[tuple[Slab, Slab]]:
+    pools = Slabs(1, 1 << 28), Slabs(1, DEEPSEEK_OCR.most_bytes, fixed=DEEPSEEK_OCR.most_bytes)
+    try:
+        first, second = ([Slab(number) for number in pool.descriptors][0] for pool in pools)
+        yield first, second
+    finally:
+        for pool in pools:
+            pool.close()
+
+
+def both(path: Path, mode: str, password: str | None = None) -> tuple[views.Views, views.Views, render.Drawn]:
+    """The views resized from the page's pixels and those drawn, and what the renderer says of the page."""
+    with slabs() as (page, seen):
+        os.ftruncate(page.descriptor, 1 << 24)
+        pointer = PagePointer(str(path), 1, 0, password)
+        shown = render.draw_pdf(pointer, 2.0, page, 1 << 24)
+        pixels = Pixels(shown.width, shown.height, page)
+        tiles = DEEPSEEK_OCR.tiles(shown.width, shown.height, mode, 6)
+        resized = views.views(DEEPSEEK_OCR, pixels.array().copy(), mode, tiles)
+        turned = PagePointer(str(path), 1, shown.turn, password)
+        drawn.prepare(DEEPSEEK_OCR, turned, pixels, mode, tiles, seen)
+        there = views.mapped(DEEPSEEK_OCR, seen, mode, tiles)
+        return resized, views.Views(there.whole.copy(), there.tiles.copy()), shown
+
+
+def far(one: views.Array, other: views.Array) -> float:
+    """Mean difference of 16 × 16 blocks, which is small where the same things lie in the same places."""
+    blocks = [
+        picture.astype(np.float32)
+        .reshape(*picture.shape[:-3], picture.shape[-3] // 16, 16, picture.shape[-2] // 16, 16, 3)
+        .mean((-4, -2))
+        for picture in (one, other)
+    ]
+    return float(np.abs(blocks[0] - blocks[1]).mean()) if one.size else 0.0
+
+
+def same(one: views.Views, other: views.Views) -> None:
+    for resized, ours in zip(one, other, strict=True):
+        assert resized.shape == ours.shape
+        assert far(resized, ours) < 1.0
+
+
+@pytest.mark.parametrize("mode", sorted(DEEPSEEK_OCR.modes))
+def test_drawn_views_show_what_resized_ones_show(pdf: Path, mode: str) -> None:
+    resized, ours, shown = both(pdf, mode)
+
+    same(resized, ours)
+    assert shown.is_scalable
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_as_the_page_is_displayed_and_turned(pdf: Path, rotation: int) -> None:
+    """/Rotate and crop box count, text that lies sideways is upright, and the file that others share is as before."""
+    turned = pdf.with_name("turned.pdf")
+    with pymupdf.open(pdf) as made:
+        made[0].set_cropbox(pymupdf.Rect(5, 5, 410, 590))
+        made[0].set_rotation(rotation)
+        made.save(turned)
+
+    resized, ours, shown = both(turned, "gundam")
+
+    same(resized, ours)
+    assert shown.turn == -rotation % 360
+    with files.shared_pdf(str(turned), None) as shared:
+        assert shared[0].rotation == rotation
+
+
+def test_a_locked_page_is_drawn_with_its_password(pdf: Path) -> None:
+    locked = pdf.with_name("locked.pdf")
+    with pymupdf.open(pdf) as made:
+        made.save(locked, encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner", user_pw="open")
+
+    resized, ours, _ = both(locked, "base", "open")
+
+    same(resized, ours)
+
+
+def test_a_page_that_takes_long_is_not_drawn_again(tmp_path: Path) -> None:
+    """A thousand lines across the page: its views are resized, which takes the same time for any page."""
+    strokes = " ".join(f"0 {n % 595} m 420 {(7 * n) % 595} l S" for n in range(1000))
+    with pymupdf.open() as made:
+        page = made.new_page(width=420, height=595)
+        page.clean_contents()
+        made.update_stream(page.get_contents()[0], f"3 w {strokes}".encode())
+        made.save(tmp_path / "map.pdf")
+
+    with slabs() as (page, _):
+        os.ftruncate(page.descriptor, 1 << 24)
+        shown = render.draw_pdf(PagePointer(str(tmp_path / "map.pdf"), 1), 2.0, page, 1 << 24)
+
+    assert not shown.is_scalable
+
+
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_a_page_with_a_large_picture_is_resized(pdf: Path, rotation: int) -> None:
+    """MuPDF enlarges pictures without smoothing them; where they lie is told as if the page were not rotated."""
+    with pymupdf.open(pdf) as made:
+        page, grey = made[0], pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
+        few = files.pictured(page)
+        page.insert_image((20, 350, 400, 590), pixmap=grey, keep_proportion=False)
+        page.set_rotation(rotation)
+        many = files.pictured(page)
+        made.save(pdf.with_name("pictured.pdf"))
+
+    shown = both(pdf.with_name("pictured.pdf"), "base")[2]
+
+    assert few == pytest.approx(110 * 110 / (420 * 595), rel=0.01)
+    assert many - few == pytest.approx(380 * 240 / (420 * 595), rel=0.01)
+    assert not shown.is_scalable
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_a_picture_covers_a_page_however_it_is_rotated(tmp_path: Path, rotation: int) -> None:
+    """A long page, of which a picture that lay the other way would cover less than counts."""
+    with pymupdf.open() as made:
+        page = made.new_page(width=400, height=900)
+        page.insert_image(page.rect, pixmap=pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 8, 18)))
+        page.set_rotation(rotation)
+
+        assert files.covered(page)[0]
+
+
+@settings(max_examples=30)
+@given(width=st.floats(3, 2000), height=st.floats(3, 2000), mode=st.sampled_from(sorted(DEEPSEEK_OCR.modes)))
+def test_a_page_of_any_size_fills_its_views(width: float, height: float, mode: str) -> None:
+    """What is drawn reaches the last pixel, and no view is left grey or white where the page is black."""
+    with pymupdf.open() as made:
+        page = made.new_page(width=width, height=height)
+        page.draw_rect(page.rect + (-9, -9, 9, 9), fill=(0, 0, 0))
+        listed = page.get_displaylist()
+        across, down = round(page.rect.width * 2) or 1, round(page.rect.height * 2) or 1
+        tiles = DEEPSEEK_OCR.tiles(across, down, mode, 6)
+
+        seen = views.views_of(
+            DEEPSEEK_OCR, across, down, lambda w, h: drawn._drawn(listed, page.rect, w, h), mode, tiles
+        )
+
+    assert not seen.tiles.any()
+    assert set(np.unique(seen.whole)) <= {0, views.GREY}
