@@ -278,6 +278,18 @@ def test_a_scan_is_turned_upright(text_pdf: Path, degrees: int) -> None:
     assert scan.turn(np.ascontiguousarray(np.rot90(array, degrees // 90))) == degrees
 
 
+def test_two_clear_lines_say_which_way_is_up(text_pdf: Path) -> None:
+    """Six that stand on their heads are not read any more; where the first two disagree, all are asked."""
+    with pymupdf.open(text_pdf) as document:
+        array = drawn(document[0]).array()
+    quads = sorted(scan._glance(array), key=scan._length, reverse=True)
+    lines = [scan._strip(array, quad, sideways=False) for quad in quads[:2]]
+    turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
+
+    assert scan._upside_down([*lines, *3 * turned]) is False
+    assert scan._upside_down([lines[0], turned[0], *3 * turned]) is True
+
+
 def test_a_page_without_lines_is_not_turned() -> None:
     """Where nothing can be read nothing is decided."""
     assert scan.turn(np.full((300, 200, 3), 255, np.uint8)) == 0

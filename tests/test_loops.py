@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -87,6 +88,18 @@ def test_rows_that_differ_in_their_numbers_are_no_loop(rows: list[tuple[str, int
     table = "".join(f"<tr><td>{word}</td><td>{n}</td></tr>" for n in sorted({n for _, n in rows}))
 
     assert not loops.looping(answers.block("table", f"<table>{table}</table>"))
+
+
+@given(
+    st.text("ab 01", max_size=9), st.lists(st.integers(0, 10**5), min_size=1, max_size=9), st.text("a1\n", max_size=30)
+)
+def test_what_is_asked_first_of_numbered_lines_is_never_wrong(word: str, numbers: list[int], lead: str) -> None:
+    """Whatever repeats itself often enough but for its numbers is looked at."""
+    tail = (lead + "".join(f"{word}{numbers[n % len(numbers)]}x" for n in range(800)))[-loops.TAIL :]
+    folded = re.sub(r"\d+", "0", tail)
+
+    if loops._repeated(folded, loops._enough_numbered) is not None:
+        assert loops._may_be_numbered(tail)
 
 
 @given(st.text(max_size=60), st.text(max_size=400))

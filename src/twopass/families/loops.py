@@ -57,8 +57,8 @@ def looping(text: str) -> bool:
         return True
     tail = text[-TAIL:]
     first = max(tail.find("<|ref|>"), 0)
-    if "[[" not in tail:
-        return False
+    if "[[" not in tail or max(tail.count("<|det|>"), tail.count("[[")) < min(FLAT, RETOLD, MARCHING):
+        return False  # too few boxes to be read for
     blocks = read(tail[first:]).blocks
     return impossible(blocks) is not None or marching(blocks, MARCHING) is not None
 
@@ -71,9 +71,18 @@ def repetition(text: str) -> int | None:
     tail = whole[-TAIL:]
     if (second := _repeated(tail, _enough)) is not None:
         return len(whole) - len(tail) + second
+    if not _may_be_numbered(tail):
+        return None
     folded = _DIGITS.sub("0", tail)
     numbered = _repeated(folded, _enough_numbered) is not None
     return len(whole) if numbered else None  # every line says another number: all of them are kept
+
+
+def _may_be_numbered(tail: str) -> bool:
+    """Whether the very end repeats itself but for numbers within so few characters that enough of them have room."""
+    longest = TAIL // NUMBERED
+    folded = _DIGITS.sub("0", tail[-20 * longest :])
+    return len(folded) < KEY + longest or 0 < _period(folded) <= longest
 
 
 def _repeated(text: str, enough: Callable[[str, int], bool]) -> int | None:
