@@ -5,7 +5,7 @@
 
 The official way: a pixmap at 144 dpi, a PNG, Pillow, tiles and the whole, floats (vLLM's own copy of that code, so it
 wants vllm). Ours: the page drawn into shared memory, with its words, ink and the direction of its text, and views of 8
-bits beside it: drawn in their own sizes, and, for comparison, resized from the page's pixels as DRAW_VIEWS=false does.
+bits beside it: tiles drawn anew, and, for comparison, resized from the page's pixels as DRAW_VIEWS=false does.
 All in gundam mode, one thread; the median of the rounds, page by page in turn.
 """
 

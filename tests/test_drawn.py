@@ -1,4 +1,4 @@
-"""Pages drawn in the sizes a model looks at show what resized ones show, whatever the page's box, turn or lock."""
+"""Tiles drawn anew show what resized ones show, whatever the page's box, turn or lock."""
 
 from __future__ import annotations
 
@@ -88,6 +88,8 @@ def test_drawn_views_show_what_resized_ones_show(pdf: Path, mode: str) -> None:
 
     same(resized, ours)
     assert shown.is_scalable
+    assert np.array_equal(resized.whole, ours.whole) == (mode != "large")
+    assert not ours.tiles.size or not np.array_equal(resized.tiles, ours.tiles)
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -138,10 +140,10 @@ def test_a_page_with_a_large_picture_is_resized(pdf: Path, rotation: int) -> Non
     """MuPDF enlarges pictures without smoothing them; where they lie is told as if the page were not rotated."""
     with pymupdf.open(pdf) as made:
         page, grey = made[0], pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
-        few = files.pictured(page)
+        few = files.pictured(page, page.get_displaylist())
         page.insert_image((20, 350, 400, 590), pixmap=grey, keep_proportion=False)
+        many = files.pictured(page, page.get_displaylist())
         page.set_rotation(rotation)
-        many = files.pictured(page)
         made.save(pdf.with_name("pictured.pdf"))
 
     shown = both(pdf.with_name("pictured.pdf"), "base")[2]

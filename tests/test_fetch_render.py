@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pymupdf
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image, ImageDraw, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
@@ -269,6 +271,17 @@ def test_a_white_page_has_no_ink_and_a_page_of_one_colour_has_none() -> None:
     blue = np.full((83, 61, 3), (10, 20, 200), np.uint8)
 
     assert (render.ink_of(white), render.ink_of(blue)) == (0, 0)
+
+
+@given(rows=st.integers(4, 30), columns=st.integers(4, 30), seed=st.integers(0, 2**32 - 1))
+def test_ink_is_the_share_of_blocks_unlike_the_background(rows: int, columns: int, seed: int) -> None:
+    """Added up in whichever way: blocks of 4 × 4, a band at a time; what is left at the edges does not count."""
+    page = np.random.default_rng(seed).choice(np.array([0, 200, 255], np.uint8), (rows, columns, 3), p=[0.2, 0.1, 0.7])
+
+    blocks = page[: rows // 4 * 4, : columns // 4 * 4].reshape(rows // 4, 4, columns // 4, 4, 3).sum((1, 3))
+    unlike = np.abs(blocks - np.median(blocks, (0, 1)).astype(int)) > 40 * 16
+
+    assert render.ink_of(page) == unlike.any(-1).mean()
 
 
 async def test_a_page_beyond_the_pixel_limit_is_scaled_and_said_so(door: Reader) -> None:

@@ -161,13 +161,13 @@ def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Runni
 async def test_a_page_of_letters_and_lines_is_shown_as_it_is_drawn(
     running: Running, tmp_path: Path, is_scalable: bool
 ) -> None:
-    """In the view's own size, whatever pixels come with the prompt; any other picture is resized."""
+    """In the view's own size, where that is larger than the picture, whatever that shows; all others are resized."""
     page = PagePointer(document(tmp_path / "bees.pdf"), 1, is_scalable=is_scalable)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(512 / 200, 512 / 280)
         drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(512, 512, 3)
 
-    await running.ask(page=page, size=700)
+    await running.ask(page=page, size=400)
 
     assert running.engine.slabs
     memory = (Slab(number) for number in running.engine.slabs.descriptors)

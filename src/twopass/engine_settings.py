@@ -74,7 +74,7 @@ class EngineSettings(BaseSettings):
     enforce_eager: bool | None = Field(None, description="no CUDA graphs: slower, starts sooner; null: the preset's")
     block_size: int | None = Field(None, description="tokens of a KV block; null: vLLM's own")
     engine_cache: Path | None = Field(None, description="folder for compiled kernels, by GPU; null: vLLM's own")
-    draw_views: bool = Field(True, description="draw PDF pages in the sizes the model looks at; false: resize pictures")
+    draw_views: bool = Field(True, description="draw PDF pages anew where tiles show them enlarged; false: resize")
     load_format: str = Field("auto", description="dummy: random weights, for measuring without a model")
     stream_interval: int = Field(64, ge=1, description="tokens between two looks whether an answer loops")
     logprobs: bool = Field(False, description="confidence from token log-probabilities, where nothing else tells it")

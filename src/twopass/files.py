@@ -166,13 +166,15 @@ def covered(page: Any) -> tuple[bool, bool]:
     return full, full and hidden > shown
 
 
-def pictured(page: Any) -> float:
-    """Share of the PDF page that images take, those beneath others counted as well."""
+def pictured(page: Any, listed: Any) -> float:
+    """Share of the PDF page that images take, those beneath others counted as well. `listed`: its display list."""
+    import pymupdf
+
     if not page.get_images():  # which costs next to nothing
         return 0.0
-    room = _unturned(page)
-    boxes = (box for kind, box in page.get_bboxlog() if kind in ("fill-image", "fill-imgmask"))
-    return float(sum(abs(room & box) for box in boxes) / abs(room))
+    room = listed.rect
+    images = pymupdf.TextPage(listed.get_textpage(flags=pymupdf.TEXT_PRESERVE_IMAGES)).extractIMGINFO()
+    return float(sum(abs(room & image["bbox"]) for image in images) / abs(room))
 
 
 def _unturned(page: Any) -> Any:

@@ -130,12 +130,14 @@ class Views(NamedTuple):
 
 def views(vision: Vision, picture: Array, mode: str, tiles: Tiles) -> Views:
     """What the model looks at; `tiles` as `Vision.tiles` says."""
+    height, width, _ = picture.shape
+    return views_of(vision, width, height, resizing(picture), mode, tiles)
+
+
+def resizing(picture: Array) -> InSize:
+    """The picture in any size, with Pillow's own bicubic filter as the official code has it."""
     image = bands.image(picture)
-
-    def resized(width: int, height: int) -> Array:
-        return bands.rgb(image.resize((width, height)))
-
-    return views_of(vision, image.width, image.height, resized, mode, tiles)
+    return lambda width, height: bands.rgb(image.resize((width, height)))
 
 
 def views_of(vision: Vision, width: int, height: int, picture: InSize, mode: str, tiles: Tiles) -> Views:

@@ -1,7 +1,8 @@
-"""A page of a PDF in, the views of it out, each drawn in the size in which the model looks at it.
+"""A page of a PDF in, the views of it out: those larger than its pixels are drawn, smaller ones are resized.
 
-Drawing a page made on a computer anew takes a fifth of the time of resizing its pixels, and no stroke is blurred
-twice. Knows files and views. Knows nothing of models or engines.
+Tiles show a page of 144 dpi enlarged. Drawn, they take a fifth of the time, and no letter is blurred; the whole is
+better resized, since small print drawn anew reads a little worse (docs/LOG.md has the figures). Knows files and views.
+Knows nothing of models or engines.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ WHITE = 255
 def prepare(
     vision: views.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: views.Tiles, slab: Slab
 ) -> None:
-    """In a page worker: the page's views into a slab, as `views.prepare` makes them of its pixels."""
+    """In a page worker: the page's views into a slab, as `views.prepare` makes them of its pixels alone."""
+    resized = views.resizing(pixels.array())
     with files.upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
-        listed = page.get_displaylist()  # the page is parsed once, and drawn from it in each size
+        listed = page.get_displaylist()
 
-        def drawn(width: int, height: int) -> views.Array:
+        def in_size(width: int, height: int) -> views.Array:
+            if width * height <= pixels.width * pixels.height:
+                return resized(width, height)
             return _drawn(listed, page.rect, width, height)
 
-        made = views.views_of(vision, pixels.width, pixels.height, drawn, mode, tiles)
+        made = views.views_of(vision, pixels.width, pixels.height, in_size, mode, tiles)
     views.put(made, views.mapped(vision, slab, mode, tiles))
 
 

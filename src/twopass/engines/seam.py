@@ -21,7 +21,7 @@ class PagePointer:
 
     `number` counts from 1; `turn` is the clockwise rotation (0, 90, 180, 270) to apply on top of
     the file's own; `password` opens an encrypted file. `is_scalable`: letters and lines of a PDF that are drawn
-    in no time, so that another size of the page is better drawn than resized.
+    in no time, so that the page is better drawn anew than enlarged.
     """
 
     file: str
