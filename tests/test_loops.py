@@ -62,6 +62,13 @@ def test_a_march_ends_while_it_grows() -> None:
     assert loops.looping(text)
 
 
+def test_boxes_are_counted_however_they_are_spaced() -> None:
+    """Where a server has skipped all tags, and the model puts a blank between two brackets."""
+    stuck = "text[ [10, 20, 10, 20]]\nso\n" * 9
+
+    assert loops.looping(f"text[[1, 2, 30, 40]]\nso it goes\n{stuck}")
+
+
 @pytest.mark.skipif(not answers.REAL.exists(), reason="real answers are not beside the repository")
 def test_of_the_real_answers_only_the_form_loops() -> None:
     """simple_form says three letters over and over; all others are sound."""

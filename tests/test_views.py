@@ -56,17 +56,6 @@ def test_large_views_are_padded(mode: str, side: int) -> None:
     assert np.array_equal(seen.whole, np.asarray(ImageOps.pad(Image.fromarray(page), (side, side), color=(127,) * 3)))
 
 
-@given(width=st.integers(1, 60), height=st.integers(1, 60), side=st.integers(1, 40))
-def test_any_size_is_padded_as_pillow_does(width: int, height: int, side: int) -> None:
-    vision = views.Vision({"base": views.Shape(side, cut=True)}, tile=4000, newlines=False)
-    page = picture(width, height)
-
-    seen = views.views(vision, page, "base", Tiles(1, 1))
-
-    padded = ImageOps.pad(Image.fromarray(page), (side, side), color=(127,) * 3)
-    assert np.array_equal(seen.whole, np.asarray(padded))
-
-
 @pytest.mark.parametrize("size", [(600, 60), (60, 600), (961, 640)])
 def test_what_is_long_and_narrow_is_padded_in_small_modes(size: tuple[int, int]) -> None:
     """A line of text keeps its shape: the whole picture lies between bars of grey."""

@@ -158,21 +158,31 @@ def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Runni
 
 
 @pytest.mark.parametrize("is_scalable", [True, False])
-async def test_a_page_of_letters_and_lines_is_shown_as_it_is_drawn(
+async def test_a_page_of_letters_and_lines_is_drawn_and_not_enlarged(
     running: Running, tmp_path: Path, is_scalable: bool
 ) -> None:
-    """In the view's own size, where that is larger than the picture, whatever that shows; all others are resized."""
+    """Its tiles, whatever the picture shows; any other picture is resized."""
     page = PagePointer(document(tmp_path / "bees.pdf"), 1, is_scalable=is_scalable)
+    tiles = Tiles(2, 1)
     with pymupdf.open(page.file) as pdf:
-        zoom = pymupdf.Matrix(512 / 200, 512 / 280)
-        drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(512, 512, 3)
+        zoom = pymupdf.Matrix(1280 / 200, 640 / 280)
+        drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
 
-    await running.ask(page=page, size=400)
+    await running.ask(page=page, mode="gundam")
 
     assert running.engine.slabs
     memory = (Slab(number) for number in running.engine.slabs.descriptors)
-    shown = [views.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1)).whole for slab in memory]
-    assert any(np.array_equal(whole, drawn) for whole in shown) == is_scalable
+    shown = [np.hstack(views.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles) for slab in memory]
+    assert any(np.array_equal(one, drawn) for one in shown) == is_scalable
+
+
+async def test_a_page_that_cannot_be_drawn_again_is_read(running: Running, tmp_path: Path) -> None:
+    """Its pixels are there, whatever became of its file."""
+    gone = PagePointer(document(tmp_path / "bees.pdf"), 3, is_scalable=True)
+
+    answer = await running.ask(page=gone, mode="gundam")
+
+    assert (answer.text.startswith(talking.TITLE), answer.finish_reason) == (True, "stop")
 
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:

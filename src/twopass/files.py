@@ -166,20 +166,24 @@ def covered(page: Any) -> tuple[bool, bool]:
     return full, full and hidden > shown
 
 
-def pictured(page: Any, listed: Any) -> float:
-    """Share of the PDF page that images take, those beneath others counted as well. `listed`: its display list."""
+def pictured(listed: Any) -> float:
+    """Share of a display list's page that images take, those beneath others counted as well."""
     import pymupdf
 
-    if not page.get_images():  # which costs next to nothing
-        return 0.0
     room = listed.rect
     images = pymupdf.TextPage(listed.get_textpage(flags=pymupdf.TEXT_PRESERVE_IMAGES)).extractIMGINFO()
     return float(sum(abs(room & image["bbox"]) for image in images) / abs(room))
 
 
 def _unturned(page: Any) -> Any:
-    """The page without its rotation, which is how the boxes of what is drawn on it are told."""
-    return page.rect * page.derotation_matrix
+    """The page without its rotation, which is how the boxes of what is drawn on it are told.
+
+    PyMuPDF's matrix for the way back knows neither /UserUnit nor a crop box that is larger than the page.
+    """
+    import pymupdf
+
+    width, height = page.rect.width, page.rect.height
+    return pymupdf.Rect(0, 0, height, width) if page.rotation % 180 else pymupdf.Rect(0, 0, width, height)
 
 
 @contextmanager

@@ -62,6 +62,14 @@ class Vision:
             return Tiles(1, 1)
         return _closest(width, height, self.tile, max_crops)
 
+    def grid(self, tiles: Tiles) -> tuple[int, int]:
+        """Width and height of all tiles together, which is what the picture is stretched to."""
+        return self.tile * tiles.across, self.tile * tiles.down
+
+    def enlarges(self, width: int, height: int, tiles: Tiles) -> bool:
+        """Whether the tiles have more pixels than a picture of this size."""
+        return tiles.number * self.tile**2 > width * height
+
     def tokens(self, mode: str, tiles: Tiles) -> int:
         """Places in the prompt: the tiles' grid, the whole view's, and one separator."""
         across, down = (tiles.across, tiles.down) if tiles.number else (0, 0)
@@ -128,38 +136,20 @@ class Views(NamedTuple):
     tiles: Array
 
 
-def views(vision: Vision, picture: Array, mode: str, tiles: Tiles) -> Views:
-    """What the model looks at; `tiles` as `Vision.tiles` says."""
-    height, width, _ = picture.shape
-    return views_of(vision, width, height, resizing(picture), mode, tiles)
+def views(vision: Vision, picture: Array, mode: str, tiles: Tiles, enlarged: InSize | None = None) -> Views:
+    """What the model looks at; `tiles` as `Vision.tiles` says, cut out of the resized picture or of one `enlarged`."""
+    from PIL import ImageOps
 
-
-def resizing(picture: Array) -> InSize:
-    """The picture in any size, with Pillow's own bicubic filter as the official code has it."""
-    image = bands.image(picture)
-    return lambda width, height: bands.rgb(image.resize((width, height)))
-
-
-def views_of(vision: Vision, width: int, height: int, picture: InSize, mode: str, tiles: Tiles) -> Views:
-    """The same of a picture that has `width` and `height`, and is to be had in any size."""
     shape = vision.modes[mode]
+    image = bands.image(picture)
     cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
     if tiles.number:
-        cut = _cut(picture(vision.tile * tiles.across, vision.tile * tiles.down), vision.tile)
-    if not shape.cut and shape.base <= STRETCHED and max(width, height) <= STRAIGHT * min(width, height):
-        return Views(picture(shape.base, shape.base), cut)
-    return Views(_padded(width, height, picture, shape.base), cut)
-
-
-def _padded(width: int, height: int, picture: InSize, side: int) -> Array:
-    """As large as it fits into the square, in its middle, as Pillow's `ImageOps.pad` has it."""
-    across = side if width >= height else round(width / height * side)
-    down = side if height >= width else round(height / width * side)
-    whole = np.full((side, side, 3), GREY, np.uint8)
-    if across and down:
-        left, top = round((side - across) * 0.5), round((side - down) * 0.5)
-        whole[top : top + down, left : left + across] = picture(across, down)
-    return whole
+        grid = vision.grid(tiles)
+        cut = _cut(enlarged(*grid) if enlarged else bands.rgb(image.resize(grid)), vision.tile)
+    if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
+        image = image.resize((shape.base, shape.base))
+    whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY,) * len(image.getbands()))
+    return Views(bands.rgb(whole), cut)
 
 
 def _cut(grid: Array, tile: int) -> Array:

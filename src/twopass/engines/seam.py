@@ -20,8 +20,8 @@ class PagePointer:
     """One page of a file on disk, for engines that read the file and not only its picture.
 
     `number` counts from 1; `turn` is the clockwise rotation (0, 90, 180, 270) to apply on top of
-    the file's own; `password` opens an encrypted file. `is_scalable`: letters and lines of a PDF that are drawn
-    in no time, so that the page is better drawn anew than enlarged.
+    the file's own; `password` opens an encrypted file. `is_scalable`: a page of a PDF that is drawn in no time,
+    has text and hardly any pictures: it is better drawn anew than enlarged.
     """
 
     file: str

@@ -27,7 +27,7 @@ from twopass.engines.busy import BusyClock
 from twopass.engines.growing import GrowingText
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.solitude import Solitude
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, TwopassError
 from twopass.settings import Settings
 from twopass.slabs import Slab, Slabs
 from twopass.views import Vision
@@ -194,11 +194,19 @@ class VllmEngine(Engine):
             return Completion("", "error")
         tiles = self._vision.tiles(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
         async with self.slabs.lend(self._vision.nbytes(mode, tiles)) as slab:
-            if self._draws and prompt.page and prompt.page.is_scalable:
-                await self._workers.call(drawn.prepare, self._vision, prompt.page, prompt.image, mode, tiles, slab)
-            else:
-                await self._workers.call(views.prepare, self._vision, prompt.image, mode, tiles, slab)
+            await self._prepared(prompt, mode, tiles, slab)
             return await self._asked(prompt, self._input(prompt.text, slab, mode, tiles))
+
+    async def _prepared(self, prompt: Prompt, mode: str, tiles: views.Tiles, slab: Slab) -> None:
+        """The picture's views in the slab. A page that cannot be drawn once more has been drawn: it is resized."""
+        assert self._workers
+        page, image = prompt.page, prompt.image
+        if self._draws and page and page.is_scalable and self._vision.enlarges(image.width, image.height, tiles):
+            try:
+                return await self._workers.call(drawn.prepare, self._vision, page, image, mode, tiles, slab)
+            except TwopassError as error:
+                log.warning("resized instead of drawn", prompt=prompt.id, code=error.code, reason=error.message)
+        await self._workers.call(views.prepare, self._vision, image, mode, tiles, slab)
 
     def _input(self, text: str, slab: Slab, mode: str, tiles: views.Tiles) -> Any:
         from twopass.vllm_plugin import inputs

@@ -41,6 +41,7 @@ FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
 ROUNDS = 4  # loops of one answer that are cut out
 PERIODS = 4  # blocks that take turns
 _DIGITS = re.compile(r"\d+")
+_BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
 
 
@@ -57,8 +58,8 @@ def looping(text: str) -> bool:
         return True
     tail = text[-TAIL:]
     first = max(tail.find("<|ref|>"), 0)
-    if "[[" not in tail or max(tail.count("<|det|>"), tail.count("[[")) < min(FLAT, RETOLD, MARCHING):
-        return False  # too few boxes to be read for
+    if "[[" not in tail or max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < min(FLAT, RETOLD, MARCHING):
+        return False  # too few to be read for
     blocks = read(tail[first:]).blocks
     return impossible(blocks) is not None or marching(blocks, MARCHING) is not None
 

@@ -119,14 +119,16 @@ def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
     import pymupdf
 
     with upright(pointer.file, pointer.number, 0, pointer.password) as page:
-        rotation_in, listed = page.rotation, _listed(page)
-        text = pymupdf.TextPage(listed.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS))
+        rotation_in = page.rotation
+        # From the page: its display list leaves out invisible words of no height, which is how scanners write them.
+        text = page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
         turn = _turn_of_text(page, text)
         page.set_rotation((rotation_in + (turn or 0)) % 360)
         began = time.process_time()
+        listed = _listed(page)
         array = _drawn(listed, page.rotation_matrix * pymupdf.Matrix(zoom, zoom))
         is_quick = time.process_time() - began < QUICK_S
-        is_scalable = is_quick and turn is not None and pictured(page, listed) <= PICTURES
+        is_scalable = is_quick and turn is not None and pictured(listed) <= PICTURES
         if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
             page.set_rotation((rotation_in + turn) % 360)
             array = np.rot90(array, -turn // 90)
@@ -136,7 +138,7 @@ def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
 
 
 def _listed(page: Any) -> Any:
-    """What is drawn on the page, without its rotation: parsed once for its pixels and its text."""
+    """What is drawn on the page, without its rotation: for its pixels and for where its pictures lie."""
     rotation_in = page.rotation
     page.set_rotation(0)
     listed = page.get_displaylist()
