@@ -50,6 +50,13 @@ def test_every_word_of_every_body_element_is_in_the_markdown(document: Document)
     assert all(word in whole and word in broken for word in lost)
 
 
+def test_a_broken_word_ends_with_its_text() -> None:
+    """What is written in a picture does not go on with it."""
+    picture = element("picture", "the mea-", figure=Figure(visible_text="b and\nso"))
+
+    assert written(picture) == "the mea- b and so"
+
+
 @settings(max_examples=150)
 @given(documents())
 def test_pages_and_elements_keep_their_order(document: Document) -> None:

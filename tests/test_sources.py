@@ -114,7 +114,7 @@ async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> N
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}")
         hanging = [
             asyncio.create_task(
-                s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 5.0, 5.0, 0))
+                s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 60.0, 60.0, 0))
             )
             for n in range(33)
         ]

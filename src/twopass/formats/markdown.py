@@ -333,7 +333,7 @@ def _figure(element: Element, writing: Writing) -> str:
     said = [element.text]
     if figure and figure.visible_text and _missing(figure.visible_text, element.text):
         said.append(figure.visible_text)
-    visible = words.flow("\n".join(said))
+    visible = " ".join(filter(None, map(words.flow, said)))  # each by itself: a word broken in one is not whole in two
     parts = []
     if element.image:
         short = visible if visible and len(visible) <= ALT else _name(element, writing)
