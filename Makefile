@@ -30,7 +30,7 @@ test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests_rag
 
 test-vllm: $(VLLM)/ready
-	$(VLLM)/bin/python -m pytest -W default tests_vllm
+	$(VLLM)/bin/python -m pytest -W default --durations=20 tests_vllm
 
 test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15 minutes
 	$(BIN)/python -m pytest tests_chaos

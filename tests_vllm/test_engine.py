@@ -24,7 +24,7 @@ from twopass.engines.seam import PagePointer, Prompt, Sampling
 from twopass.engines.vllm import VllmEngine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slab, Slabs
+from twopass.slabs import Pixels, Slabs
 from twopass.views import DEEPSEEK_OCR, Tiles
 from twopass.workers import Workers
 
@@ -157,32 +157,24 @@ def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Runni
     assert gc.get_freeze_count() > 100_000
 
 
-@pytest.mark.parametrize("is_scalable", [True, False])
-async def test_a_page_of_letters_and_lines_is_drawn_and_not_enlarged(
-    running: Running, tmp_path: Path, is_scalable: bool
+@pytest.mark.parametrize(("is_scalable", "number", "is_drawn"), [(True, 1, True), (False, 1, False), (True, 3, False)])
+async def test_tiles_of_letters_and_lines_are_drawn_and_not_enlarged(
+    running: Running, tmp_path: Path, is_scalable: bool, number: int, is_drawn: bool
 ) -> None:
-    """Its tiles, whatever the picture shows; any other picture is resized."""
-    page = PagePointer(document(tmp_path / "bees.pdf"), 1, is_scalable=is_scalable)
-    tiles = Tiles(2, 1)
+    """Whatever the picture shows. Of any other page, and where drawing fails, they are made of the picture."""
+    page, tiles = PagePointer(document(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), Tiles(2, 1)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(1280 / 200, 640 / 280)
         drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
-
-    await running.ask(page=page, mode="gundam")
+    prompt = Prompt("p", TEXT, Pixels(1000, 500, held=NOISE.tobytes()), page, mode="gundam")
 
     assert running.engine.slabs
-    memory = (Slab(number) for number in running.engine.slabs.descriptors)
-    shown = [np.hstack(views.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles) for slab in memory]
-    assert any(np.array_equal(one, drawn) for one in shown) == is_scalable
+    async with running.engine.slabs.lend(DEEPSEEK_OCR.nbytes("gundam", tiles)) as slab:
+        await running.engine._prepared(prompt, "gundam", tiles, slab)
+        shown = np.hstack(views.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles)
 
-
-async def test_a_page_that_cannot_be_drawn_again_is_read(running: Running, tmp_path: Path) -> None:
-    """Its pixels are there, whatever became of its file."""
-    gone = PagePointer(document(tmp_path / "bees.pdf"), 3, is_scalable=True)
-
-    answer = await running.ask(page=gone, mode="gundam")
-
-    assert (answer.text.startswith(talking.TITLE), answer.finish_reason) == (True, "stop")
+        made = views.views(DEEPSEEK_OCR, NOISE, "gundam", tiles)
+        assert np.array_equal(shown, drawn if is_drawn else np.hstack(made.tiles))
 
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:
