@@ -175,7 +175,7 @@ def turn(file: Path, number: int) -> int:
 
     with pymupdf.open(file) as document:
         page = document[number - 1]
-        return render._turn_of_text(page, page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)) or 0
+        return render._turn_of_text(page, render.text_of(page)) or 0
 
 
 def _joined(elements: Sequence[Element]) -> str:

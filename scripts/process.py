@@ -186,9 +186,8 @@ def _row(file: Path, result: Result | TwopassError | None) -> dict[str, Any]:
 
 def _line(row: Mapping[str, Any]) -> str:
     """What is said of a file that has its result: its status, its name, and its pages or why it failed."""
-    pages = ", ".join(f"{count} {state}" for state, count in row.get("pages", {}).items())
     name = row["file"].encode(errors="backslashreplace").decode()
-    return f"{row['status']}: {name} ({row.get('error') or pages or 'nothing read'})"
+    return f"{row['status']}: {name} ({row.get('error') or bars.counted(row['pages'])})"
 
 
 if __name__ == "__main__":

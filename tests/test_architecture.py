@@ -138,7 +138,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 HOMES = {
     "runpod": {"handler.py"},
     "vllm": {"engines/vllm.py", "engines/cards.py", "vllm_plugin"},
-    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_", "engines/drawn.py"},
+    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
         "bands.py",

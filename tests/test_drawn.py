@@ -51,12 +51,16 @@ def slabs() -> Iterator[tuple[Slab, Slab]]:
             pool.close()
 
 
+def rendered(path: Path, memory: Slab, password: str | None = None) -> render.Drawn:
+    """The first page at 144 dpi in the slab."""
+    os.ftruncate(memory.descriptor, 1 << 24)
+    return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, memory, 1 << 24)
+
+
 def both(path: Path, mode: str, password: str | None = None) -> tuple[views.Views, views.Views, render.Drawn]:
     """The views resized from the page's pixels and those drawn, and what the renderer says of the page."""
     with slabs() as (page, seen):
-        os.ftruncate(page.descriptor, 1 << 24)
-        pointer = PagePointer(str(path), 1, 0, password)
-        shown = render.draw_pdf(pointer, 2.0, page, 1 << 24)
+        shown = rendered(path, page, password)
         pixels = Pixels(shown.width, shown.height, page)
         tiles = DEEPSEEK_OCR.tiles(shown.width, shown.height, mode, 6)
         resized = views.views(DEEPSEEK_OCR, pixels.array().copy(), mode, tiles)
@@ -135,9 +139,8 @@ def test_a_page_that_takes_long_is_not_drawn_again(tmp_path: Path) -> None:
         made.update_stream(page.get_contents()[0], f"3 w {strokes}".encode())
         made.save(tmp_path / "map.pdf")
 
-    with slabs() as (page, _):
-        os.ftruncate(page.descriptor, 1 << 24)
-        shown = render.draw_pdf(PagePointer(str(tmp_path / "map.pdf"), 1), 2.0, page, 1 << 24)
+    with slabs() as (memory, _):
+        shown = rendered(tmp_path / "map.pdf", memory)
 
     assert not shown.is_scalable
 
@@ -160,7 +163,7 @@ def test_a_page_with_a_large_picture_is_resized(pdf: Path, rotation: int) -> Non
     assert not shown.is_scalable
 
 
-def test_a_picture_within_the_page_itself_counts(tmp_path: Path) -> None:
+def test_a_picture_within_the_page_itself_counts() -> None:
     """Old fax software writes a scan into the page's contents, where no resource names it."""
     with pymupdf.open() as made:
         page = made.new_page(width=420, height=595)
@@ -203,8 +206,7 @@ def test_words_without_ink_are_words(tmp_path: Path) -> None:
         made.save(tmp_path / "scan.pdf")
 
     with slabs() as (memory, _):
-        os.ftruncate(memory.descriptor, 1 << 24)
-        shown = render.draw_pdf(PagePointer(str(tmp_path / "scan.pdf"), 1), 2.0, memory, 1 << 24)
+        shown = rendered(tmp_path / "scan.pdf", memory)
 
     assert shown.words.texts == ("seen", *5 * ["word"])
 
@@ -218,6 +220,6 @@ def test_a_page_of_any_size_fills_its_tiles(width: float, height: float) -> None
         page.draw_rect(page.rect + (-9, -9, 9, 9), fill=(0, 0, 0))
         tiles = DEEPSEEK_OCR.tiles(round(width * 2), round(height * 2), "gundam", 6)
 
-        grid = drawn._drawn(page.get_displaylist(), page.rect, *DEEPSEEK_OCR.grid(tiles))
+        grid = drawn._drawn(page.get_displaylist(), *DEEPSEEK_OCR.grid(tiles))
 
     assert not grid.any()

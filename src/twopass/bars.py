@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -35,24 +35,24 @@ def several() -> Iterator[Bars]:
 def one(name: str) -> Iterator[Listener]:
     """One bar for one job."""
     with several() as bars:
-        yield listener(bars, name)
-
-
-def listener(bars: Bars, name: str) -> Listener:
-    return _following(bars, bars.add_task(name, total=None, phase=""))
+        yield _listener(bars, _added(bars, name))
 
 
 @contextmanager
 def one_of_many(bars: Bars, name: str) -> Iterator[Listener]:
     """A bar that goes with its file: a thousand finished ones would push what is being read off the screen."""
-    task = bars.add_task(name, total=None, phase="")
+    task = _added(bars, name)
     try:
-        yield _following(bars, task)
+        yield _listener(bars, task)
     finally:
         bars.remove_task(task)
 
 
-def _following(bars: Bars, task: TaskID) -> Listener:
+def _added(bars: Bars, name: str) -> TaskID:
+    return bars.add_task(name, total=None, phase="")
+
+
+def _listener(bars: Bars, task: TaskID) -> Listener:
     def show(now: Progress) -> None:
         bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
 
@@ -78,9 +78,13 @@ def what_lies_where(result: Result) -> None:
         console.print(escape(result.result_uri))
 
 
+def counted(pages: Mapping[str, int]) -> str:
+    """How many pages are in which state, in words."""
+    return ", ".join(f"{count} {state}" for state, count in pages.items()) or "nothing read"
+
+
 def _tree(document: DocumentResult) -> Tree:
-    counts = ", ".join(f"{count} {state}" for state, count in document.pages.items())
-    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({counts or 'nothing read'})")
+    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({counted(document.pages)})")
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
     for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:

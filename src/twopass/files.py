@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
 
@@ -164,6 +167,17 @@ def covered(page: Any) -> tuple[bool, bool]:
         elif kind == "ignore-text":
             hidden += 1
     return full, full and hidden > shown
+
+
+def drawn(listed: Any, across: float, down: float) -> npt.NDArray[np.uint8]:
+    """A display list's page in so many pixels a point across and down: height × width × 3, RGB."""
+    import pymupdf
+
+    zoom = pymupdf.Matrix(across, down)
+    pixmap = listed.get_pixmap(matrix=zoom, colorspace=pymupdf.csRGB, alpha=False)
+    rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
+    # A copy: the view lies in MuPDF's memory, which goes with the pixmap.
+    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
 def pictured(listed: Any) -> float:

@@ -26,20 +26,16 @@ def prepare(
         listed = page.get_displaylist()
 
         def enlarged(width: int, height: int) -> views.Array:
-            return _drawn(listed, page.rect, width, height)
+            return _drawn(listed, width, height)
 
         made = views.views(vision, pixels.array(), mode, tiles, enlarged)
     views.put(made, views.mapped(vision, slab, mode, tiles))
 
 
-def _drawn(listed: Any, room: Any, width: int, height: int) -> views.Array:
-    import pymupdf
-
-    zoom = pymupdf.Matrix(width / room.width, height / room.height)
-    pixmap = listed.get_pixmap(matrix=zoom, colorspace=pymupdf.csRGB, alpha=False)
-    rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    shown = rows[:height, : 3 * pixmap.width].reshape(-1, pixmap.width, 3)[:, :width]
-    # A copy, since the view goes with the pixmap; and MuPDF may round to a pixel more or less.
+def _drawn(listed: Any, width: int, height: int) -> views.Array:
+    room = listed.rect
+    shown = files.drawn(listed, width / room.width, height / room.height)[:height, :width]
+    # MuPDF may round to a pixel more or less.
     array = np.full((height, width, 3), WHITE, np.uint8)
     array[: shown.shape[0], : shown.shape[1]] = shown
     return array

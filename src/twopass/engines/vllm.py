@@ -72,7 +72,7 @@ class VllmEngine(Engine):
         """What the core does not need, but for the slabs: it reads those."""
         self.sequences: int = self._arguments["max_num_seqs"]
         self._draws = settings.draw_views
-        self.precision = _precision(self._arguments) + ("" if self._draws else "+resized-views")
+        self.precision = _precision(self._arguments, self._draws)
         self.slabs: Slabs | None = Slabs(
             round(WAITING * self.sequences) + settings.workers, 1 << 62, fixed=self._vision.most_bytes
         )
@@ -337,10 +337,11 @@ def _preset(settings: Settings, memory_gb: float) -> Preset:
         raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
 
 
-def _precision(told: dict[str, Any]) -> str:
-    """Whatever of the engine changes answers: arithmetic, room for them, and that there is a model at all."""
+def _precision(told: dict[str, Any], draws: bool) -> str:
+    """Whatever of the engine changes answers: arithmetic, room for them, a model at all, and what it is shown."""
     parts = [told["dtype"], told["quantization"]]
     parts += [f"{told['kv_cache_dtype']}-kv"] if told["kv_cache_dtype"] != "auto" else []
     parts += [f"{told['max_model_len']}-context"] if told["max_model_len"] != CONTEXT else []
     parts += ["random-weights"] if told["load_format"] == "dummy" else []
+    parts += [] if draws else ["resized-views"]
     return "+".join(filter(None, parts))

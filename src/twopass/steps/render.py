@@ -22,7 +22,7 @@ from twopass import scan
 from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
-from twopass.files import CheckedFile, PageSize, covered, opened_image, pictured, upright
+from twopass.files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
 from twopass.layer import NO_LAYER, TextLayer
 from twopass.picture import Picture
 from twopass.slabs import Pixels, Slab, Slabs
@@ -36,7 +36,7 @@ TURN_CHARACTERS = 20  # fewer say nothing about the page
 PREVIEW_PX = 1400  # of the longer side: small print can be read, and a page of text has 130 kB
 PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
 QUICK_S = 0.25  # of a processor, to draw a page that is drawn in another size, too; resizing one takes 0.02 to 0.1
-PICTURES = 0.1  # of the page: more are resized with it: MuPDF enlarges pictures without smoothing them
+PICTURES = 0.1  # of the page: more are resized with it, since MuPDF enlarges pictures without smoothing them
 HIDDEN_CHARACTERS = 800  # fewer under a scan may be rubbish that OCR made of a page lying sideways
 
 Array = npt.NDArray[np.uint8]
@@ -116,17 +116,13 @@ def _scaled(number: int, zoom: float) -> Problem:
 
 def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
     """In a page worker: draw a PDF page, upright, into the slab."""
-    import pymupdf
-
     with upright(pointer.file, pointer.number, 0, pointer.password) as page:
-        rotation_in = page.rotation
-        # From the page: its display list leaves out invisible words of no height, which is how scanners write them.
-        text = page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
+        rotation_in, text = page.rotation, text_of(page)
         turn = _turn_of_text(page, text)
         page.set_rotation((rotation_in + (turn or 0)) % 360)
         began = time.process_time()
-        listed = _listed(page)
-        array = _drawn(listed, page.rotation_matrix * pymupdf.Matrix(zoom, zoom))
+        listed = page.get_displaylist()  # parsed once for its pixels and for where its pictures lie
+        array = drawn(listed, zoom, zoom)
         is_quick = time.process_time() - began < QUICK_S
         is_scalable = is_quick and turn is not None and pictured(listed) <= PICTURES
         if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
@@ -135,24 +131,6 @@ def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
         height, width = _put(array, slab, room)
         words, links = _words(page, text), _links(page)
         return Drawn(width, height, rotation_in, turn or 0, ink_of(array), is_scalable, words, links)
-
-
-def _listed(page: Any) -> Any:
-    """What is drawn on the page, without its rotation: for its pixels and for where its pictures lie."""
-    rotation_in = page.rotation
-    page.set_rotation(0)
-    listed = page.get_displaylist()
-    page.set_rotation(rotation_in)
-    return listed
-
-
-def _drawn(listed: Any, matrix: Any) -> Array:
-    import pymupdf
-
-    pixmap = listed.get_pixmap(matrix=matrix, colorspace=pymupdf.csRGB, alpha=False)
-    rows: Array = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    # A copy: the view lies in MuPDF's memory, which goes with the pixmap.
-    return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
 def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: int) -> Drawn:
@@ -196,11 +174,9 @@ def preview_of(pointer: PagePointer, is_pdf: bool, shape: float) -> bytes:
 
 
 def _small(pointer: PagePointer) -> Array:
-    import pymupdf
-
     with upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
         zoom = PREVIEW_PX / max(page.rect.width, page.rect.height)
-        return _drawn(page.get_displaylist(), pymupdf.Matrix(zoom, zoom))
+        return drawn(page.get_displaylist(), zoom, zoom)
 
 
 def flat(image: Any) -> Any:
@@ -224,6 +200,14 @@ def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
     with slab.map(room) as memory:
         np.frombuffer(memory, np.uint8, array.size).reshape(array.shape)[:] = array
     return height, width
+
+
+def text_of(page: Any) -> Any:
+    """MuPDF's text page, once for words and their direction. Of the page: its display list leaves out invisible
+    words of no height, which is how scanners write them."""
+    import pymupdf
+
+    return page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
 
 
 def _turn_of_text(page: Any, text: Any) -> int | None:
