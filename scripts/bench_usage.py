@@ -1,24 +1,32 @@
+#!/usr/bin/env python3
 """What a worker under measurement takes: processor by kind of process, memory, and the GPU's load and memory.
 
-Reads `nvidia-smi` and the process tree. Knows nothing of pages.
+    python scripts/bench_usage.py PID SECONDS        prints the time and the MiB of a process and its children
+
+Reads `nvidia-smi` and the process tree, each in a process of its own: adding up memory takes 0.2 s of a processor for a
+worker with fourteen page workers, which were counted as the worker's for a while. Knows nothing of pages.
 """
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import statistics
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
 CORE = "VLLM::"  # how vLLM calls the processes that are its own
-SAMPLE_EVERY_S = 0.5
+ASIDE = ("bench_s3", "nvidia-smi", "bench_usage")  # what measures, and what stands for the world outside
+SAMPLE_EVERY_S, MEMORY_EVERY_S = 0.5, 2.0
 NVIDIA_SMI = (
     "nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits", "--id=0",
     f"--loop-ms={SAMPLE_EVERY_S * 1000:.0f}",
@@ -29,13 +37,12 @@ def cpu_seconds() -> dict[str, float]:
     """Of this process (`main`), of vLLM's (`core`) and of all its other children (`workers`), those that ended too."""
     gone = resource.getrusage(resource.RUSAGE_CHILDREN)  # page workers are replaced now and then
     spent = {"main": time.process_time(), "core": 0.0, "workers": gone.ru_utime + gone.ru_stime}
-    for child in psutil.Process().children(recursive=True):
+    for child in _members(os.getpid())[1:]:
         try:
-            title, times = " ".join(child.cmdline()), child.cpu_times()
+            title, times = _title(child), child.cpu_times()
         except psutil.Error:
             continue  # it ended just now
-        if "bench_s3" not in title and "nvidia-smi" not in title:
-            spent["core" if title.startswith(CORE) else "workers"] += times.user + times.system
+        spent["core" if title.startswith(CORE) else "workers"] += times.user + times.system
     return spent
 
 
@@ -58,7 +65,7 @@ class Usage:
 @contextmanager
 def watched() -> Iterator[Usage]:
     """Samples while the context lasts; without an NVIDIA driver, of the host alone."""
-    with host_sampled(SAMPLE_EVERY_S) as host, _gpu_sampled() as gpu:
+    with host_sampled(MEMORY_EVERY_S) as host, _gpu_sampled() as gpu:
         yield Usage(gpu, host)
 
 
@@ -66,52 +73,85 @@ def watched() -> Iterator[Usage]:
 def host_sampled(every_s: float) -> Iterator[list[tuple[float, float]]]:
     """Times and MiB of this process and its children, what they share being counted once."""
     samples: list[tuple[float, float]] = []
-    stop = threading.Event()
 
-    def sample() -> None:
-        while not stop.wait(every_s):
-            samples.append((time.monotonic(), _tree_pss() / 2**20))
+    def heard(line: str) -> None:
+        at, mib = map(float, line.split())
+        samples.append((at, mib))
 
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
+    with _told((sys.executable, __file__, str(os.getpid()), str(every_s)), heard):
         yield samples
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextmanager
 def _gpu_sampled() -> Iterator[list[tuple[float, float, float]]]:
     samples: list[tuple[float, float, float]] = []
-    try:
-        child = subprocess.Popen(NVIDIA_SMI, stdout=subprocess.PIPE, text=True)
-    except FileNotFoundError:
+
+    def heard(line: str) -> None:
+        load, _, memory = line.partition(",")
+        if load.strip().isdigit():  # not "[N/A]", of a card that is shared out
+            samples.append((time.monotonic(), float(load), float(memory)))
+
+    if not shutil.which(NVIDIA_SMI[0]):
         yield samples
         return
-
-    def sample() -> None:
-        assert child.stdout
-        for line in child.stdout:
-            load, _, memory = line.partition(",")
-            if load.strip().isdigit():  # not "[N/A]", of a card that is shared out
-                samples.append((time.monotonic(), float(load), float(memory)))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
+    with _told(NVIDIA_SMI, heard):
         yield samples
-    finally:
-        child.terminate()
-        thread.join()
 
 
-def _tree_pss() -> int:
-    process = psutil.Process()
+@contextmanager
+def _told(command: Sequence[str], heard: Callable[[str], None]) -> Iterator[None]:
+    """Each line of a command, which is ended with the context."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+
+        def listen() -> None:
+            assert child.stdout
+            for line in child.stdout:
+                heard(line)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield
+        finally:
+            child.terminate()
+            thread.join()
+
+
+def _members(pid: int) -> list[psutil.Process]:
+    """The process and what it has started, but for what is ASIDE."""
+    process = psutil.Process(pid)
+    return [process, *(one for one in process.children(recursive=True) if not _is_aside(one))]
+
+
+def _is_aside(process: psutil.Process) -> bool:
+    try:
+        return any(name in _title(process) for name in ASIDE)
+    except psutil.Error:
+        return True
+
+
+def _title(process: psutil.Process) -> str:
+    return " ".join(process.cmdline())
+
+
+def _pss(pid: int) -> int:
+    """Bytes of the process and its children."""
     total = 0
-    for member in (process, *process.children(recursive=True)):
+    for member in _members(pid):
         try:
             total += member.memory_full_info().pss
         except psutil.NoSuchProcess:
             continue
     return total
+
+
+def main() -> None:
+    pid, every_s = int(sys.argv[1]), float(sys.argv[2])
+    with suppress(psutil.NoSuchProcess):  # it has ended
+        while True:
+            print(time.monotonic(), _pss(pid) / 2**20, flush=True)
+            time.sleep(every_s)
+
+
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("files", ("document", "errors")),
     ("faults", ("errors",)),
     ("scratch", ()),
+    ("garbage", ()),
     ("landing", ("errors", "job", "settings")),
     ("store", ("errors", "faults", "job", "s3", "settings")),  # s3 inside the function that opens one
     ("pinned", ("addresses", "errors")),
@@ -56,7 +57,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("families.seam", ("document", "errors", "layer")),
     ("families", ("families", "document", "errors", "layer", "sections", "surroundings", "tables", "words")),
     ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
-    ("engines.vllm", ("engines", "engine_settings", "errors", "settings", "slabs", "views", "vllm_plugin", "workers")),
+    (
+        "engines.vllm",
+        ("engines", "engine_settings", "errors", "garbage", "settings", "slabs", "views", "vllm_plugin", "workers"),
+    ),
     ("engines.drawn", ("engines.seam", "files", "slabs", "views")),
     (
         "engines",
@@ -98,9 +102,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "house",
         (
-            "canary", "closing", "document", "engines", "families", "meter", "scratch", "settings", "slabs",
-            "stopwatch", "window",
-            "workers",
+            "canary", "closing", "document", "engines", "families", "garbage", "meter", "scratch", "settings", "slabs",
+            "stopwatch", "window", "workers",
         ),
     ),
     (

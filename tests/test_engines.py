@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-import weakref
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,25 +80,3 @@ def test_reading_ahead_ends_with_the_start(tmp_path: Path) -> None:
 
     assert [reader for reader in readers if reader.is_running()] == []
     assert len(readers) == 1
-
-
-class Circle:
-    """Garbage as soon as nobody else holds it, which only a look finds."""
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_nobody_looks_for_garbage_among_what_imports_leave() -> None:
-    """What was garbage before does not stay for good."""
-    before, circle = gc.get_freeze_count(), weakref.ref(Circle())
-    with vllm_start.unswept():
-        kept = [[number] for number in range(10_000)]
-        within = gc.isenabled()
-    frozen = gc.get_freeze_count() - before
-    gc.unfreeze()
-
-    assert circle() is None
-    assert not within
-    assert gc.isenabled()
-    assert frozen > len(kept)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, engines, families, scratch
+from twopass import canary, engines, families, garbage, scratch
 from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
@@ -96,7 +96,7 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
     places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
-    with _running_loop() as loop:
+    with garbage.seldom(), _running_loop() as loop:
         family, meter = families.named(engine.family), meter or Silent()
         house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
         try:

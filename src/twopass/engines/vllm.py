@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from twopass import views
+from twopass import garbage, views
 from twopass.engine_settings import Preset, preset
 from twopass.engines import checks, drawn, vllm_start
 from twopass.engines.busy import BusyClock
@@ -122,7 +122,7 @@ class VllmEngine(Engine):
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
-        with vllm_start.unswept():
+        with garbage.unswept():
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 

@@ -5,7 +5,6 @@ Knows nothing of prompts.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import subprocess
@@ -77,19 +76,3 @@ def read_ahead(model: Path) -> Iterator[None]:
         if reader:
             reader.kill()
             reader.wait()
-
-
-@contextmanager
-def unswept() -> Iterator[None]:
-    """For imports: half a million objects, among which nobody looks for garbage, neither now nor ever after.
-
-    Looking takes an eighth of the time that vLLM's imports take, and a part of every start of the core, which is
-    forked from this process and looks again and again. What is garbage before goes first, or it would stay for good.
-    """
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from twopass import words
@@ -50,6 +51,19 @@ class Run(NamedTuple):
 
     start: int
     end: int
+
+
+@dataclass
+class _Told:
+    """A block with a box."""
+
+    box: Corners
+    content: str
+
+    @cached_property
+    def said(self) -> str:
+        """Only of boxes that touch or march is it asked what they say."""
+        return " ".join(self.content.split())
 
 
 def looping(text: str) -> bool:
@@ -152,7 +166,7 @@ def impossible(blocks: Sequence[Block]) -> Run | None:
     for period in range(1, PERIODS + 1):
 
         def again(n: int, k: int = period) -> bool:
-            return n >= k and told[n][0] == told[n - k][0] and _touch(told[n][1], told[n - k][1])
+            return n >= k and _touch(told[n].box, told[n - k].box) and told[n].said == told[n - k].said
 
         runs.append(_run(len(told), again, RETOLD * period))
     return _first(runs, blocks)
@@ -167,14 +181,14 @@ def marching(blocks: Sequence[Block], least: int) -> Run | None:
     for period in range(1, PERIODS + 1):
 
         def marches(n: int, k: int = period) -> bool:
-            return n >= 2 * k and told[n][0] == told[n - k][0] == told[n - 2 * k][0] and _even(told, n, k)
+            return n >= 2 * k and told[n].said == told[n - k].said == told[n - 2 * k].said and _even(told, n, k)
 
         runs.append(_run(len(told), marches, least * period))
     return _first(runs, blocks)
 
 
-def _told(blocks: Sequence[Block]) -> list[tuple[str, Corners]]:
-    return [(_said(block), block.corners[0]) for block in blocks if block.corners]
+def _told(blocks: Sequence[Block]) -> list[_Told]:
+    return [_Told(block.corners[0], block.content) for block in blocks if block.corners]
 
 
 def _first(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
@@ -200,22 +214,24 @@ def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:
     return None
 
 
-def _said(block: Block) -> str:
-    return " ".join(block.content.split())
-
-
-def _is_stuck(told: Sequence[tuple[str, Corners]], n: int) -> bool:
+def _is_stuck(told: Sequence[_Told], n: int) -> bool:
     """Whether a box cannot be drawn and gets nowhere; down a page thirty times as high as wide every line is flat."""
-    box, before = told[n][1], told[max(n - 1, 0)][1]
+    box, before = told[n].box, told[max(n - 1, 0)].box
     return (box[2] <= box[0] or box[3] <= box[1]) and box[1] <= max(before[1], before[3])
 
 
 def _touch(one: Corners, other: Corners) -> bool:
     """Whether two boxes share more than an edge, or are one."""
-    wide = min(one[2], other[2]) > max(one[0], other[0])
-    return one == other or (wide and min(one[3], other[3]) > max(one[1], other[1]))
+    return one == other or (
+        _overlap(one[0], one[2], other[0], other[2]) and _overlap(one[1], one[3], other[1], other[3])
+    )
 
 
-def _even(told: Sequence[tuple[str, Corners]], n: int, k: int) -> bool:
+def _overlap(start: float, end: float, other_start: float, other_end: float) -> bool:
+    """Whether min(ends) > max(starts), which every two blocks of every growing answer are asked."""
+    return start < end > other_start < other_end > start
+
+
+def _even(told: Sequence[_Told], n: int, k: int) -> bool:
     """Whether a box stands as far from the one before as that from the one before it."""
-    return all(a - b == b - c for a, b, c in zip(told[n][1], told[n - k][1], told[n - 2 * k][1], strict=True))
+    return all(a - b == b - c for a, b, c in zip(told[n].box, told[n - k].box, told[n - 2 * k].box, strict=True))
