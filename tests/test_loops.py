@@ -19,7 +19,7 @@ from twopass.families import grounding, loops
 @pytest.mark.parametrize("text", answers.LOOPS.values(), ids=answers.LOOPS)
 def test_a_loop_is_seen_while_it_grows_and_afterwards(text: str) -> None:
     """The watch ends it before the answer is whole; the verdict knows it too."""
-    seen = next(n for n in range(256, len(text) + 256, 256) if loops.looping(text[:n]))
+    seen = next(n for n in range(256, len(text) + 256, 256) if loops.growing(text[:n]))
 
     assert seen > len(answers.PAGE)
     assert loops.without(grounding.read(text).blocks)[1]
@@ -119,13 +119,52 @@ def test_any_text_has_a_verdict(unit: str, lead: str) -> None:
     assert loops.looping(text) in (True, False)
 
 
+PLACES = ((100, 100, 300, 120), (100, 110, 300, 130), (400, 100, 600, 120), (20, 844, 20, 860), (500, 700, 510, 690))
+RUNS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(("a", "b", "so it goes")), st.sampled_from(PLACES)), min_size=1, max_size=5),
+        st.integers(1, 40),
+        st.sampled_from((0, 0, 3)),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(RUNS, st.integers(0, 60))
+def test_a_loop_is_seen_when_it_is_one_by_looking_at_the_last_blocks(
+    runs: list[tuple[list[tuple[str, tuple[int, int, int, int]]], int, int]], cut: int
+) -> None:
+    """At the first look, three blocks after the one before, that the whole end would say so; wherever it breaks off."""
+    told = [
+        answers.block("text", said, (x0, y0 + n * step, x1, y1 + n * step))
+        for unit, times, step in runs
+        for n in range(times)
+        for said, (x0, y0, x1, y1) in unit
+    ]
+    looks = ["".join(told[:end]) for end in range(3, len(told) + 1, 3)]
+    looks = [text[: len(text) - cut] for text in looks]
+    first = next((text for text in looks if loops.looping(text)), None)
+
+    assert first is None or loops.growing(first)
+    assert not any(loops.growing(text) and not loops.looping(text) for text in looks)
+
+
+def test_who_got_out_of_a_loop_goes_on() -> None:
+    """It is cut out of the answer afterwards."""
+    out = answers.LOOPS["same place"] + answers.PAGE
+
+    assert loops.looping(out)
+    assert not loops.growing(out)
+
+
 def test_the_watch_is_cheap_however_long_the_answer() -> None:
     """It is asked every 64 tokens of every answer in flight. Counted in calls: a clock depends on the hour."""
     long = answers.PAGE * 20
     assert len(long) > 2 * loops.TAIL
 
-    assert 0 < calls_of(loops.looping, long) <= 1.1 * calls_of(loops.looping, long[-loops.TAIL :])
-    assert calls_of(loops.looping, long) < 3000
+    assert 0 < calls_of(loops.growing, long) <= 1.1 * calls_of(loops.growing, long[-loops.TAIL :])
+    assert calls_of(loops.growing, long) < 1000
 
 
 def calls_of(function: Callable[[str], object], text: str) -> int:

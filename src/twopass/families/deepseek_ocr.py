@@ -131,7 +131,7 @@ class DeepseekOcrFamily:
         return _whole(text, page, rung)
 
     def looping(self, text: str) -> bool:
-        return loops.looping(text)
+        return loops.growing(text)
 
     def question(
         self,

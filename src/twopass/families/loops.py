@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from twopass import words
@@ -41,6 +41,8 @@ NUMBERED = 400
 FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
 ROUNDS = 4  # loops of one answer that are cut out
 PERIODS = 4  # blocks that take turns
+NEW = 5  # blocks: three that a look adds, the one that grew and the one that grows
+LATEST = NEW + PERIODS  # blocks among which a loop that goes on repeats itself
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
@@ -67,15 +69,36 @@ class _Told:
 
 
 def looping(text: str) -> bool:
-    """Whether a growing answer has begun to repeat itself; looks at its end only."""
-    if repetition(text) is not None:
-        return True
-    tail = text[-TAIL:]
+    """Whether an answer's end repeats itself."""
+    return repetition(text) is not None or _goes_nowhere(text[-TAIL:])
+
+
+def growing(text: str) -> bool:
+    """Whether a growing answer repeats itself at its very end: what got out of a loop by itself goes on."""
+    return repetition(text) is not None or (_may_go_nowhere(text[-TAIL:]) and _goes_nowhere(text[-TAIL:]))
+
+
+def _goes_nowhere(tail: str) -> bool:
     first = max(tail.find("<|ref|>"), 0)
     if "[[" not in tail or max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < min(FLAT, RETOLD, MARCHING):
         return False  # too few to be read for
     blocks = read(tail[first:]).blocks
     return impossible(blocks) is not None or marching(blocks, MARCHING) is not None
+
+
+def _may_go_nowhere(tail: str) -> bool:
+    """Whether one of the last blocks could be a loop's: half as many to read, of sound answers at every look."""
+    start = len(tail)
+    for _ in range(LATEST):
+        start = tail.rfind("<|ref|>", 0, start)
+        if start < 0:
+            return True  # few blocks, or written without tags
+    blocks = read(tail[start:]).blocks
+    told = _told(blocks)
+    return len(told) < len(blocks) or any(
+        _is_stuck(told, n) or any(_is_again(told, n, k) or _marches(told, n, k) for k in range(1, PERIODS + 1))
+        for n in range(max(len(told) - NEW, 0), len(told))
+    )
 
 
 def repetition(text: str) -> int | None:
@@ -162,14 +185,9 @@ def _up_to_loop(block: Block) -> Block:
 def impossible(blocks: Sequence[Block]) -> Run | None:
     """The first blocks that cannot stand on a page: without a place, or in a place that has the same already."""
     told = _told(blocks)
-    runs = [_run(len(told), lambda n: _is_stuck(told, n), FLAT)]
-    for period in range(1, PERIODS + 1):
-
-        def again(n: int, k: int = period) -> bool:
-            return n >= k and _touch(told[n].box, told[n - k].box) and told[n].said == told[n - k].said
-
-        runs.append(_run(len(told), again, RETOLD * period))
-    return _first(runs, blocks)
+    stuck = _run(len(told), partial(_is_stuck, told), FLAT)
+    again = [_run(len(told), partial(_is_again, told, k=k), RETOLD * k) for k in range(1, PERIODS + 1)]
+    return _first([stuck, *again], blocks)
 
 
 def marching(blocks: Sequence[Block], least: int) -> Run | None:
@@ -177,14 +195,7 @@ def marching(blocks: Sequence[Block], least: int) -> Run | None:
     if len(blocks) < least:
         return None
     told = _told(blocks)
-    runs = []
-    for period in range(1, PERIODS + 1):
-
-        def marches(n: int, k: int = period) -> bool:
-            return n >= 2 * k and told[n].said == told[n - k].said == told[n - 2 * k].said and _even(told, n, k)
-
-        runs.append(_run(len(told), marches, least * period))
-    return _first(runs, blocks)
+    return _first([_run(len(told), partial(_marches, told, k=k), least * k) for k in range(1, PERIODS + 1)], blocks)
 
 
 def _told(blocks: Sequence[Block]) -> list[_Told]:
@@ -218,6 +229,16 @@ def _is_stuck(told: Sequence[_Told], n: int) -> bool:
     """Whether a box cannot be drawn and gets nowhere; down a page thirty times as high as wide every line is flat."""
     box, before = told[n].box, told[max(n - 1, 0)].box
     return (box[2] <= box[0] or box[3] <= box[1]) and box[1] <= max(before[1], before[3])
+
+
+def _is_again(told: Sequence[_Told], n: int, k: int) -> bool:
+    """Whether a box says what the one `k` before it says, which it touches."""
+    return n >= k and _touch(told[n].box, told[n - k].box) and told[n].said == told[n - k].said
+
+
+def _marches(told: Sequence[_Told], n: int, k: int) -> bool:
+    """Whether a box says what two before it say, as far from the one as that from the other."""
+    return n >= 2 * k and told[n].said == told[n - k].said == told[n - 2 * k].said and _even(told, n, k)
 
 
 def _touch(one: Corners, other: Corners) -> bool:
