@@ -59,8 +59,7 @@ ARG MODEL=deepseek_ocr
 RUN python3 scripts/download_weights.py "$MODEL" "/models/$MODEL" --verify
 ENV ENGINE=vllm \
     MODEL=${MODEL} \
-    VLLM_CACHE_ROOT=/caches/vllm \
-    TRITON_CACHE_DIR=/caches/triton \
+    ENGINE_CACHE=/caches \
     HF_HUB_OFFLINE=1 \
     TRANSFORMERS_OFFLINE=1 \
     VLLM_NO_USAGE_STATS=1 \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import sys
 import tomllib
@@ -20,6 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import make_hub  # noqa: E402 - scripts are no package
 from twopass import weights  # noqa: E402
 from twopass.engine_settings import CARDS, PRESETS  # noqa: E402
+from twopass.engines import vllm_start  # noqa: E402
 from twopass.job import Door, Job  # noqa: E402
 from twopass.settings import Settings  # noqa: E402
 
@@ -80,6 +82,19 @@ def test_every_source_of_a_copy_exists_and_is_let_through() -> None:
     assert {"src", "handler.py", "samples", "scripts"} <= set(copied)
     assert not [name for name in copied if not (ROOT / name).exists()]
     assert {name.split("/")[0] for name in copied} | {"requirements"} == let
+
+
+def test_compiled_kernels_lie_where_the_setting_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The image names the folder as a user would, and nothing that would win over a user's ENGINE_CACHE."""
+    told = next(line for line in stage("gpu") if line.startswith("ENV ")).split()[1:]
+    baked = dict(one.split("=", 1) for one in told)
+    monkeypatch.setattr("os.environ", {**baked, "ENGINE_CACHE": str(tmp_path)})
+
+    vllm_start.set_up(Settings().engine_cache)
+
+    assert baked["ENGINE_CACHE"] == "/caches" == stage("gpu")[stage("gpu").index("COPY caches /caches")].split()[-1]
+    for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"):
+        assert Path(os.environ[name]).parent.parent == tmp_path
 
 
 def test_layers_come_by_how_seldom_they_change() -> None:
