@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import documents
+from twopass import house
 from twopass.document import Element
 from twopass.engines.seam import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
@@ -23,6 +24,13 @@ from twopass.slabs import Pixels
 from twopass.steps import elements
 from twopass.window import Window, windowed
 from twopass.workers import Workers
+
+
+@pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
+def test_a_quarter_more_pages_are_in_flight_than_the_engine_takes(told: dict[str, int], places: int) -> None:
+    """Each with a slab of its own, however many: WINDOW says otherwise, and one worker has two."""
+    with house.opened(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
+        assert opened.window.places == len(opened.slabs.descriptors) == places
 
 
 @given(st.lists(st.floats(0, 0.003), max_size=12), st.integers(1, 5))

@@ -39,8 +39,7 @@ AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait 
 LEAST_WINDOW = 2
 HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
-SLABS = 384  # descriptors, not memory: what an H200 keeps in flight, with room
-DESCRIPTORS = 1 << 16  # slabs of two kinds take 800 of the 1,024 that many systems begin with
+DESCRIPTORS = 1 << 16  # slabs of two kinds take 700 of the 1,024 that many systems begin with
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,11 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     before = time.monotonic()
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     stages["engine_s"] = time.monotonic() - before
-    slabs = Slabs(settings.window or SLABS, settings.window_bytes)
+    places = settings.window or max(LEAST_WINDOW, round(AHEAD * (engine.sequences or settings.workers)))
+    slabs = Slabs(places, settings.window_bytes)
     own = (engine.slabs,) if engine.slabs else ()
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
-    places = settings.window or min(max(LEAST_WINDOW, round(AHEAD * (engine.sequences or workers.count))), SLABS)
     with garbage.seldom(), _running_loop() as loop:
         family, meter = families.named(engine.family), meter or Silent()
         house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)

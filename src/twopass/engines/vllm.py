@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -122,7 +123,8 @@ class VllmEngine(Engine):
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
-        with garbage.unswept():
+        # Another core finds all imported, and pages in flight that must not be frozen with it.
+        with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else garbage.unswept():
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 

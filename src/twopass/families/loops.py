@@ -41,8 +41,8 @@ NUMBERED = 400
 FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
 ROUNDS = 4  # loops of one answer that are cut out
 PERIODS = 4  # blocks that take turns
-NEW = 5  # blocks: three that a look adds, the one that grew and the one that grows
-LATEST = NEW + PERIODS  # blocks among which a loop that goes on repeats itself
+NEW = 5  # blocks: three that a look adds (it comes every 64 tokens), the one that grew and the one that grows
+LATEST = NEW + PERIODS  # blocks among which a loop that goes on repeats itself; of those that march only one has room
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
@@ -87,7 +87,7 @@ def _goes_nowhere(tail: str) -> bool:
 
 
 def _may_go_nowhere(tail: str) -> bool:
-    """Whether one of the last blocks could be a loop's: half as many to read, of sound answers at every look."""
+    """Whether one of the last blocks could be a loop's. Of a sound answer none is, and the rest need not be read."""
     start = len(tail)
     for _ in range(LATEST):
         start = tail.rfind("<|ref|>", 0, start)
