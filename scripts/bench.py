@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """vLLM as it comes and twopass on this machine's GPU, side by side: one table, and one JSON file.
 
-    python scripts/bench.py --model-dir DIR [--json docs/bench/h200.json] [--only STAGE …]
+    make gpu
+    .venv/bin/python scripts/bench.py --model-dir DIR [--json bench.json] [--only STAGE …]
 
-Every stage is a process of its own with a fresh engine; what it measured is merged into the file. Random weights
-do: lengths are forced (500 tokens a page, or docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts
-are chosen evenly. All stages take half an hour on an H200:
+DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a megabyte); weights are random. Lengths
+are forced (500 tokens a page, or docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen
+evenly. Every stage is a process of its own with a fresh engine; what it measured is merged into the file, beside how
+it was asked. All stages take forty minutes on an H200; a slower GPU wants fewer --pages or a higher --limit-s:
 
-    twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; the start with cold caches
+    twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; the start with empty caches
     warm            the start again, with the caches that `twopass` left
     encoder         the vision encoder alone, vLLM's and ours
     job             whole jobs: PDFs from an S3, artefacts to it (scripts/bench_job.py)
@@ -21,16 +23,17 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,25 +45,40 @@ MIX = ROOT / "docs" / "bench" / "mix.json"
 STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_generate", "transformers")
 FREE = "<image>\nFree OCR."
 WHAT = ("pass1", "crops", "mix", "decoder")
-LIMIT_S, JOB_LIMIT_S = 270.0, 1800.0
-RENDERERS = 8  # threads: pictures take vLLM 0.12 s of a core each, and its GPU side ends at 14 a second
-JOBS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "--ways", "pass2_all", "mode_auto")
+Facts = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A line of the table: where its figures stand in the JSON, and the goal for an H200."""
+
+    title: str
+    ours: str
+    stock: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+    times: float | None = None
+
+
+LIMIT_S, JOBS_TAKE = 600.0, 4  # of one stage; so many times as long for `job`
+RENDERERS = 8  # threads that prepare pictures for vLLM as it comes, 0.12 s of a core each
+JOBS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "512", "--ways", "pass2_all", "mode_auto")
 TOKENS, CROP_TOKENS, CROP = 500, 60, 600
 SLOWLY = 3  # pages, in Transformers
 BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}
 ROWS = (
-    ("pass 1, 500 tokens, pages/s", "pass1_500"),
-    ("pass 1, mix, pages/s", "pass1_mix"),
-    ("whole job, mix, both passes", "job_mix"),
-    ("crops up to 640², 60 tokens, crops/s", "crops_per_s"),
-    ("encoder, ms a page", "encoder_ms"),
-    ("decoder, tokens/s", "decoder_tokens_per_s"),
-    ("process start to ready, s", "ready_s"),
-    ("CPU of the engine's process, ms a page", "engine_process_cpu_ms_per_page"),
+    Row("pass 1, A4, 500 tokens, pages/s", "pass1_500.twopass", "pass1_500.stock_async", at_least=27, times=2),
+    Row("pass 1, the mix, pages/s", "pass1_mix.twopass", "pass1_mix.stock_async", times=2),
+    Row("whole jobs, the mix, pages/s", "job_mix.pages_per_s", at_least=10),
+    Row("whole jobs against the engine alone", "job_mix.share_of_engine", at_least=0.9),
+    Row("crops of 600², 60 tokens, a second", "crops_per_s.twopass", "crops_per_s.stock_async", at_least=300),
+    Row("decoder with the ban, tokens/s", "decoder_tokens_per_s.twopass", "decoder_tokens_per_s.stock", at_least=22500),
+    Row("encoder, ms a page", "encoder_ms.twopass", "encoder_ms.stock", at_most=12),
+    Row("process start to ready, warm, s", "ready_s.warm", at_most=20),
+    Row("processor, the engine's process, ms a page", "engine_process_cpu_ms_per_page", at_most=5),
+    Row("processor, jobs' process, ms a page", "job_mix.cpu_ms_per_page.main", at_most=25),
 )
-
-Facts = dict[str, Any]
+HEAD = f"{'':44}{'vLLM':>10}{'twopass':>10}{'ratio':>7}  goal on an H200"
 
 
 def main() -> None:
@@ -74,23 +92,32 @@ def main() -> None:
         tell(found=stages[options.stage](options))
         return
     found: Facts = json.loads(options.json.read_text()) if options.json.exists() else {}
-    found |= {"environment": _environment(), "commit": options.commit or _commit()}
+    commit = options.commit or _commit()
+    found |= {"environment": _environment(), "commit": commit}
+    asked = {name: getattr(options, name) for name in ("sequences", "pages", "mix_pages", "crops", "rounds", "workers")}
     for stage in options.only or STAGES:
+        if stage == "twopass":
+            shutil.rmtree(_caches(options), ignore_errors=True)  # or its start would not be a cold one
+        before = time.monotonic()
         merge(found, _run(stage, options))
+        seconds = round(time.monotonic() - before)
+        merge(found, {"stages": {stage: {"commit": commit, "seconds": seconds, "asked": asked}}})
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    _print(found)
+    print(table(found))
 
 
 def _options() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, required=True)
-    parser.add_argument("--json", type=Path, default=ROOT / "docs" / "bench" / "h200.json")
+    parser.add_argument("--json", type=Path, default=Path("bench.json"))
     parser.add_argument("--only", nargs="+", choices=STAGES)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--commit", help="of what is measured, where there is no repository")
     parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="of the stage twopass")
     parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--renderers", type=int, default=RENDERERS, help="threads, for vLLM as it comes")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help=f"of one stage; {JOBS_TAKE} times that for job")
     parser.add_argument("--pages", type=int, default=512)
     parser.add_argument("--mix-pages", type=int, default=640)
     parser.add_argument("--crops", type=int, default=1024)
@@ -105,19 +132,20 @@ def _options() -> Any:
 def _run(stage: str, options: Any) -> Facts:
     """A stage in a process of its own; one that fails or takes too long gives what it had found until then."""
     child = subprocess.Popen(
-        _command(stage, options), env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True,
-        start_new_session=True,
+        _command(stage, options), env={**os.environ, **ENVIRONMENT, **_kept(options)},
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    limit_s = JOB_LIMIT_S if stage == "job" else LIMIT_S
+    limit_s = options.limit_s * (JOBS_TAKE if stage == "job" else 1)
     alarm = threading.Timer(limit_s, os.killpg, (child.pid, signal.SIGKILL))  # with its core, or the GPU stays full
     alarm.start()
     found: Facts = {}
     assert child.stdout
     try:
-        for line in child.stdout:
-            told = json.loads(line) if line.startswith("{") else {}
-            merge(found, told.get("found", {}))
-            print(line, end="", file=sys.stdout if told else sys.stderr, flush=True)
+        with child.stdout:
+            for line in child.stdout:
+                told = json.loads(line) if line.startswith("{") else {}
+                merge(found, told.get("found", {}))
+                print(line, end="", file=sys.stdout if told else sys.stderr, flush=True)
     except BaseException:  # Ctrl-C too: a group of its own does not hear it
         os.killpg(child.pid, signal.SIGKILL)
         raise
@@ -126,6 +154,16 @@ def _run(stage: str, options: Any) -> Facts:
     if child.wait():
         print(f"{stage}: ended with {child.returncode}, after {limit_s:g} s at the latest", file=sys.stderr)
     return found
+
+
+def _caches(options: Any) -> Path:
+    return Path(options.json.with_suffix(".caches")).absolute()
+
+
+def _kept(options: Any) -> dict[str, str]:
+    """Where all stages keep what they compiled."""
+    caches = _caches(options)
+    return {"VLLM_CACHE_ROOT": str(caches / "vllm"), "TRITON_CACHE_DIR": str(caches / "triton")}
 
 
 def _command(stage: str, options: Any) -> list[str]:
@@ -138,18 +176,50 @@ def _command(stage: str, options: Any) -> list[str]:
 
 
 def merge(into: Facts, more: Facts) -> None:
+    """What is new beside what is there, however deep; of what is there already, the new."""
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(into.get(name), dict):
-            into[name] |= value
+            merge(into[name], value)
         else:
             into[name] = value
 
 
-def _print(found: Facts) -> None:
-    for title, name in ROWS:
-        value = found.get(name, "–")
-        told = "  ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
-        print(f"{title:42} {told}")
+def table(found: Facts) -> str:
+    """Both sides, their ratio, the goal and by how much it is missed; below it, all other figures by their names."""
+    figures = dict(_figures(found))
+    told = {name for row in ROWS for name in (row.ours, row.stock)}
+    others = (f"{name:44}{value}" for name, value in figures.items() if name not in told)
+    return "\n".join((HEAD, *(_line(row, figures) for row in ROWS), "", *others))
+
+
+def _figures(found: Facts, before: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from _figures(value, f"{before}{name}.")
+        elif isinstance(value, int | float) and not before.startswith("stages."):
+            yield before + name, value
+
+
+def _line(row: Row, figures: dict[str, float]) -> str:
+    ours, stock = figures.get(row.ours), figures.get(row.stock)
+    ratio = (stock / ours if row.at_most else ours / stock) if ours and stock else None
+    goals = (
+        _goal("≥ {:,}", ours, row.at_least), _goal("≤ {:,}", ours, row.at_most, downwards=True),
+        _goal("≥ {:g} times", ratio, row.times),
+    )  # fmt: skip
+    cells = f"{_cell(stock):>10}{_cell(ours):>10}{_cell(ratio and round(ratio, 1)):>7}"
+    return f"{row.title:44}{cells}  {'; '.join(filter(None, goals))}".rstrip()
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _goal(told: str, value: float | None, goal: float | None, downwards: bool = False) -> str:
+    if goal is None:
+        return ""
+    missed = 0.0 if value is None else (value / goal - 1 if downwards else 1 - value / goal)
+    return told.format(goal) + (f", missed by {missed:.1%}" if missed > 0 else "")
 
 
 def _environment() -> Facts:
@@ -408,7 +478,11 @@ def _stock_async(options: Any) -> Facts:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    told = {**_stock_arguments(options), "renderer_num_workers": min(options.workers, RENDERERS), "stream_interval": 64}
+    told = {
+        **_stock_arguments(options),
+        "renderer_num_workers": min(options.workers, options.renderers),
+        "stream_interval": 64,
+    }
     core = AsyncLLM.from_engine_args(AsyncEngineArgs(**told))
 
     async def run() -> Facts:
@@ -445,6 +519,7 @@ async def _stock_measured(core: Any, options: Any) -> Facts:
     await rate(pages, 1, 8)  # alone, or every thread loads a tokenizer at the same moment, for minutes
     await rate(pages, min(64, options.pages), 8)
     tell(found={"pass1_500": {"stock_async": await rate(pages, options.pages, TOKENS)}})
+    await rate(crops, min(64, options.crops), 8, FREE)
     tell(found={"crops_per_s": {"stock_async": await rate(crops, options.crops // 2, CROP_TOKENS, FREE)}})
     tell(found={"decoder_tokens_per_s": await _decoder(core, options, {"stock": BAN})})
     tell(found={"pass1_mix": {"stock_async": await mix_per_s(mixed, _mix(options), options)}})

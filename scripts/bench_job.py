@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole jobs on this machine's GPU, against the engine alone on the same requests: PDFs from an S3, artefacts to it.
 
-    python scripts/bench_job.py --model-dir DIR [--json docs/bench/h200.json] [--jobs 1 2 4] [--windows 8 32 128]
+    python scripts/bench_job.py --model-dir DIR [--json bench.json] [--jobs 1 2 4] [--windows 8 32 128 512]
                                 [--ways pass2_all mode_auto]
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and pictures. Random weights do: the
@@ -47,7 +47,7 @@ from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek_ocr import PROMPTS
 from twopass.house import House
-from twopass.job import Door, Job
+from twopass.job import Door, Job, Result
 from twopass.progress import Tracker
 from twopass.settings import Settings
 from twopass.slabs import Pixels
@@ -56,6 +56,7 @@ from twopass.window import Window
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"
 PAGES_A_DOCUMENT = 16
+PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # as steps/render.py takes them
 POINTS = (595, 842)
 SCALE = 842 / A4[1]  # points of a pixel at 144 dpi
 MARGIN = 40
@@ -381,12 +382,13 @@ async def jobs(opened: House, shelf: Shelf, count: int, **more: str) -> Believed
     return engine
 
 
-async def latency(opened: House, shelf: Shelf) -> float:
-    """Seconds from the job's beginning to its result, with nothing beside it."""
+async def latency(opened: House, shelf: Shelf) -> tuple[float, dict[str, float]]:
+    """Seconds from the job's beginning to its result, with nothing beside it; milliseconds of a processor by stage."""
     told = replace(opened, engine=Believed(opened.engine, shelf.said, Meter(2, shelf.asked_about)))
     before = time.monotonic()
-    await _succeeded(_job(shelf.names, told), told)
-    return time.monotonic() - before
+    result = await _succeeded(_job(shelf.names, told), told)
+    by_stage = {name: 1000 * spent["cpu_s"] / len(shelf.pages) for name, spent in result.timings["stages"].items()}
+    return time.monotonic() - before, by_stage
 
 
 def _job(names: Sequence[str], opened: House, **more: str) -> Job:
@@ -395,10 +397,11 @@ def _job(names: Sequence[str], opened: House, **more: str) -> Job:
     return Job.parse({"id": name, "input": given}, opened.settings, Door.LOCAL)
 
 
-async def _succeeded(job: Job, opened: House) -> None:
+async def _succeeded(job: Job, opened: House) -> Result:
     result = await pipeline.run(job, opened, Tracker())
     if result.status != "success":
         raise RuntimeError(f"{job.id}: {result.problems[:3]}")
+    return result
 
 
 async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
@@ -406,7 +409,7 @@ async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
     engine = Believed(opened.engine, shelf.said, Meter(full_at(opened.window.places), shelf.asked_about))
     async with _shown(opened) as page:
         prompts = [replace(one, image=_alike(one.image, page), page=None) for one in asked]
-        seats = asyncio.Semaphore(round(house.AHEAD * engine.sequences))
+        seats = asyncio.Semaphore(opened.window.places)
 
         async def seated(prompt: Prompt) -> None:
             async with seats:
@@ -458,60 +461,70 @@ def ceiling(endpoint: str) -> float:
 
 def measured(
     opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
-    windows: Sequence[int] = (), ways: Sequence[str] = (), rounds: int = LATENCY_ROUNDS,
+    windows: Sequence[int] = (), ways: Sequence[str] = (), few: Sequence[int] = LATENCIES, rounds: int = LATENCY_ROUNDS,
 ) -> dict[str, Any]:  # fmt: skip
     """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
 
-    `windows`: pages in flight, tried one after the other with five times as many pages, 48 at least. `ways`: of WAYS,
-    each as one job. `rounds`: times that a few pages are read alone.
+    Told as `found`, too, as soon as it is. `windows`: pages in flight, tried one after the other with five times as
+    many pages, 48 at least, where there are so many. `ways`: of WAYS, each as one job. `few`: pages that are read
+    alone, `rounds` times.
     """
     to = client(endpoint)
     shelf = shelved(pages, to)
     tokens = shelf.tokens_a_page
-    by: dict[str, float] = {}
-    told: dict[str, Any] = {
-        "pages": len(pages), "s3_puts_per_s": round(ceiling(endpoint)), "tokens_a_page": round(tokens),
-        "first_pass_tokens": round(statistics.mean(page["tokens"] for page in pages)),
-        "prompts_a_page": round(shelf.prompts_a_page, 2), "pages_per_s_by": by,
-        "latency_s": {
-            f"{few}_pages": _latency(opened, shelved(pages[:few], to, f"few{few}"), rounds) for few in LATENCIES
-        },
-    }  # fmt: skip
+    told: dict[str, Any] = {}
+
+    def found(**more: Any) -> None:
+        told.update(more)
+        tell(found={"job_mix": told})
+
+    found(
+        pages=len(pages), s3_puts_per_s=round(ceiling(endpoint)), tokens_a_page=round(tokens),
+        first_pass_tokens=round(statistics.mean(page["tokens"] for page in pages)),
+        prompts_a_page=round(shelf.prompts_a_page, 2), latency_s={}, pages_per_s_by={},
+    )  # fmt: skip
+    for some in few:
+        seconds, by_stage = _latency(opened, shelved(pages[:some], to, f"few{some}"), rounds)
+        found(latency_s={**told["latency_s"], f"{some}_pages": seconds}, cpu_ms_per_page_by_stage=by_stage)
+
+    def by(name: str, pages_per_s: float) -> None:
+        found(pages_per_s_by={**told["pages_per_s_by"], name: round(pages_per_s, 2)})
+
     first: Believed | None = None
     with bench_usage.watched() as usage:
         for number in counts:
             engine = opened.submit(jobs(opened, shelf, number)).result()
-            first = first or engine
+            speed = engine.meter.tokens_per_s
             taken = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.between(*engine.meter.between)}
-            by[f"{number}_jobs"] = round(engine.meter.tokens_per_s / tokens, 2)
-            told = {**taken, **told}  # the first job's stand
-            tell(jobs=number, tokens_per_s=engine.meter.tokens_per_s, **taken)
+            tell(jobs=number, tokens_per_s=speed, **taken)
+            by(f"{number}_jobs", speed / tokens)
+            if first is None:
+                first = engine
+                found(pages_per_s=round(speed / tokens, 2), tokens_per_s=round(speed), **taken)
         assert first
         of_engine = opened.submit(alone(opened, first.asked, shelf)).result()  # watched too: that takes its share
-    tell(alone_tokens_per_s=of_engine.tokens_per_s, cpu=of_engine.cpu_ms(tokens))
+    found(
+        share_of_engine=round(first.meter.tokens_per_s / of_engine.tokens_per_s, 3),
+        alone_tokens_per_s=round(of_engine.tokens_per_s), alone_cpu_ms_per_page=of_engine.cpu_ms(tokens),
+    )  # fmt: skip
     for places in windows:
-        some = shelf.first(max(5 * places, 48))
-        meter = opened.submit(jobs(replace(opened, window=Window(places)), some, 1)).result().meter
-        by[f"{places}_in_flight"] = round(meter.tokens_per_s / some.tokens_a_page, 2)
-        tell(window=places, tokens_per_s=meter.tokens_per_s)
+        part = shelf.first(max(5 * places, 48))
+        meter = opened.submit(jobs(replace(opened, window=Window(places)), part, 1)).result().meter
+        by(f"{places}_in_flight", meter.tokens_per_s / part.tokens_a_page)
     for way in ways:
-        some = replace(shelf, everything="pass2" in WAYS[way])
-        engine = opened.submit(jobs(opened, some, 1, **WAYS[way])).result()
-        by[way] = round(engine.meter.tokens_per_s / some.tokens_a_page, 2)
-        modes = dict(Counter(one.mode for one in engine.asked))
-        tell(way=way, tokens_per_s=engine.meter.tokens_per_s, prompts_a_page=some.prompts_a_page, modes=modes)
-    speed = first.meter.tokens_per_s
-    return {
-        **told,
-        "pages_per_s": round(speed / tokens, 2),
-        "share_of_engine": round(speed / of_engine.tokens_per_s, 3),
-    }
+        part = replace(shelf, everything="pass2" in WAYS[way])
+        engine = opened.submit(jobs(opened, part, 1, **WAYS[way])).result()
+        tell(way=way, prompts_a_page=part.prompts_a_page, modes=dict(Counter(one.mode for one in engine.asked)))
+        by(way, engine.meter.tokens_per_s / part.tokens_a_page)
+    return told
 
 
-def _latency(opened: House, shelf: Shelf, rounds: int) -> float:
-    seconds = [opened.submit(latency(opened, shelf)).result() for _ in range(rounds)]
-    tell(pages=len(shelf.pages), tokens=round(shelf.tokens_a_page * len(shelf.pages)), latency_s=seconds)
-    return round(statistics.median(seconds), 2)
+def _latency(opened: House, shelf: Shelf, rounds: int) -> tuple[float, dict[str, float]]:
+    """Medians of the seconds, and of each stage's milliseconds a page."""
+    seen = [opened.submit(latency(opened, shelf)).result() for _ in range(rounds)]
+    tell(pages=len(shelf.pages), latency_s=[seconds for seconds, _ in seen])
+    by_stage = {name: round(statistics.median(stages[name] for _, stages in seen), 1) for name in seen[0][1]}
+    return round(statistics.median(seconds for seconds, _ in seen), 2), by_stage
 
 
 def main() -> None:
@@ -527,7 +540,9 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
-    if options.pages <= (least := full_at(round(house.AHEAD * options.sequences))):
+    places = round(house.AHEAD * options.sequences)
+    most = max(places, *options.windows)
+    if options.pages <= (least := full_at(most)):
         parser.error(f"--pages: more than {least}, or no moment has all seats taken")
     mix = json.loads(MIX.read_text())
     pages = [mix[number % len(mix)] for number in range(options.pages)]
@@ -536,12 +551,13 @@ def main() -> None:
         settings = Settings(
             engine="vllm", model_dir=options.model_dir, load_format="dummy", max_num_seqs=options.sequences,
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
-            canary=False, log_level="WARNING", bucket_endpoint_url=endpoint,
-            bucket_access_key_id="key", bucket_secret_access_key="secret",
+            canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=most,
+            bucket_access_key_id="key", bucket_secret_access_key="secret", window_bytes=most * PAGE_BYTES,
         )  # fmt: skip
         logs.set_up(settings)
         with house.opened(settings) as opened:
-            told = measured(opened, endpoint, pages, options.jobs, options.windows, options.ways)
+            usual = replace(opened, window=Window(places))
+            told = measured(usual, endpoint, pages, options.jobs, options.windows, options.ways)
     tell(found={"job_mix": told})
     if options.json:
         found = json.loads(options.json.read_text()) if options.json.exists() else {}

@@ -4,7 +4,8 @@
     python scripts/bench_usage.py PID SECONDS        prints the time and the MiB of a process and its children
 
 Reads `nvidia-smi` and the process tree, each in a process of its own: adding up memory takes 0.2 s of a processor for a
-worker with fourteen page workers, which were counted as the worker's for a while. Knows nothing of pages.
+worker with fourteen page workers, which are not the worker's. Peaks shorter than two samples may be missed. Knows
+nothing of pages.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ def _pss(pid: int) -> int:
     for member in _members(pid):
         try:
             total += member.memory_full_info().pss
-        except psutil.NoSuchProcess:
-            continue
+        except psutil.Error:
+            continue  # it ended just now
     return total
 
 
