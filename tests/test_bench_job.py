@@ -82,7 +82,7 @@ async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> Non
             bench_job.measured,
             replace(opened, settings=settings),
             endpoint,
-            [*MIX[:12], BLANK, *MIX[12:15]],
+            [*MIX[:12], BLANK, *MIX[12:16]],
             [1, 2],
             [6],
             list(bench_job.WAYS),
