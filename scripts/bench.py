@@ -276,9 +276,11 @@ def _started(options: Any, then: Callable[[Any, Any], Awaitable[Facts]]) -> Fact
     async def run() -> Facts:
         async with bench_engine._opened(options) as engine:
             await engine.generate(_prompt(options.shown[0], 1))
-            ready = {options.stage.replace("twopass", "cold"): round(time.time() - since, 1)}
-            tell(constructed_s=constructed, ready_s=ready)
-            return {"ready_s": ready, **await then(engine, options)}
+            kind, ready = options.stage.replace("twopass", "cold"), round(time.time() - since, 1)
+            stages = {"constructed_s": constructed, **engine.started}
+            start = {kind: {name: round(seconds, 1) for name, seconds in stages.items()}}
+            tell(found={"ready_s": {kind: ready}, "start_s": start})
+            return {"ready_s": {kind: ready}, "start_s": start, **await then(engine, options)}
 
     return asyncio.run(run())
 

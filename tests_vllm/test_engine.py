@@ -112,6 +112,13 @@ async def test_a_picture_takes_the_modes_places(running: Running, mode: str) -> 
     assert (answer.text.startswith(talking.TITLE), answer.finish_reason) == (True, "stop")
 
 
+async def test_the_start_is_told_by_stage(running: Running) -> None:
+    """What this process imports, and what its core does."""
+    assert {"imports_s", "device_s", "weights_s", "graphs_s"} <= running.engine.started.keys()
+    assert min(running.engine.started.values()) >= 0
+    assert running.engine.started["weights_s"] > 0
+
+
 async def test_a_document_goes_through_both_passes(running: Running, tmp_path: Path) -> None:
     """Pass 1's table and picture are asked about again, and what the model says of them is in the document."""
     source = document(tmp_path / "bees.pdf")

@@ -122,6 +122,7 @@ async def _warm(house: House, stages: dict[str, float]) -> Canary | None:
     await house.engine.open(house.workers)
     opened = time.monotonic()
     verdict = await canary.verdict(house.engine, house.family, house.workers, house.settings)
+    stages |= {f"engine_{name}": seconds for name, seconds in house.engine.started.items()}
     stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}
     return verdict
 

@@ -96,8 +96,8 @@ class Engine(Protocol):
 
     `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `canary`
     whether a model answers that must first read a known picture, `slabs` memory of its own that page workers
-    must share, None when it needs none. `incidents` only grows. `is_gone`: it will never answer again, and its
-    worker has to be replaced.
+    must share, None when it needs none. `started` has the seconds of each stage of its start. `incidents` only
+    grows. `is_gone`: it will never answer again, and its worker has to be replaced.
     """
 
     kind: str
@@ -106,6 +106,7 @@ class Engine(Protocol):
     sequences: int
     canary: bool
     slabs: Slabs | None = None
+    started: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
 

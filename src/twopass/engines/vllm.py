@@ -93,6 +93,8 @@ class VllmEngine(Engine):
 
     async def open(self, workers: Workers) -> None:
         self._workers = workers
+        first, *_ = await self._core.collective_rpc("took")
+        self.started = {"imports_s": self._imported, **first}
         if self._watching:
             self._watching.cancel()
         self._watching = asyncio.create_task(self._watched())
@@ -123,6 +125,7 @@ class VllmEngine(Engine):
         self._core.shutdown()  # on the loop: beside it, vLLM's output task would call the end a crash
 
     def _started(self) -> Any:
+        before = time.monotonic()
         # Another core finds all imported, and pages in flight that must not be frozen with it.
         with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else garbage.unswept():
             from vllm.engine.arg_utils import AsyncEngineArgs
@@ -130,6 +133,7 @@ class VllmEngine(Engine):
 
             from twopass import vllm_plugin
 
+        self._imported = time.monotonic() - before
         vllm_plugin.register()
         try:
             core = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))

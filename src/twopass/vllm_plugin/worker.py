@@ -1,4 +1,5 @@
-"""vLLM's worker with one change: what it does for every prompt at every step is done once where all are being answered.
+"""vLLM's worker with two changes: it tells how long each stage of its start took, and what it does for every prompt
+at every step is done once where all are being answered.
 
 With 256 prompts the core's only thread is busier than the GPU: at each step it looked for pictures under way in
 every prompt, wrote down where each one's last token lies, also when these are where they were, and marked the place of
@@ -7,6 +8,9 @@ each one's next token in three arrays.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,11 +27,39 @@ UNKNOWN = -1  # vLLM's own mark of a token that is not on the host yet
 
 
 class DecodingWorker(Worker):
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._took: dict[str, float] = {}
+
     def init_device(self) -> None:
         """vLLM's own runner, whichever it chose, with three methods before its own."""
-        super().init_device()
+        with self._stage("device_s"):
+            super().init_device()
         chosen = type(self.model_runner)
         self.model_runner.__class__ = type(chosen.__name__, (_Decoding, chosen), {})
+
+    def load_model(self, *arguments: Any, **more: Any) -> None:
+        with self._stage("weights_s"):
+            super().load_model(*arguments, **more)
+
+    def determine_available_memory(self) -> int:
+        """A step is tried, which compiles it or loads it compiled; left out where memory is known."""
+        with self._stage("profile_s"):
+            return int(super().determine_available_memory())
+
+    def compile_or_warm_up_model(self) -> Any:
+        with self._stage("graphs_s"):
+            return super().compile_or_warm_up_model()
+
+    def took(self) -> dict[str, float]:
+        """Seconds of each stage of the start."""
+        return self._took
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        before = time.monotonic()
+        yield
+        self._took[name] = time.monotonic() - before
 
 
 class _Decoding:
