@@ -36,22 +36,28 @@ def test_percent_never_falls_and_seq_always_rises(steps: list[str]) -> None:
 async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
     """While one post is under way newer progress overwrites what waits; the last one is sent."""
     sent: list[dict[str, Any]] = []
+    through: asyncio.Queue[None] = asyncio.Queue()
 
     async def slow(now: dict[str, Any]) -> None:
-        await asyncio.sleep(0.02)
+        await through.get()
         sent.append(now)
 
-    async with Sender(slow, interval_s=0.0, drain_s=1.0) as sender:
+    async with Sender(slow, interval_s=0.0, drain_s=60.0) as sender:
         tracker = Tracker(sender.offer)
         tracker.pages_found(50)
-        for _ in range(50):
+        for page in range(50):
             tracker.pages_done(1)
-            await asyncio.sleep(0.001)
+            if page % 10 == 9:
+                through.put_nowait(None)
+            for _ in range(10):
+                await asyncio.sleep(0)  # whoever can go on does
         tracker.phase(Phase.DONE)
+        for _ in range(100):
+            through.put_nowait(None)
 
     sequence = [now["seq"] for now in sent]
     assert sequence == sorted(set(sequence))
-    assert len(sent) < 20
+    assert [now["pages_done"] for now in sent] == [1, 10, 20, 30, 40, 50, 50]
     assert sent[-1]["phase"] == "done"
 
 
