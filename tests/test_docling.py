@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
 from twopass import tokens
 from twopass.document import Document, Figure, Formula, PageImage
-from twopass.formats import docling, markdown
+from twopass.formats import docling
 from twopass.formats.draft import Draft
 
 
@@ -40,7 +40,7 @@ def test_nothing_is_lost_on_the_way_there_and_back(document: Document) -> None:
     theirs = DoclingDocument.model_validate_json(data)
     again = json.dumps(theirs.export_to_dict()).encode()
 
-    assert docling.loads(again) == docling.loads(data) == markdown.placed(document)
+    assert docling.loads(again) == docling.loads(data) == Draft(document).placed
 
 
 def report() -> Document:

@@ -130,7 +130,7 @@ def join(first: str, second: str) -> tuple[str, str, str]:
     """Both parts of a text that runs on, and what goes between: nothing after a broken word or within Chinese."""
     if not first or not second:
         return first, "", second
-    if _HYPHEN_END.search(first) and second[0].islower():
+    if _is_broken(first) and second[0].islower():
         return first[:-1], "", second
     hyphen = first[-1] in "-\u2010" and not first[-2:-1].isspace()
     glued = hyphen or (_CJ_EDGE.match(first[-1]) and _CJ_EDGE.match(second[0]))
@@ -144,14 +144,19 @@ def runs_on(first: str, second: str) -> bool:
         return False
     if _CJK.match(first[-1]) or first[-1] in "，、":
         return bool(_CJK.match(second[0])) or second[0].islower()
-    return starts_within(second) or (is_open(first) and not _HYPHEN_END.search(first))
+    return starts_within(second) or (is_open(first) and not _is_broken(first))
 
 
 def is_open(text: str) -> bool:
     """Whether more must come: it ends in a broken word, a comma, or a word that ends no sentence."""
     text = text.rstrip()
-    last = re.split(r"[\s(]", text)[-1].lower()
-    return bool(_HYPHEN_END.search(text)) or text[-1:] in (",", "，", "、") or last in _FUNCTION
+    last = "".join(text.rsplit(None, 1)[-1:]).rpartition("(")[2].lower()
+    return _is_broken(text) or text[-1:] in (",", "，", "、") or last in _FUNCTION
+
+
+def _is_broken(text: str) -> bool:
+    """Whether it ends in a word's first half; of a long paragraph only the end is looked at."""
+    return bool(_HYPHEN_END.search(text[-3:]))
 
 
 def starts_within(text: str) -> bool:
@@ -161,7 +166,7 @@ def starts_within(text: str) -> bool:
 
 def breaks_word(first: str, second: str) -> bool:
     """Whether a word is cut by a hyphen between both."""
-    return bool(_HYPHEN_END.search(first.rstrip())) and starts_within(second)
+    return _is_broken(first.rstrip()) and starts_within(second)
 
 
 def reference(text: str, mark: str) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from twopass.errors import Code, InvalidJob
-from twopass.formats import chunks, docjson, docling, markdown, mineru, review
+from twopass.formats import chunks, docjson, docling, mineru, review
 from twopass.formats.draft import Draft
 from twopass.job import Format
 
@@ -19,11 +19,11 @@ class Writer(NamedTuple):
 
 
 def _docjson(draft: Draft) -> bytes:
-    return docjson.dumps(markdown.placed(draft.document, draft.writing.markdown, draft.crops))
+    return docjson.dumps(draft.placed)
 
 
 def _markdown(draft: Draft) -> bytes:
-    return markdown.write(draft.document, draft.writing.markdown, draft.crops)[0].encode(errors="replace")
+    return draft.markdown[0].encode(errors="replace")
 
 
 WRITERS: dict[Format, Writer] = {

@@ -114,7 +114,7 @@ def _plain(draft: Draft) -> tuple[str, dict[str, Span]]:
 
 def _units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Unit]:
     """What is put into chunks, in the order of the markdown; what is too large for one is cut."""
-    real = markdown.write(draft.document, draft.writing.markdown, draft.crops)[1]
+    _, real = draft.markdown
     sections_of = dict(_owners(draft.document.sections))
     placed = sorted((e for e in draft.document.elements if e.id in spans), key=lambda e: spans[e.id])
     groups: list[list[Element]] = []

@@ -33,8 +33,7 @@ UNKNOWN_TYPE = "application/octet-stream"
 
 def write(draft: Draft) -> bytes:
     """Equal documents give equal bytes."""
-    placed = markdown.placed(draft.document, draft.writing.markdown, draft.crops)
-    told = converted(placed).export_to_dict()
+    told = converted(draft.placed).export_to_dict()
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
 

@@ -1,14 +1,17 @@
 """What writers write from: a Document, how it is to be spelled, and where its pictures are.
 
-Knows nothing of how any format looks, nor of stores: whoever makes a draft has put the pictures there.
+Of formats it knows document.md alone, which most others point into. Knows nothing of stores: whoever makes a draft has
+put the pictures there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from twopass.document import Document
+from twopass.document import Document, Span
+from twopass.formats import markdown
 from twopass.writing import Writing
 
 
@@ -23,3 +26,15 @@ class Draft:
 
     def crop(self, path: str) -> str:
         return self.crops.get(path, path)
+
+    @cached_property
+    def markdown(self) -> tuple[str, dict[str, Span]]:
+        """The text of document.md, and where in it each element stands that has a place; written once for all."""
+        return markdown.write(self.document, self.writing.markdown, self.crops)
+
+    @cached_property
+    def placed(self) -> Document:
+        """The document with every element's `md_span`."""
+        _, spans = self.markdown
+        elements = tuple(e.model_copy(update={"md_span": spans.get(e.id)}) for e in self.document.elements)
+        return self.document.model_copy(update={"elements": elements})

@@ -13,11 +13,12 @@ from twopass import words
 from twopass.writing import Maths
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
+# Every branch begins with its own character, and looks behind only then: so the search leaps from one to the next.
 _MISREAD = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|$)"  # an escape that was none
-    r"|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])"  # emphasis; 5 * 3 and snake_case are safe
+    r"|\*(?:(?<!\s\*)|(?!\s))|_(?:(?<![^\W_]_)|(?![^\W_]))"  # emphasis; 5 * 3 and snake_case are safe
     r"|<!--|`|\$|<(?=[A-Za-z/!?])|\](?=[(\[:])"  # code, maths, tags and autolinks, links and their definitions
-    r"|~(?=~)|(?<=\w)~|(?<=\S)~(?=\s|$)"  # struck out
+    r"|~(?:(?=~)|(?<=\w~)|(?<=\S~)(?=\s|$))"  # struck out
     r"|&(?=#?\w{1,31};)"  # entities
 )
 FENCES = {

@@ -76,13 +76,6 @@ def write(
     return _laid_out([block for block in blocks if any(piece.text for piece in block.pieces)])
 
 
-def placed(document: Document, spelling: Markdown = USUAL, crops: Mapping[str, str] | None = None) -> Document:
-    """The document with every element's `md_span`."""
-    spans = write(document, spelling, crops)[1]
-    elements = tuple(e.model_copy(update={"md_span": spans.get(e.id)}) for e in document.elements)
-    return document.model_copy(update={"elements": elements})
-
-
 def running(document: Document) -> dict[str, str]:
     """Body paragraphs, list items and headings that run on, each with the element it goes on in."""
     return dict(_writing(document, Markdown(merge_tables=False), {}).next_of)
