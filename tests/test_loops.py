@@ -135,14 +135,14 @@ RUNS = st.lists(
 def test_a_loop_is_seen_when_it_is_one_by_looking_at_the_last_blocks(
     runs: list[tuple[list[tuple[str, tuple[int, int, int, int]]], int, int]], cut: int
 ) -> None:
-    """At the first look, three blocks after the one before, that the whole end would say so; wherever it breaks off."""
+    """At the first look, six blocks after the one before, that the whole end would say so; wherever it breaks off."""
     told = [
         answers.block("text", said, (x0, y0 + n * step, x1, y1 + n * step))
         for unit, times, step in runs
         for n in range(times)
         for said, (x0, y0, x1, y1) in unit
     ]
-    looks = ["".join(told[:end]) for end in range(3, len(told) + 1, 3)]
+    looks = ["".join(told[:end]) for end in range(6, len(told) + 1, 6)]
     looks = [text[: len(text) - cut] for text in looks]
     first = next((text for text in looks if loops.looping(text)), None)
 
@@ -159,7 +159,7 @@ def test_who_got_out_of_a_loop_goes_on() -> None:
 
 
 def test_the_watch_is_cheap_however_long_the_answer() -> None:
-    """It is asked every 64 tokens of every answer in flight. Counted in calls: a clock depends on the hour."""
+    """It is asked every 128 tokens of every answer in flight. Counted in calls: a clock depends on the hour."""
     long = answers.PAGE * 20
     assert len(long) > 2 * loops.TAIL
 

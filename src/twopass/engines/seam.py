@@ -52,7 +52,7 @@ def sampling(*wanted: Mapping[str, Any]) -> Sampling:
 class Prompt:
     """One question about one image. `priority` 0 goes before 1.
 
-    `watch` is asked about every 64 tokens whether the answer so far loops; True ends the request with
+    `watch` is asked every hundred tokens or so whether the answer so far loops; True ends the request with
     finish_reason loop.
     """
 

@@ -41,7 +41,7 @@ NUMBERED = 400
 FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
 ROUNDS = 4  # loops of one answer that are cut out
 PERIODS = 4  # blocks that take turns
-NEW = 5  # blocks: three that a look adds (it comes every 64 tokens), the one that grew and the one that grows
+NEW = 8  # blocks: six that a look adds (it comes every 128 tokens), the one that grew and the one that grows
 LATEST = NEW + PERIODS  # blocks among which a loop that goes on repeats itself; of those that march only one has room
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
@@ -238,7 +238,7 @@ def _is_again(told: Sequence[_Told], n: int, k: int) -> bool:
 
 def _marches(told: Sequence[_Told], n: int, k: int) -> bool:
     """Whether a box says what two before it say, as far from the one as that from the other."""
-    return n >= 2 * k and told[n].said == told[n - k].said == told[n - 2 * k].said and _even(told, n, k)
+    return n >= 2 * k and _even(told, n, k) and told[n].said == told[n - k].said == told[n - 2 * k].said
 
 
 def _touch(one: Corners, other: Corners) -> bool:

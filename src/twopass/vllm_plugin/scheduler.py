@@ -5,7 +5,7 @@ A step that takes prompts in encodes their pictures and leaves the recorded path
 becoming free one by one, every step would be such a step, for one picture each.
 
 vLLM sends every token on its own and collects them where they arrive. Nobody there looks before the stream
-interval is full, so the core keeps them until then: a message for 64 tokens costs both processes what a message
+interval is full, so the core keeps them until then: a message for 128 tokens costs both processes what a message
 for one does.
 """
 
