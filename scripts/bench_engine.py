@@ -33,6 +33,7 @@ A4 = (1190, 1684)
 PROMPT = "<image>\n<|grounding|>Convert the document to markdown."
 PROMPT_TOKENS = 938  # of an A4 page in gundam mode
 PAGES = 4  # different ones
+INTERVAL = 128  # as STREAM_INTERVAL
 MODES = ("tiny", "small", "base", "large", "gundam")
 
 
@@ -61,7 +62,7 @@ def _options() -> Any:
     parser.add_argument("--pages", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--interval", type=int, default=64, help="tokens between two looks at an answer")
+    parser.add_argument("--interval", type=int, default=INTERVAL, help="tokens between two looks at an answer")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     return parser.parse_args()
 

@@ -41,7 +41,7 @@ from PIL import Image
 
 import bench_usage
 from bench import ENVIRONMENT, MIX
-from bench_engine import A4, tell
+from bench_engine import A4, INTERVAL, tell
 from make_mix import BOX_TOKENS
 from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
@@ -62,7 +62,6 @@ SCALE = 842 / A4[1]  # points of a pixel at 144 dpi
 MARGIN = 40
 CROPS_AT_MOST = 0.6  # of the page's height; more are drawn smaller
 TOKEN = 3.6  # letters
-LOOK_EVERY = 64
 NOTHING, WORDS_OF_A_PHOTO = "", 20
 SENTENCE = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
 CEILING_PUTS = 400
@@ -272,7 +271,7 @@ class Believed(Engine):
         def watch(_: str) -> bool:
             """What the pipeline's own would have looked at, and no verdict."""
             nonlocal before
-            step = min(LOOK_EVERY, said.tokens - before)
+            step = min(INTERVAL, said.tokens - before)
             before += step
             self.meter.made += step
             if prompt.watch:
@@ -531,17 +530,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--pages", type=int, default=1280)
+    parser.add_argument("--pages", type=int, default=1600)
     parser.add_argument("--jobs", type=int, nargs="+", default=[1])
     parser.add_argument("--windows", type=int, nargs="*", default=[], help="pages in flight, one after the other")
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=[], help="otherwise than pass2 auto in gundam")
     parser.add_argument("--quantization")
     parser.add_argument("--kv-cache-dtype", default="auto")
-    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
     places = round(house.AHEAD * options.sequences)
-    most = max(places, *options.windows)
+    most = max((places, *options.windows))
     if options.pages <= (least := full_at(most)):
         parser.error(f"--pages: more than {least}, or no moment has all seats taken")
     mix = json.loads(MIX.read_text())

@@ -66,7 +66,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     """What was written, as the manifest tells it. Raises TwopassError."""
-    slabs = Slabs(1, settings.window_bytes)
+    slabs = Slabs(1, settings.max_page_pixels * 3)
     async with (
         _opened(args.folder, settings) as folder,
         _workers(settings, slabs) as workers,

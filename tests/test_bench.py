@@ -13,6 +13,12 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
 import bench  # noqa: E402
+from bench_engine import INTERVAL  # noqa: E402
+from twopass.settings import Settings  # noqa: E402
+
+
+def test_answers_are_looked_at_as_often_as_in_a_worker() -> None:
+    assert Settings.model_fields["stream_interval"].default == INTERVAL
 
 
 def test_what_is_new_stands_beside_what_is_there() -> None:
@@ -67,5 +73,5 @@ def test_a_stage_that_fails_takes_nothing_away(stage: str, tmp_path: Path) -> No
     assert ended.returncode == 0
     assert f"{stage}: ended with 1" in ended.stderr
     assert found["pass1_500"] == {"twopass": 30.0}
-    assert found["stages"][stage]["asked"]["sequences"] == 256
+    assert found["stages"][stage]["asked"]["sequences"] == 512
     assert (tmp_path / "bench.caches").exists() == (stage != "twopass")

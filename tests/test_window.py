@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,14 @@ def test_a_quarter_more_pages_are_in_flight_than_the_engine_takes(told: dict[str
     """Each with a slab of its own, however many: WINDOW says otherwise, and one worker has two."""
     with house.opened(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
         assert opened.window.places == len(opened.slabs.descriptors) == places
+        asyncio.run(_all_lent(opened))
+
+
+async def _all_lent(opened: house.House) -> None:
+    """At once, A4 pages all of them: there are bytes for each place."""
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        for _ in range(opened.window.places):
+            await stack.enter_async_context(opened.slabs.lend(1191 * 1684 * 3))
 
 
 @given(st.lists(st.floats(0, 0.003), max_size=12), st.integers(1, 5))

@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "24": Preset(100, 8192),
         "48": Preset(256, 8192),
         "80": Preset(256, 8192),
-        "141": Preset(256, 8192),
+        "141": Preset(512, 8192),
     }
 )
 CARDS: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # people name their card
@@ -76,7 +76,7 @@ class EngineSettings(BaseSettings):
     engine_cache: Path | None = Field(None, description="folder for compiled kernels, by GPU; null: vLLM's own")
     draw_views: bool = Field(True, description="draw PDF pages anew where tiles show them enlarged; false: resize")
     load_format: str = Field("auto", description="dummy: random weights, for measuring without a model")
-    stream_interval: int = Field(64, ge=1, description="tokens between two looks whether an answer loops")
+    stream_interval: int = Field(128, ge=1, description="tokens between two looks whether an answer loops")
     logprobs: bool = Field(False, description="confidence from token log-probabilities, where nothing else tells it")
     engine_restarts: int = Field(6, ge=0, description="times in an hour that a dead engine is started again")
     engine_start_s: float = Field(300.0, gt=0, description="longest start of another engine in place of a dead one")

@@ -39,6 +39,7 @@ AHEAD = 1.25  # pages in flight per sequence of the engine: some render or wait 
 LEAST_WINDOW = 2
 HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
+PAGE_BYTES, LEAST_BYTES = 6 << 20, 2 << 30  # an A4 page in 144 dpi; with fewer places, what a few huge pages take
 DESCRIPTORS = 1 << 16  # slabs of two kinds take 700 of the 1,024 that many systems begin with
 
 
@@ -91,7 +92,7 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
     stages["engine_s"] = time.monotonic() - before
     places = settings.window or max(LEAST_WINDOW, round(AHEAD * (engine.sequences or settings.workers)))
-    slabs = Slabs(places, settings.window_bytes)
+    slabs = Slabs(places, settings.window_bytes or max(LEAST_BYTES, places * PAGE_BYTES))
     own = (engine.slabs,) if engine.slabs else ()
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)

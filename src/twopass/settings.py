@@ -50,7 +50,11 @@ class Settings(EngineSettings):
     )
     worker_calls: int = Field(1000, ge=1, description="calls after which a page worker is replaced by a fresh one")
     window: int = Field(0, ge=0, description="pages in flight; 0: 1.25 times the engine's sequences")
-    window_bytes: int = Field(2048 * MEGABYTE, gt=0, description="bytes of page pixels in flight; an A4 page has 6 MB")
+    window_bytes: int = Field(
+        0,
+        ge=0,
+        description="bytes of page pixels in flight; 0: 6 MB for each page of the window, 2 GiB at least",
+    )
 
     max_source_bytes: int = Field(1024 * MEGABYTE, gt=0, description="a larger source is refused")
     max_pages: int = Field(5000, gt=0, description="a document with more pages is refused")
