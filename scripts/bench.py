@@ -4,10 +4,11 @@
     make gpu
     .venv/bin/python scripts/bench.py --model-dir DIR [--json bench.json] [--only STAGE …]
 
-DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a megabyte); weights are random. Lengths
-are forced (500 tokens a page, or docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen
-evenly. Every stage is a process of its own with a fresh engine; what it measured is merged into the file, beside how
-it was asked. All stages take forty minutes on an H200; a slower GPU wants fewer --pages or a higher --limit-s:
+DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a megabyte); weights are random where it
+has none. Lengths are forced (500 tokens a page, or docs/bench/mix.json), the n-gram ban is 30/90 on both sides,
+experts are chosen evenly. Every stage is a process of its own with a fresh engine; what it measured is merged into
+the file, beside how it was asked. All stages take forty minutes on an H200; a slower GPU wants fewer --pages or a
+higher --limit-s:
 
     twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; the start with empty caches
     warm            the start again, with the caches that `twopass` left
@@ -38,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bench_engine
-from bench_engine import A4, INTERVAL, PAGES, PROMPT, tell
+from bench_engine import A4, INTERVAL, PAGES, PROMPT, load_format, tell
 
 ROOT = Path(__file__).parents[1]
 MIX = ROOT / "docs" / "bench" / "mix.json"
@@ -451,7 +452,8 @@ def _encoder(options: Any) -> Facts:
 def _stock_arguments(options: Any) -> Facts:
     os.environ["VLLM_PLUGINS"] = ""  # without ours
     return {
-        "model": str(options.model_dir), "dtype": "bfloat16", "load_format": "dummy", "max_model_len": 8192,
+        "model": str(options.model_dir), "dtype": "bfloat16", "load_format": load_format(options.model_dir),
+        "max_model_len": 8192,
         "max_num_seqs": options.sequences, "max_num_batched_tokens": 8192, "enable_prefix_caching": False,
         "mm_processor_cache_gb": 0, "limit_mm_per_prompt": {"image": 1}, "disable_log_stats": True,
         "logits_processors": bench_engine.BANS["stock"],

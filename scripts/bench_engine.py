@@ -71,9 +71,14 @@ def _settings(options: Any) -> Any:
     from twopass.settings import Settings
 
     return Settings(
-        engine="vllm", max_num_seqs=options.sequences, page_workers=options.workers, load_format="dummy",
-        stream_interval=options.interval, model_dir=options.model_dir,
+        engine="vllm", max_num_seqs=options.sequences, page_workers=options.workers,
+        load_format=load_format(options.model_dir), stream_interval=options.interval, model_dir=options.model_dir,
     )  # fmt: skip
+
+
+def load_format(folder: Path) -> str:
+    """As MODEL_DIR is to be read: random weights where it has none."""
+    return "auto" if any(folder.glob("*.safetensors")) else "dummy"
 
 
 def _process_start() -> float:

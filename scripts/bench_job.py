@@ -41,7 +41,7 @@ from PIL import Image
 
 import bench_usage
 from bench import ENVIRONMENT, MIX
-from bench_engine import A4, INTERVAL, tell
+from bench_engine import A4, INTERVAL, load_format, tell
 from make_mix import BOX_TOKENS
 from twopass import house, logs, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
@@ -548,7 +548,8 @@ def main() -> None:
     os.environ |= ENVIRONMENT
     with store() as endpoint:
         settings = Settings(
-            engine="vllm", model_dir=options.model_dir, load_format="dummy", max_num_seqs=options.sequences,
+            engine="vllm", model_dir=options.model_dir, load_format=load_format(options.model_dir),
+            max_num_seqs=options.sequences,
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=most,
             bucket_access_key_id="key", bucket_secret_access_key="secret", window_bytes=most * PAGE_BYTES,
