@@ -175,12 +175,14 @@ def _cropped(
         sheet.answers[f"{name}-2"] = Said(described, tokens)
 
 
-def documents(pages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bytes, dict[str, Said]]]:
-    """PDFs of PAGES_A_DOCUMENT pages, and what is said by prompt id."""
+def documents(
+    pages: Sequence[Mapping[str, Any]], each: int = PAGES_A_DOCUMENT
+) -> Iterator[tuple[bytes, dict[str, Said]]]:
+    """PDFs of so many pages each, and what is said by prompt id."""
     rng = np.random.default_rng(1)
     photos = [_photo(rng) for _ in range(4)]
-    for start in range(0, len(pages), PAGES_A_DOCUMENT):
-        some = pages[start : start + PAGES_A_DOCUMENT]
+    for start in range(0, len(pages), each):
+        some = pages[start : start + each]
         with pymupdf.open() as pdf:
             sheets = [drawn(pdf, page, photos) for page in some]
             data = bytes(pdf.tobytes(deflate=True, garbage=1)) + b"%% %d" % start  # no two the same
@@ -356,9 +358,9 @@ class Shelf:
         return sum(page["elements"] > 0 for page in self.pages)
 
 
-def shelved(pages: Sequence[Mapping[str, Any]], to: Any, folder: str = "in") -> Shelf:
+def shelved(pages: Sequence[Mapping[str, Any]], to: Any, folder: str = "in", each: int = PAGES_A_DOCUMENT) -> Shelf:
     names, answers = list[str](), list[Mapping[str, Said]]()
-    for number, (data, said) in enumerate(documents(pages)):
+    for number, (data, said) in enumerate(documents(pages, each)):
         names.append(f"s3://{BUCKET}/{folder}/{number:03d}.pdf")
         to.put_object(Bucket=BUCKET, Key=f"{folder}/{number:03d}.pdf", Body=data)
         answers.append(said)
@@ -465,8 +467,8 @@ def measured(
     """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
 
     Told as `found`, too, as soon as it is. `windows`: pages in flight, tried one after the other with five times as
-    many pages, 48 at least, where there are so many. `ways`: of WAYS, each as one job. `few`: pages that are read
-    alone, `rounds` times.
+    many pages, 48 at least, where there are so many. `ways`: of WAYS, each as one job. `few`: documents of so many
+    pages that are read alone, `rounds` times.
     """
     to = client(endpoint)
     shelf = shelved(pages, to)
@@ -483,7 +485,7 @@ def measured(
         prompts_a_page=round(shelf.prompts_a_page, 2), latency_s={}, pages_per_s_by={},
     )  # fmt: skip
     for some in few:
-        seconds, by_stage = _latency(opened, shelved(pages[:some], to, f"few{some}"), rounds)
+        seconds, by_stage = _latency(opened, shelved(pages[:some], to, f"few{some}", some), rounds)
         found(latency_s={**told["latency_s"], f"{some}_pages": seconds}, cpu_ms_per_page_by_stage=by_stage)
 
     def by(name: str, pages_per_s: float) -> None:

@@ -70,6 +70,11 @@ async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
     assert not engine.unknown
 
 
+def test_a_document_that_is_read_alone_is_one_file() -> None:
+    """However many pages it has: a job of several tells no stages of its own."""
+    assert [len(list(bench_job.documents(MIX[:19], each))) for each in (16, 19)] == [2, 1]
+
+
 async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> None:
     """Both in pages a second while the seats are taken."""
     with bench_job.store() as endpoint:
@@ -96,5 +101,6 @@ async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> Non
     }  # fmt: skip
     assert told["latency_s"].keys() == {"1_pages", "2_pages"} and min(told["latency_s"].values()) > 0
     assert told["cpu_ms_per_page"]["workers"] > told["cpu_ms_per_page"]["core"] == 0 < told["host_peak_mib"]
+    assert told["cpu_ms_per_page_by_stage"]["render"] > 0
     assert told["share_of_engine"] > 0  # of a typist who waits for nothing
     assert told["tokens_a_page"] > told["first_pass_tokens"]
