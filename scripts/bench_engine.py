@@ -58,7 +58,7 @@ def _options() -> Any:
     parser.add_argument("what", choices=("modes", "decoder", "pages"))
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--ban", choices=BANS, default="ours")
-    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--pages", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -19,6 +20,13 @@ from twopass.settings import Settings  # noqa: E402
 
 def test_answers_are_looked_at_as_often_as_in_a_worker() -> None:
     assert Settings.model_fields["stream_interval"].default == INTERVAL
+
+
+def test_the_mix_begins_again_where_more_pages_are_asked_for() -> None:
+    lengths = bench._mix(argparse.Namespace(mix_pages=1536))
+
+    assert len(lengths) == 1536
+    assert lengths[640] == lengths[0]
 
 
 def test_what_is_new_stands_beside_what_is_there() -> None:

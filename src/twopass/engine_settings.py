@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "24": Preset(100, 8192),
         "48": Preset(256, 8192),
         "80": Preset(256, 8192),
-        "141": Preset(512, 8192),
+        "141": Preset(512, 8192, 0.88),  # more cache than 512 answers fill; above 0.9 the memory alert speaks
     }
 )
 CARDS: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # people name their card

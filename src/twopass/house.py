@@ -40,7 +40,7 @@ LEAST_WINDOW = 2
 HEALTH_S = 5.0
 CLOSE_S = 60.0  # for an engine whose GPU hangs; vLLM's ends itself within SHUTDOWN_TIMEOUT_S
 PAGE_BYTES, LEAST_BYTES = 6 << 20, 2 << 30  # an A4 page in 144 dpi; with fewer places, what a few huge pages take
-DESCRIPTORS = 1 << 16  # slabs of two kinds take 700 of the 1,024 that many systems begin with
+DESCRIPTORS = 1 << 16  # slabs of two kinds take 1,400 at 512 sequences; many systems begin with 1,024
 
 
 @dataclass(frozen=True)
