@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.vllm_plugin.scheduler import GROUP, PATIENCE, is_worth_waiting, untold
+from twopass.vllm_plugin.scheduler import LEAST_GROUP, PATIENCE, group, is_worth_waiting, untold
 
 
-def test_a_full_engine_takes_prompts_in_groups() -> None:
-    free = [seats for seats in range(1, 10) if not is_worth_waiting(100, 100 - seats, waiting=50, waited=0)]
+@pytest.mark.parametrize(("seats", "together"), [(100, 4), (256, 4), (384, 6), (512, 8), (1024, 8)])
+def test_a_full_engine_takes_prompts_in_groups(seats: int, together: int) -> None:
+    """The more seats there are, the more become free at once."""
+    free = [few for few in range(1, 12) if not is_worth_waiting(seats, seats - few, waiting=50, waited=0)]
 
-    assert free[0] == GROUP
+    assert free[0] == group(seats) == together
 
 
 def test_nobody_waits_for_prompts_that_are_not_there() -> None:
-    assert not is_worth_waiting(100, 99, waiting=GROUP - 1, waited=0)
+    assert not is_worth_waiting(100, 99, waiting=LEAST_GROUP - 1, waited=0)
 
 
 def test_an_engine_of_few_seats_fills_each() -> None:
-    assert not any(is_worth_waiting(GROUP, taken, waiting=50, waited=0) for taken in range(GROUP))
+    assert not any(is_worth_waiting(LEAST_GROUP, taken, waiting=50, waited=0) for taken in range(LEAST_GROUP))
 
 
 def test_a_seat_does_not_stay_free_for_long() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-GROUP = 4  # prompts that enter together; four A4 pages fill the largest graph of the encoder
+LEAST_GROUP, MOST_GROUP = 4, 8  # prompts that enter together; four A4 pages fill the largest graph of the encoder
+SEATS = 64  # for each prompt of a group: one of so many may stand empty for a moment
 PATIENCE = 24  # steps that a free seat waits for others; a third of a second
 
 
@@ -87,4 +88,9 @@ def untold(tokens: int, interval: int, ended: bool) -> int:
 
 def is_worth_waiting(seats: int, taken: int, waiting: int, waited: int) -> bool:
     """Some seats are free, fewer than a group; prompts enough wait for them, and not for long."""
-    return 0 < seats - taken < GROUP <= min(waiting, taken) and waited < PATIENCE
+    return 0 < seats - taken < group(seats) <= min(waiting, taken) and waited < PATIENCE
+
+
+def group(seats: int) -> int:
+    """How many prompts enter a full engine together: of 512 in an H200, seats become free two at a time."""
+    return min(max(seats // SEATS, LEAST_GROUP), MOST_GROUP)
