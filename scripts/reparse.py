@@ -27,6 +27,7 @@ from twopass.job import DocumentResult, Door, Format, Job
 from twopass.picture import Picture
 from twopass.settings import Settings
 from twopass.slabs import Slabs
+from twopass.sources import opened_sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
 from twopass.store import open_output
@@ -74,9 +75,9 @@ async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, A
     ):
         finding = await reparsing.found(folder)
         job = _job(args, finding, settings)
-        file = None
+        file, sources = None, await stack.enter_async_context(opened_sources(settings, job.s3))
         if args.reread or Format.REVIEW in job.formats:
-            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers))
+            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers, sources))
             reparsing.check_source(finding, file)
         if not args.reread or file is None:
             drawing = Drawing(file, workers, Window(2 * settings.workers), NAME) if file else None

@@ -124,14 +124,14 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "reading",
         (
             "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "intake",
-            "job", "progress", "scratch", "steps.upload", "stopwatch", "writing",
+            "job", "progress", "scratch", "sources", "steps.upload", "stopwatch", "store", "writing",
         ),
     ),
     (
         "pipeline",
         (
             "closing", "document", "drafting", "errors", "files", "house", "intake", "job", "picture", "progress",
-            "reading", "report", "steps", "stopwatch", "store", "window",
+            "reading", "report", "sources", "steps", "stopwatch", "store", "window",
         ),
     ),
     ("__init__", ()),

@@ -28,6 +28,7 @@ from twopass.job import Door, Job
 from twopass.picture import Picture
 from twopass.settings import Settings
 from twopass.slabs import Slabs
+from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.workers import Workers
 
@@ -67,7 +68,7 @@ class Reader:
         path = self.folder / name
         path.write_bytes(data)
         job = Job.parse({"input": {"source": str(path), **fields}}, self.settings, Door.LOCAL)
-        async with fetch.document(str(path), job, self.settings, self.workers) as file:
+        async with fetch.document(str(path), job, self.settings, self.workers, Sources(self.settings)) as file:
             yield file
 
     @asynccontextmanager
@@ -404,7 +405,7 @@ async def test_inline_data_is_a_source(tmp_path: Path, door: Reader) -> None:
     uri = "data:image/png;base64," + base64.b64encode(image_of("PNG")).decode()
     job = Job.parse({"input": {"source": uri}}, door.settings, Door.SERVERLESS)
 
-    async with fetch.document(uri, job, door.settings, door.workers) as file:
+    async with fetch.document(uri, job, door.settings, door.workers, Sources(door.settings)) as file:
         assert file.stem == "inline"
         assert np.isclose(file.pages[0].width_pt, 200) if file.pages[0] else False
 

@@ -20,6 +20,7 @@ from twopass.engines.cpu import CpuEngine
 from twopass.job import Door, Format, Job
 from twopass.settings import Settings
 from twopass.slabs import Slabs
+from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
 from twopass.store import FolderStore
@@ -248,7 +249,7 @@ async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs:
     finding = await reparsing.found(Folder(FolderStore(folder.parent), folder.name))
     newer = Folder(FolderStore(tmp_path / "newer"), folder.name)
     job = Job.parse({"input": {"source": str(source)}}, Settings(), Door.LOCAL)
-    async with fetch.document(str(source), job, Settings(), workers) as file:
+    async with fetch.document(str(source), job, Settings(), workers, Sources(Settings())) as file:
 
         def draw(number: int) -> Any:
             return render.page(file, number, job.dpi, 40_000_000, workers, slabs)

@@ -22,9 +22,11 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.job import Door, Job
 from twopass.landing import Target
 from twopass.settings import Settings
+from twopass.sources import Sources
 from twopass.steps import fetch
 from twopass.workers import Workers
 
+NEAR = Sources(Settings())  # files of this machine: nothing to close
 HOLDS = """
 import sys
 from twopass import scratch
@@ -135,7 +137,7 @@ async def test_a_source_that_kills_its_page_worker_leaves_no_folder(tmp: Path, w
     job = Job.parse({"input": {"source": str(sample)}}, Settings(), Door.LOCAL)
 
     with pytest.raises(WorkerDied):
-        async with fetch.document(str(sample), job, Settings(), DyingWorkers(workers, inspect=2)):
+        async with fetch.document(str(sample), job, Settings(), DyingWorkers(workers, inspect=2), NEAR):
             pass
 
     assert not folders(tmp)
@@ -147,7 +149,7 @@ async def test_a_cancelled_document_leaves_no_folder(tmp: Path, workers: Workers
     opened = asyncio.Event()
 
     async def read() -> None:
-        async with fetch.document(str(sample), job, Settings(), workers):
+        async with fetch.document(str(sample), job, Settings(), workers, NEAR):
             opened.set()
             await asyncio.sleep(60)
 
@@ -169,7 +171,7 @@ async def test_no_place_for_a_folder_is_coded(
     job = Job.parse({"input": {"source": str(sample)}}, Settings(), Door.LOCAL)
 
     with pytest.raises(SourceError, match="the worker's disk"):
-        async with fetch.document(str(sample), job, Settings(), workers):
+        async with fetch.document(str(sample), job, Settings(), workers, NEAR):
             pass
 
 

@@ -26,11 +26,12 @@ from hypothesis import strategies as st
 
 from fakes import s3 as fake
 from fakes import tls
-from twopass import addresses, faults, job, s3, sources
+from twopass import addresses, faults, job, sources
 from twopass.errors import Code, SourceError
 from twopass.landing import Downloaded
-from twopass.s3 import Patience
+from twopass.s3 import Patience, S3Sources
 from twopass.settings import Settings
+from twopass.sources import Sources, opened_sources
 
 QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0, budget_s=0)
 PDF = "application/pdf"
@@ -50,10 +51,26 @@ async def test_a_source_arrives_with_its_facts(endpoint: str, bucket: Any, tmp_p
     data = os.urandom(3_000_000)
     etag = bucket.put_object(Bucket="bucket", Key="in put/ä?.pdf", Body=data, ContentType=PDF)["ETag"].strip('"')
 
-    got = await sources.source("s3://bucket/in put/ä?.pdf", tmp_path / "t", settings_for(endpoint), None, 3_000_000)
+    got = await Sources(settings_for(endpoint)).fetch("s3://bucket/in put/ä?.pdf", tmp_path / "t")
 
     assert got == Downloaded(etag, len(data), hashlib.sha256(data).hexdigest(), PDF)
     assert (tmp_path / "t").read_bytes() == data
+
+
+async def test_sources_of_one_job_come_through_one_connection(endpoint: str, bucket: Any, tmp_path: Path) -> None:
+    """A client takes longer to make than a small document to fetch; what was connected to for one serves the next."""
+    for name in "abc":
+        bucket.put_object(Bucket="bucket", Key=name, Body=name.encode())
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        async with opened_sources(settings_for(url)) as of_a_job:
+            for name in "abc":
+                await of_a_job.fetch(f"s3://bucket/{name}", tmp_path / name)
+        async with opened_sources(settings_for(url)) as of_another:
+            await of_another.fetch("s3://bucket/a", tmp_path / "d")
+
+    assert [(tmp_path / name).read_bytes() for name in "abcd"] == [b"a", b"b", b"c", b"a"]
+    assert proxy.connections == 2
 
 
 async def test_a_broken_download_is_read_on(endpoint: str, bucket: Any, tmp_path: Path) -> None:
@@ -62,7 +79,7 @@ async def test_a_broken_download_is_read_on(endpoint: str, bucket: Any, tmp_path
     bucket.put_object(Bucket="bucket", Key="key", Body=data)
     proxy = fake.Proxy(endpoint, faults=(fake.Fault("GET", cut=2_000_000),))
     with proxy.running() as url:
-        got = await s3.download("s3://bucket/key", tmp_path / "t", settings_for(url), None, 3_000_000, QUICK)
+        got = await S3Sources(settings_for(url), None, QUICK).download("s3://bucket/key", tmp_path / "t", 3_000_000)
 
     assert got.sha256 == hashlib.sha256(data).hexdigest()
     assert "bytes=" in proxy.seen[1].headers["Range"]
@@ -86,7 +103,7 @@ async def test_a_source_that_cannot_be_had_is_coded(
     bucket.put_object(Bucket="bucket", Key="big", Body=b"x" * 1001)
 
     with pytest.raises(SourceError) as caught:
-        await sources.source(uri, tmp_path / "t", settings_for(endpoint), None, 1000)
+        await Sources(settings_for(endpoint, max_source_bytes=1000)).fetch(uri, tmp_path / "t")
 
     assert caught.value.code is expected and not list(tmp_path.iterdir())
 
@@ -97,7 +114,7 @@ async def test_a_denied_source_is_coded(endpoint: str, tmp_path: Path) -> None:
         fake.Proxy(endpoint, faults=(fake.Fault("GET", 403, "AccessDenied"),)).running() as url,
         pytest.raises(SourceError, match="SOURCE_DENIED: s3://bucket/key: access denied.*s3:GetObject"),
     ):
-        await s3.download("s3://bucket/key", tmp_path / "t", settings_for(url), None, 10, QUICK)
+        await S3Sources(settings_for(url), None, QUICK).download("s3://bucket/key", tmp_path / "t", 10)
 
 
 async def test_a_slow_source_is_given_up(tmp_path: Path) -> None:
@@ -105,7 +122,7 @@ async def test_a_slow_source_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}", fetch_timeout_s=0.3)
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*FETCH_TIMEOUT_S"):
-            await s3.download("s3://bucket/key", tmp_path / "t", settings, None, 10, Patience(1, 0.5, 1.0, 0))
+            await S3Sources(settings, None, Patience(1, 0.5, 1.0, 0)).download("s3://bucket/key", tmp_path / "t", 10)
 
 
 async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> None:
@@ -114,7 +131,7 @@ async def test_slow_sources_hold_no_thread_that_others_need(tmp_path: Path) -> N
         settings = settings_for(f"http://127.0.0.1:{silent.getsockname()[1]}")
         hanging = [
             asyncio.create_task(
-                s3.download("s3://b/k", tmp_path / f"{n}", settings, None, 10, Patience(1, 60.0, 60.0, 0))
+                S3Sources(settings, None, Patience(1, 60.0, 60.0, 0)).download("s3://b/k", tmp_path / f"{n}", 10)
             )
             for n in range(33)
         ]
@@ -194,7 +211,7 @@ async def test_an_https_source_arrives_with_its_facts(site: Site, tmp_path: Path
     """Bytes, hash, etag and content type of a web address."""
     site.pages["/x"] = (200, {"ETag": 'W/"7"', "Content-Type": "Application/PDF; x=y"}, b"%PDF")
 
-    got = await sources.source(site.url(), tmp_path / "t", OPEN, None, 4)
+    got = await Sources(OPEN).fetch(site.url(), tmp_path / "t")
 
     assert got == Downloaded("7", 4, hashlib.sha256(b"%PDF").hexdigest(), PDF)
     assert (tmp_path / "t").read_bytes() == b"%PDF" and site.hosts == [f"127.0.0.1:{site.port}"]
@@ -329,7 +346,7 @@ async def test_a_proxy_of_the_environment_is_not_used(
 async def test_private_addresses_are_denied(uri: str, tmp_path: Path) -> None:
     """However it is written, an address of the worker's own network is not fetched, nor is plain http."""
     with pytest.raises(SourceError, match="SOURCE_DENIED"):
-        await sources.source(uri, tmp_path / "t", Settings(), None, 1000)
+        await Sources(Settings(max_source_bytes=1000)).fetch(uri, tmp_path / "t")
 
 
 @pytest.mark.parametrize("host", ["0177.0.0.1", "127.0.0.1.", "127.0.0.1%00", "１２７.0.0.1", "127。0。0。1"])
@@ -454,7 +471,7 @@ async def test_a_jobs_endpoint_is_talked_to_under_its_name(
     moving_site.pages["/bucket/key"] = (200, {"ETag": '"7"', "Content-Length": "4"}, b"%PDF")
 
     with moving(monkeypatch, moving_site.port, stays=100):
-        got = await s3.download("s3://bucket/key", tmp_path / "t", Settings(), jobs_own(moving_site), 1000, QUICK)
+        got = await S3Sources(Settings(), jobs_own(moving_site), QUICK).download("s3://bucket/key", tmp_path / "t", 99)
 
     assert got.bytes == 4 and moving_site.hosts == [f"moving.example:{moving_site.port}"]
 
@@ -467,7 +484,7 @@ async def test_a_jobs_endpoint_that_moves_after_its_check_gains_nothing(
         moving(monkeypatch, moving_site.port, stays=1) as reached,
         pytest.raises(SourceError, match="SOURCE_DENIED"),
     ):
-        await s3.download("s3://bucket/key", tmp_path / "t", Settings(), jobs_own(moving_site), 1000, QUICK)
+        await S3Sources(Settings(), jobs_own(moving_site), QUICK).download("s3://bucket/key", tmp_path / "t", 1000)
 
     assert not reached and not moving_site.hosts
 
@@ -592,12 +609,12 @@ def test_any_text_is_data_or_a_named_error(text: str, start: str) -> None:
 async def test_inline_data_has_a_limit(tmp_path: Path) -> None:
     """An inline source above the limit is refused like any other."""
     with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
-        await sources.source("data:,12345", tmp_path / "t", Settings(), None, 4)
+        await Sources(Settings(max_source_bytes=4)).fetch("data:,12345", tmp_path / "t")
 
 
 async def test_inline_data_becomes_a_file(tmp_path: Path) -> None:
     """data: leaves its bytes in the target like every scheme."""
-    got = await sources.source("data:image/png;base64,AAEC", tmp_path / "t", Settings(), None, 3)
+    got = await Sources(Settings(max_source_bytes=3)).fetch("data:image/png;base64,AAEC", tmp_path / "t")
 
     assert (got.content_type, (tmp_path / "t").read_bytes()) == ("image/png", b"\0\1\2")
 
@@ -606,7 +623,7 @@ async def test_a_local_file_is_copied(tmp_path: Path) -> None:
     """A path leaves its bytes in the target and stays where it is."""
     (tmp_path / "in.pdf").write_bytes(b"%PDF")
 
-    got = await sources.source(str(tmp_path / "in.pdf"), tmp_path / "t", Settings(), None, 4)
+    got = await Sources(Settings(max_source_bytes=4)).fetch(str(tmp_path / "in.pdf"), tmp_path / "t")
 
     assert got == Downloaded(None, 4, hashlib.sha256(b"%PDF").hexdigest(), None)
     assert (tmp_path / "t").read_bytes() == (tmp_path / "in.pdf").read_bytes()
@@ -625,7 +642,7 @@ async def test_a_local_source_that_cannot_be_had_is_coded(tmp_path: Path, name: 
     (tmp_path / "big.pdf").write_bytes(b"x" * 5)
 
     with pytest.raises(SourceError) as caught:
-        await sources.source(str(tmp_path / name), tmp_path / "t", Settings(), None, 4)
+        await Sources(Settings(max_source_bytes=4)).fetch(str(tmp_path / name), tmp_path / "t")
 
     assert caught.value.code is expected and not (tmp_path / "t").exists()
 
@@ -633,4 +650,4 @@ async def test_a_local_source_that_cannot_be_had_is_coded(tmp_path: Path, name: 
 async def test_an_unknown_scheme_is_named(tmp_path: Path) -> None:
     """ftp:// is no local path and no source."""
     with pytest.raises(SourceError, match="SOURCE_UNSUPPORTED: ftp"):
-        await sources.source("ftp://host/x", tmp_path / "t", Settings(), None, 4)
+        await Sources(Settings(max_source_bytes=4)).fetch("ftp://host/x", tmp_path / "t")

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from fakes import s3 as fake
 from twopass import __version__, faults, job, s3, store
 from twopass.errors import Code, SourceError, StoreError, TwopassError
-from twopass.s3 import Patience, S3Store
+from twopass.s3 import Patience, S3Sources, S3Store
 from twopass.settings import Settings
 from twopass.store import FolderStore, Put
 
@@ -511,6 +511,19 @@ def closed_port() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
+async def test_a_put_asks_no_leave(endpoint: str, bucket: Any) -> None:
+    """botocore waits for "100 Continue" before it sends a body: a way there and back for every page."""
+    proxy = fake.Proxy(endpoint)
+    with proxy.running() as url:
+        output = s3_store(url)
+        await output.create("new", b"data", TEXT)
+        await output.put("any", b"data", TEXT)
+        await output.close()
+
+    assert {seen.method for seen in proxy.seen} == {"PUT", "DELETE"}  # of the probe
+    assert not any("Expect" in seen.headers for seen in proxy.seen)
+
+
 async def test_an_unreachable_endpoint_is_told_soon(tmp_path: Path) -> None:
     """A closed port is STORE_UNAVAILABLE for outputs and sources, and no secret is in the message."""
     with closed_port() as url:
@@ -518,7 +531,7 @@ async def test_an_unreachable_endpoint_is_told_soon(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="STORE_UNAVAILABLE: s3://bucket/out/.*EndpointConnection") as caught:
             await output.create("key", b"", TEXT)
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE: s3://bucket/key"):
-            await s3.download("s3://bucket/key", tmp_path / "t", settings_for(url), None, 10, QUICK)
+            await S3Sources(settings_for(url), None, QUICK).download("s3://bucket/key", tmp_path / "t", 10)
         await output.close()
 
     assert fake.KEY not in str(caught.value) and "127.0.0.1" not in str(caught.value)

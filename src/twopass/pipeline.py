@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -25,12 +26,13 @@ from twopass.intake import Arrival, taken_in
 from twopass.job import Job, Result, shown
 from twopass.picture import Picture
 from twopass.progress import Phase, Tracker
-from twopass.reading import Company, Patience, Reading
+from twopass.reading import Company, Errand, Patience, Reading
 from twopass.report import Outcome
+from twopass.sources import opened_sources
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
 from twopass.stopwatch import Stopwatch
-from twopass.store import Store, opened_output
+from twopass.store import opened_output
 from twopass.window import windowed
 
 log = structlog.get_logger()
@@ -42,38 +44,35 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
     watch = house.stopwatch()
     deadline = reading.deadline(job, house)
     incidents = len(house.engine.incidents)
-    async with opened_output(job.output, house.settings, job.s3) as output:
-
-        async def one(source: str, arrival: Arrival) -> Outcome:
-            return await attempted(source, arrival, job, house, output, deadline, progress)
-
+    async with (
+        opened_output(job.output, house.settings, job.s3) as output,
+        opened_sources(house.settings, job.s3) as sources,
+    ):
+        errand = Errand(job, house, sources, output, deadline, progress)
         async with report.progress_file(output, job.id, house.settings, progress):
-            outcomes = await taken_in(one, job.sources, reading.room(house))
+            outcomes = await taken_in(partial(attempted, errand), job.sources, reading.room(house))
             progress.phase(Phase.DONE)
         befell = house.engine.incidents[incidents:]
         return await report.result(job, outcomes, output, watch, house.settings, befell)
 
 
-async def attempted(
-    source: str, arrival: Arrival, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
-) -> Outcome:
+async def attempted(errand: Errand, source: str, arrival: Arrival) -> Outcome:
     """The document's outcome, a coded failure included: it ends this document and no other."""
     try:
-        return await document(source, arrival, job, house, output, deadline, progress)
+        return await document(errand, source, arrival)
     except TwopassError as error:
         log.warning("document failed", source=shown(source), code=error.code)
         return report.failed(shown(source), error)
 
 
-async def document(
-    source: str, arrival: Arrival, job: Job, house: House, output: Store, deadline: float | None, progress: Tracker
-) -> Outcome:
+async def document(errand: Errand, source: str, arrival: Arrival) -> Outcome:
     """One document from its source to its manifest; raises TwopassError."""
+    job, house, deadline, progress = errand.job, errand.house, errand.deadline, errand.progress
     watch = house.stopwatch()
-    async with _fetched(source, job, house, deadline, watch) as file:
+    async with _fetched(source, errand, watch) as file:
         arrival.fetched(file.info.bytes)
         run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
-        folder = Folder(output, reading.document_id(file, job, run.options))
+        folder = Folder(errand.output, reading.document_id(file, job, run.options))
         async with arrival.alone(folder.document_id) as was_read:
             async with house.closing.before(deadline):
                 done = None if job.slice else await upload.finished(folder)
@@ -148,14 +147,13 @@ async def _written(desk: Reading, whole: Document, outcome: Outcome, selection: 
 
 
 @asynccontextmanager
-async def _fetched(
-    source: str, job: Job, house: House, deadline: float | None, watch: Stopwatch
-) -> AsyncIterator[CheckedFile]:
+async def _fetched(source: str, errand: Errand, watch: Stopwatch) -> AsyncIterator[CheckedFile]:
     """The checked file; raises OutOfTime when the deadline or the worker's end comes before it."""
+    house = errand.house
     async with AsyncExitStack() as stack:
-        async with house.closing.before(deadline):
-            fetching = watch.entered("fetch", fetch.document(source, job, house.settings, house.workers))
-            file = await stack.enter_async_context(fetching)
+        async with house.closing.before(errand.deadline):
+            fetching = fetch.document(source, errand.job, house.settings, house.workers, errand.sources)
+            file = await stack.enter_async_context(watch.entered("fetch", fetching))
         yield file
 
 

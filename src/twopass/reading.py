@@ -26,8 +26,10 @@ from twopass.house import House
 from twopass.intake import Arrival, Room
 from twopass.job import Door, Format, Job
 from twopass.progress import Tracker
+from twopass.sources import Sources
 from twopass.steps.upload import Finished, Folder, Made, page_name
 from twopass.stopwatch import Stopwatch
+from twopass.store import Store
 from twopass.writing import Writing
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
@@ -79,6 +81,18 @@ class Company:
                 self._met = False
                 left.rotate(secrets.randbelow(len(left)))
             yield left.popleft()
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What all documents of one job share. `deadline` is on the loop's clock, None without one."""
+
+    job: Job
+    house: House
+    sources: Sources
+    output: Store
+    deadline: float | None
+    progress: Tracker
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,13 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
     )
     if stranger:
         pinned.to_public(client)
+    client.meta.events.register_last("before-call.s3", _at_once)
     return client
+
+
+def _at_once(params: dict[str, Any], **_: object) -> None:
+    """A PUT asks no leave: botocore would wait for "100 Continue" first, a way there and back for each page."""
+    params["headers"].pop("Expect", None)
 
 
 def _split(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
@@ -184,6 +190,24 @@ def _split(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str,
         code = Code.OUTPUT_DENIED if raises is StoreError else Code.SOURCE_NOT_FOUND
         raise raises(code, "the URI names no bucket; write s3://bucket/key")
     return bucket, key
+
+
+class _Connection:
+    """A client that is made when it is first needed, on whatever thread that is, and closed once."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect, self._connecting = connect, threading.Lock()
+        self._connected: Any = None
+
+    @property
+    def client(self) -> Any:
+        with self._connecting:
+            self._connected = self._connected or self._connect()
+        return self._connected
+
+    def close(self) -> None:
+        if self._connected:
+            self._connected.close()
 
 
 class S3Store:
@@ -202,9 +226,7 @@ class S3Store:
         self._attempts = patience.attempts
         self._threads = ThreadPoolExecutor(THREADS, "twopass-s3")
         self._probing = threading.Lock()
-        self._connect = partial(_client, settings, s3, patience)
-        self._connecting = threading.Lock()
-        self._connected: Any = None
+        self._connection = _Connection(partial(_client, settings, s3, patience))
 
     @threaded
     def prepare(self) -> None:
@@ -260,14 +282,11 @@ class S3Store:
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        if self._connected:
-            self._connected.close()
+        self._connection.close()
 
     @property
     def _client(self) -> Any:
-        with self._connecting:
-            self._connected = self._connected or self._connect()
-        return self._connected
+        return self._connection.client
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + checked(key)}
@@ -359,45 +378,46 @@ class S3Store:
         return known
 
 
-async def download(
-    uri: str,
-    target: Path,
-    settings: Settings,
-    s3: job.S3 | None,
-    limit_bytes: int,
-    patience: Patience | None = None,
-) -> Downloaded:
-    """s3://bucket/key into the target file; its size is checked before its bytes are read."""
-    patience = patience or Patience(budget_s=settings.store_patience_s)
-    connect = partial(_client, settings, s3, patience)
-    file = landing.Target(target, limit_bytes, landing.label(uri))
-    stop = threading.Event()  # a cancelled await leaves its thread running
-    try:
-        async with asyncio.timeout(settings.fetch_timeout_s):
-            return await landing.on_thread(_download, uri, connect, file, patience, stop)
-    except TimeoutError as error:
-        raise landing.late(uri, settings) from error
-    finally:
-        stop.set()
+class S3Sources:
+    """Objects to be read, of one job: one client, which takes longer to make than a small object to fetch."""
 
+    def __init__(self, settings: Settings, s3: job.S3 | None, patience: Patience | None = None) -> None:
+        self._patience = patience = patience or Patience(budget_s=settings.store_patience_s)
+        self._settings = settings
+        self._connection = _Connection(partial(_client, settings, s3, patience))
 
-def _download(
-    uri: str, connect: Callable[[], Any], target: landing.Target, patience: Patience, stop: threading.Event
-) -> Downloaded:
-    bucket, key = _split(uri, SourceError)
-    with faults.translated(landing.label(uri), SourceError), closing(connect()) as client, target as file:
+    async def download(self, uri: str, target: Path, limit_bytes: int) -> Downloaded:
+        """s3://bucket/key into the target file; its size is checked before its bytes are read."""
+        file = landing.Target(target, limit_bytes, landing.label(uri))
+        stop = threading.Event()  # a cancelled await leaves its thread running
+        try:
+            async with asyncio.timeout(self._settings.fetch_timeout_s):
+                return await landing.on_thread(self._download, uri, file, stop)
+        except TimeoutError as error:
+            raise landing.late(uri, self._settings) from error
+        finally:
+            stop.set()
 
-        def get(**part: str) -> Any:
-            return patience.insist(partial(client.get_object, Bucket=bucket, Key=key, **part), stop)
+    def close(self) -> None:
+        self._connection.close()
 
-        answer = get()
-        with closing(answer["Body"]):
-            file.expect(answer["ContentLength"])
-            for chunk in _body(get, answer, patience.attempts):
-                if stop.is_set():
-                    raise SourceError(Code.STORE_UNAVAILABLE, f"{landing.label(uri)}: nobody waits for it any more")
-                file.write(chunk)
-        return file.finished(answer["ETag"], answer.get("ContentType"))
+    def _download(self, uri: str, target: landing.Target, stop: threading.Event) -> Downloaded:
+        bucket, key = _split(uri, SourceError)
+        with faults.translated(landing.label(uri), SourceError), target as file:
+            client = self._connection.client
+
+            def get(**part: str) -> Any:
+                return self._patience.insist(partial(client.get_object, Bucket=bucket, Key=key, **part), stop)
+
+            answer = get()
+            with closing(answer["Body"]):
+                file.expect(answer["ContentLength"])
+                for chunk in _body(get, answer, self._patience.attempts):
+                    if stop.is_set():
+                        message = f"{landing.label(uri)}: nobody waits for it any more"
+                        raise SourceError(Code.STORE_UNAVAILABLE, message)
+                    file.write(chunk)
+            return file.finished(answer["ETag"], answer.get("ContentType"))
 
 
 def _body(get: Callable[..., Any], answer: Any, attempts: int) -> Iterator[bytes]:

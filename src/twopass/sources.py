@@ -10,8 +10,8 @@ import base64
 import binascii
 import re
 import ssl
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 from twopass import addresses, faults, job, landing
 from twopass.errors import Code, SourceError
 from twopass.landing import CHUNK, Downloaded
-from twopass.s3 import download
+from twopass.s3 import S3Sources
 from twopass.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,18 +37,38 @@ _GONE = (404, 410)
 _BUSY = (408, 425, 429)
 
 
-async def source(uri: str, target: Path, settings: Settings, s3: job.S3 | None, limit_bytes: int) -> Downloaded:
-    """Bring a source of any scheme into the target file; raises SourceError and leaves no file."""
-    scheme = uri.partition(":")[0].lower()
-    if scheme == "s3":
-        return await download(uri, target, settings, s3, limit_bytes)
-    if scheme in ("https", "http"):
-        return await fetch_https(uri, target, settings, limit_bytes)
-    if scheme == "data":
-        return await landing.on_thread(_write_data, uri, target, limit_bytes)
-    if "://" in uri:
-        raise SourceError(Code.SOURCE_UNSUPPORTED, f"{scheme[:20]}: no source can be fetched this way; use s3 or https")
-    return await landing.on_thread(_copy, Path(uri), target, limit_bytes)
+class Sources:
+    """Where the sources of one job lie; what is connected to for one serves the next."""
+
+    def __init__(self, settings: Settings, s3: job.S3 | None = None) -> None:
+        self._settings, self._s3 = settings, S3Sources(settings, s3)
+
+    async def fetch(self, uri: str, target: Path) -> Downloaded:
+        """Bring a source of any scheme into the target file; raises SourceError and leaves no file."""
+        settings, limit_bytes = self._settings, self._settings.max_source_bytes
+        scheme = uri.partition(":")[0].lower()
+        if scheme == "s3":
+            return await self._s3.download(uri, target, limit_bytes)
+        if scheme in ("https", "http"):
+            return await fetch_https(uri, target, settings, limit_bytes)
+        if scheme == "data":
+            return await landing.on_thread(_write_data, uri, target, limit_bytes)
+        if "://" in uri:
+            message = f"{scheme[:20]}: no source can be fetched this way; use s3 or https"
+            raise SourceError(Code.SOURCE_UNSUPPORTED, message)
+        return await landing.on_thread(_copy, Path(uri), target, limit_bytes)
+
+    def close(self) -> None:
+        self._s3.close()
+
+
+@asynccontextmanager
+async def opened_sources(settings: Settings, s3: job.S3 | None = None) -> AsyncIterator[Sources]:
+    sources = Sources(settings, s3)
+    try:
+        yield sources
+    finally:
+        sources.close()
 
 
 def _copy(path: Path, target: Path, limit_bytes: int) -> Downloaded:

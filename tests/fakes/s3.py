@@ -111,6 +111,7 @@ class Proxy:
         self.drops = {name.lower() for name in drops}
         self.faults = list(faults)
         self.seen: list[Seen] = []
+        self.connections = 0
         self.judge: Callable[[Seen], Fault | None] = lambda seen: None
         self._target = urlsplit(target).netloc
         self._open: set[socket.socket] = set()
@@ -162,6 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.owner._open.add(self.connection)
+        self.owner.connections += 1
 
     def finish(self) -> None:
         self.owner._open.discard(self.connection)

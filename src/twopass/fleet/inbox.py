@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from twopass import faults, sources
+from twopass import faults
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.job import shown
 from twopass.landing import CHUNK, Downloaded
 from twopass.settings import Settings
 from twopass.slabs import Slabs
+from twopass.sources import opened_sources
 from twopass.steps import fetch
 from twopass.store import open_output
 from twopass.workers import Workers
@@ -136,7 +137,8 @@ class Inbox:
 
     async def _fetched(self, item: Item, path: Path) -> Downloaded:
         if not item.is_here:
-            return await sources.source(item.place, path, self.settings, None, self.settings.max_source_bytes)
+            async with opened_sources(self.settings) as sources:
+                return await sources.fetch(item.place, path)
         if not path.is_file():
             raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: there is no such file")
         return await asyncio.to_thread(_hashed, path)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import structlog
 
-from twopass import sources
 from twopass.errors import SourceError
 from twopass.fleet.campaign import Ended, Watcher
 from twopass.job import Inline
 from twopass.settings import Settings
+from twopass.sources import Sources
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ class Saver:
     """A watcher before another one; `saved` waits for what is still under way."""
 
     def __init__(self, then: Watcher, folder: Path, settings: Settings, *, everything: bool) -> None:
-        self._then, self._folder, self._settings = then, folder, settings
+        self._then, self._folder, self._sources = then, folder, Sources(settings)
         self._everything = everything
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tasks: list[asyncio.Task[None]] = []
@@ -45,6 +45,7 @@ class Saver:
 
     async def saved(self) -> None:
         await asyncio.gather(*self._tasks)
+        self._sources.close()
 
     async def _save(self, ended: Ended) -> None:
         try:
@@ -65,6 +66,6 @@ class Saver:
             async with self._places:
                 try:
                     target = folder / Path(name).name
-                    await sources.source(artefact["uri"], target, self._settings, None, self._settings.max_source_bytes)
+                    await self._sources.fetch(artefact["uri"], target)
                 except SourceError as error:
                     log.warning("artefact not saved", uri=artefact["uri"], code=error.code, reason=error.message)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from twopass import faults, scratch, sources
+from twopass import faults, scratch
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.files import (
@@ -30,6 +30,7 @@ from twopass.files import (
 )
 from twopass.job import Job, shown
 from twopass.settings import Settings
+from twopass.sources import Sources
 from twopass.workers import Workers
 
 PDF_HEADER_WITHIN = 1024  # readers accept leading rubbish up to here
@@ -59,12 +60,14 @@ class Inspected:
 
 
 @asynccontextmanager
-async def document(uri: str, job: Job, settings: Settings, workers: Workers) -> AsyncIterator[CheckedFile]:
+async def document(
+    uri: str, job: Job, settings: Settings, workers: Workers, sources: Sources
+) -> AsyncIterator[CheckedFile]:
     """The source as a CheckedFile while the context lasts; raises SourceError."""
     with ExitStack() as stack:
         with faults.translated("the worker's disk", SourceError):
             path = stack.enter_context(scratch.folder()) / "source"
-        got = await sources.source(uri, path, settings, job.s3, settings.max_source_bytes)
+        got = await sources.fetch(uri, path)
         with faults.translated("the worker's disk", SourceError):
             mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
