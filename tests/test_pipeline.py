@@ -16,7 +16,7 @@ from typing import Any
 import pymupdf
 import pytest
 
-from fakes import recorded
+from fakes import recorded, s3
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
 from twopass import formats, report
@@ -127,6 +127,23 @@ async def test_documents_of_a_page_are_read_together(reader: Reader, tmp_path: P
 
     assert [document.pages for document in result.documents] == [{"read": 1}] * 12
     assert [document.source for document in result.documents] == sources
+
+
+async def test_documents_of_one_job_are_fetched_by_one_client(
+    reader: Reader, endpoint: str, bucket: Any, tmp_path: Path
+) -> None:
+    """Two at first, side by side; who comes later takes a connection that one of them has left."""
+    for number in range(6):
+        bucket.put_object(Bucket="bucket", Key=f"{number}.pdf", Body=pdf_of(1) + b"%% another: %d" % number)
+    proxy = s3.Proxy(endpoint)
+    with proxy.running() as url:
+        keys = {"bucket_access_key_id": s3.KEY, "bucket_secret_access_key": s3.SECRET}
+        reader.settings = Settings(bucket_endpoint_url=url, **keys)
+        sources = [f"s3://bucket/{number}.pdf" for number in range(6)]
+        result = await reader.run(1, ScriptedEngine(), sources=sources, output=f"{tmp_path}/out")
+
+    assert [document.pages for document in result.documents] == [{"read": 1}] * 6
+    assert proxy.connections < len(proxy.seen) == 6
 
 
 async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Path) -> None:

@@ -66,6 +66,9 @@ async def test_sources_of_one_job_come_through_one_connection(endpoint: str, buc
         async with opened_sources(settings_for(url)) as of_a_job:
             for name in "abc":
                 await of_a_job.fetch(f"s3://bucket/{name}", tmp_path / name)
+        async with asyncio.timeout(10):  # closed with the job
+            while proxy.open_now:
+                await asyncio.sleep(0.01)
         async with opened_sources(settings_for(url)) as of_another:
             await of_another.fetch("s3://bucket/a", tmp_path / "d")
 

@@ -511,17 +511,21 @@ def closed_port() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-async def test_a_put_asks_no_leave(endpoint: str, bucket: Any) -> None:
-    """botocore waits for "100 Continue" before it sends a body: a way there and back for every page."""
+async def test_a_small_put_asks_no_leave(endpoint: str, bucket: Any) -> None:
+    """botocore waits for "100 Continue" before it sends any body: a way there and back for every page.
+
+    A large one asks: of a store that refuses and closes while it is sent, nothing but a broken connection is seen.
+    """
     proxy = fake.Proxy(endpoint)
     with proxy.running() as url:
         output = s3_store(url)
         await output.create("new", b"data", TEXT)
-        await output.put("any", b"data", TEXT)
+        await output.put("any", bytes(s3.SMALL), TEXT)
+        await output.put("large", bytes(s3.SMALL + 1), TEXT)
         await output.close()
 
     assert {seen.method for seen in proxy.seen} == {"PUT", "DELETE"}  # of the probe
-    assert not any("Expect" in seen.headers for seen in proxy.seen)
+    assert [seen.path for seen in proxy.seen if "Expect" in seen.headers] == ["/bucket/out/large"]
 
 
 async def test_an_unreachable_endpoint_is_told_soon(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One document while it is read: what its pages need, which they are, and what the document is called.
+"""A job's documents while they are read: what they share, what their pages need, which these are, and a name for each.
 
 Knows jobs, files and options. Knows nothing of the order in which things happen: that is pipeline.py's.
 """

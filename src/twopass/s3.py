@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 PART_THREADS = 3  # parts of one large object at once
 PROBE = ".twopass-probe"
+SMALL = 64 << 10  # bytes of a body that a store reads to its end, whatever it answers
 CLOSE_S = 5.0  # for calls that a silent store holds: their threads end by themselves
 PREPARE_S = 10.0  # of patience with a store that has never answered: its address may be wrong
 BACK_OFF = tenacity.wait_random_exponential(multiplier=0.3, max=10)  # full jitter: workers must not come back at once
@@ -179,8 +180,14 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
 
 
 def _at_once(params: dict[str, Any], **_: object) -> None:
-    """A PUT asks no leave: botocore would wait for "100 Continue" first, a way there and back for each page."""
-    params["headers"].pop("Expect", None)
+    """A small PUT asks no leave: botocore would wait for "100 Continue" first, a way there and back for each page.
+
+    A large one does: a store that refuses it and closes before it has read everything would not be heard.
+    """
+    from botocore.utils import determine_content_length
+
+    if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= SMALL:
+        del params["headers"]["Expect"]
 
 
 def _split(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
@@ -196,18 +203,20 @@ class _Connection:
     """A client that is made when it is first needed, on whatever thread that is, and closed once."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect, self._connecting = connect, threading.Lock()
-        self._connected: Any = None
+        self._connect, self._keeping = connect, threading.Lock()
+        self._kept: Any = None
 
     @property
     def client(self) -> Any:
-        with self._connecting:
-            self._connected = self._connected or self._connect()
-        return self._connected
+        # Threads that come at once make one each, and one is kept: in turn, names that do not resolve would add up.
+        made = self._kept or self._connect()
+        with self._keeping:
+            self._kept = self._kept or made
+        return self._kept
 
     def close(self) -> None:
-        if self._connected:
-            self._connected.close()
+        if self._kept:
+            self._kept.close()
 
 
 class S3Store:
@@ -403,19 +412,24 @@ class S3Sources:
 
     def _download(self, uri: str, target: landing.Target, stop: threading.Event) -> Downloaded:
         bucket, key = _split(uri, SourceError)
+
+        def wanted() -> None:
+            if stop.is_set():
+                message = f"{landing.label(uri)}: nobody waits for it any more"
+                raise SourceError(Code.STORE_UNAVAILABLE, message)
+
         with faults.translated(landing.label(uri), SourceError), target as file:
             client = self._connection.client
 
             def get(**part: str) -> Any:
+                wanted()
                 return self._patience.insist(partial(client.get_object, Bucket=bucket, Key=key, **part), stop)
 
             answer = get()
             with closing(answer["Body"]):
                 file.expect(answer["ContentLength"])
                 for chunk in _body(get, answer, self._patience.attempts):
-                    if stop.is_set():
-                        message = f"{landing.label(uri)}: nobody waits for it any more"
-                        raise SourceError(Code.STORE_UNAVAILABLE, message)
+                    wanted()
                     file.write(chunk)
             return file.finished(answer["ETag"], answer.get("ContentType"))
 

@@ -38,7 +38,7 @@ _BUSY = (408, 425, 429)
 
 
 class Sources:
-    """Where the sources of one job lie; what is connected to for one serves the next."""
+    """Where the sources of one job lie; an S3 that is connected to for one serves the next."""
 
     def __init__(self, settings: Settings, s3: job.S3 | None = None) -> None:
         self._settings, self._s3 = settings, S3Sources(settings, s3)

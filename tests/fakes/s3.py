@@ -116,6 +116,10 @@ class Proxy:
         self._target = urlsplit(target).netloc
         self._open: set[socket.socket] = set()
 
+    @property
+    def open_now(self) -> int:
+        return len(self._open)
+
     def cut(self) -> int:
         """End every connection that is open; how many those were."""
         ended = list(self._open)

@@ -15,7 +15,7 @@ from twopass.errors import SourceError
 from twopass.fleet.campaign import Ended, Watcher
 from twopass.job import Inline
 from twopass.settings import Settings
-from twopass.sources import Sources
+from twopass.sources import opened_sources
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ class Saver:
     """A watcher before another one; `saved` waits for what is still under way."""
 
     def __init__(self, then: Watcher, folder: Path, settings: Settings, *, everything: bool) -> None:
-        self._then, self._folder, self._sources = then, folder, Sources(settings)
+        self._then, self._folder, self._settings = then, folder, settings
         self._everything = everything
         self._places = asyncio.Semaphore(AT_ONCE)
         self._tasks: list[asyncio.Task[None]] = []
@@ -45,7 +45,6 @@ class Saver:
 
     async def saved(self) -> None:
         await asyncio.gather(*self._tasks)
-        self._sources.close()
 
     async def _save(self, ended: Ended) -> None:
         try:
@@ -61,11 +60,11 @@ class Saver:
             (folder / NAMES[Inline(name)]).write_text(text)
         if not self._everything:
             return
-        for name, artefact in ended.result.get("artefacts", {}).items():
-            folder.mkdir(parents=True, exist_ok=True)
-            async with self._places:
-                try:
-                    target = folder / Path(name).name
-                    await self._sources.fetch(artefact["uri"], target)
-                except SourceError as error:
-                    log.warning("artefact not saved", uri=artefact["uri"], code=error.code, reason=error.message)
+        async with opened_sources(self._settings) as sources:
+            for name, artefact in ended.result.get("artefacts", {}).items():
+                folder.mkdir(parents=True, exist_ok=True)
+                async with self._places:
+                    try:
+                        await sources.fetch(artefact["uri"], folder / Path(name).name)
+                    except SourceError as error:
+                        log.warning("artefact not saved", uri=artefact["uri"], code=error.code, reason=error.message)
