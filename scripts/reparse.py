@@ -75,8 +75,9 @@ async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, A
     ):
         finding = await reparsing.found(folder)
         job = _job(args, finding, settings)
-        file, sources = None, await stack.enter_async_context(opened_sources(settings, job.s3))
+        file = None
         if args.reread or Format.REVIEW in job.formats:
+            sources = await stack.enter_async_context(opened_sources(settings, job.s3))
             file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers, sources))
             reparsing.check_source(finding, file)
         if not args.reread or file is None:

@@ -64,6 +64,7 @@ class Sources:
 
 @asynccontextmanager
 async def opened_sources(settings: Settings, s3: job.S3 | None = None) -> AsyncIterator[Sources]:
+    """While the context lasts; of the worker itself without `s3`. Connects to nothing before its first fetch."""
     sources = Sources(settings, s3)
     try:
         yield sources

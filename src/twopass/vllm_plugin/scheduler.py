@@ -15,10 +15,8 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-LEAST_GROUP, MOST_GROUP = (
-    4,
-    8,
-)  # prompts that enter together: four A4 pages fill the encoder's largest graph, eight a step
+# Prompts that enter together: four A4 pages fill the encoder's largest graph, and eight a step.
+LEAST_GROUP, MOST_GROUP = 4, 8
 SEATS = 64  # for each prompt of a group: one of so many may stand empty for a moment
 PATIENCE = 24  # steps that a free seat waits for others; a third of a second
 
