@@ -547,7 +547,7 @@ def _transformers(options: Any) -> Facts:
 
     from twopass.engines import hf_models
     from twopass.engines.seam import Prompt, Sampling
-    from twopass.slabs import Pixels
+    from twopass.pages.shared_pixels import Pixels
 
     width, height = A4
     dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32

@@ -168,7 +168,7 @@ class _opened:
         self._options = options
 
     async def __aenter__(self) -> Any:
-        from twopass.slabs import Slab, Slabs
+        from twopass.pages.shared_pixels import Slab, Slabs
         from twopass.workers import Workers
 
         engine = self._options.engine
@@ -187,7 +187,7 @@ class _opened:
 
 def _page(slab: Any) -> Any:
     """A page of grey noise: every page is worth the same to a model that sees all pixels."""
-    from twopass.slabs import Pixels
+    from twopass.pages.shared_pixels import Pixels
 
     width, height = A4
     noise = np.random.default_rng(slab.number).integers(0, 256, width * height * 3, np.uint8)

@@ -29,7 +29,7 @@ from PIL import Image, ImageOps
 from twopass import views
 from twopass.engines import drawn as drawn_views
 from twopass.engines.seam import PagePointer
-from twopass.slabs import Pixels, Slab, Slabs
+from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.steps import render
 
 ROUNDS = 5

@@ -48,9 +48,9 @@ from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek_ocr import PROMPTS
 from twopass.house import House
 from twopass.job import Door, Job, Result
+from twopass.pages.shared_pixels import Pixels
 from twopass.progress import Tracker
 from twopass.settings import Settings
-from twopass.slabs import Pixels
 from twopass.window import Window
 
 ROOT = Path(__file__).parents[1]

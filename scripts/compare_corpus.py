@@ -41,7 +41,7 @@ from twopass.document import Checkpoint, Element, Meta, Page, Run, SourceInfo, S
 from twopass.engines.cpu_page import read_page
 from twopass.engines.seam import PagePointer
 from twopass.families.layout import LayoutFamily
-from twopass.slabs import Pixels
+from twopass.pages.shared_pixels import Pixels
 from twopass.steps import assemble
 
 REPEATED = 3  # pages of the file that have the line at the same height

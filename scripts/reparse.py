@@ -24,9 +24,9 @@ from twopass import formats, logs, reparsing
 from twopass.drafting import Drawing
 from twopass.errors import TwopassError
 from twopass.job import DocumentResult, Door, Format, Job
-from twopass.picture import Picture
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.sources import opened_sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder

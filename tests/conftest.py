@@ -13,7 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from fakes import s3
-from twopass.slabs import Slabs
+from twopass.pages.shared_pixels import Slabs
 from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]

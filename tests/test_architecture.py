@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E501
 import ast
 from pathlib import Path
 
@@ -18,10 +19,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("settings", ("engine_settings",)),
     ("writing", ()),
     ("addresses", ("errors",)),
-    ("slabs", ()),
-    ("workers", ("errors", "slabs", "together")),
-    ("bands", ()),
-    ("views", ("bands", "slabs")),
+    ("pages.shared_pixels", ()),
+    ("workers", ("errors", "pages.shared_pixels", "together")),
+    ("pages.pillow_image", ()),
+    ("views", ("pages.pillow_image", "pages.shared_pixels")),
     ("words", ()),
     ("tokens", ()),
     ("window", ("together",)),
@@ -41,7 +42,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("joins", ("document", "furniture", "words")),
     ("surroundings", ("document", "words")),
     ("job", ("document", "errors", "settings", "writing")),
-    ("files", ("document", "errors")),
+    ("pages.source_files", ("document", "errors")),
     ("faults", ("errors",)),
     ("scratch", ()),
     ("garbage", ()),
@@ -52,40 +53,40 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hub", ("errors",)),
     ("weights", ("errors", "hub", "settings")),
     ("sources", ("addresses", "errors", "faults", "job", "landing", "s3", "settings")),
-    ("scan", ("document", "errors")),
-    ("engines.seam", ("document", "errors", "slabs", "workers")),
-    ("families.seam", ("document", "errors", "layer")),
-    ("families", ("families", "document", "errors", "layer", "sections", "surroundings", "tables", "words")),
-    ("vllm_plugin", ("vllm_plugin", "slabs", "views")),
+    ("pages.ocr", ("document", "errors")),
+    ("engines.seam", ("document", "errors", "pages.shared_pixels", "workers")),
+    ("families.seam", ("document", "errors", "pages.text_layer")),
+    ("families", ("families", "document", "errors", "pages.text_layer", "sections", "surroundings", "tables", "words")),
+    ("vllm_plugin", ("vllm_plugin", "pages.shared_pixels", "views")),
     (
         "engines.vllm",
-        ("engines", "engine_settings", "errors", "garbage", "settings", "slabs", "views", "vllm_plugin", "workers"),
+        ("engines", "engine_settings", "errors", "garbage", "settings", "pages.shared_pixels", "views", "vllm_plugin", "workers"),
     ),
-    ("engines.drawn", ("engines.seam", "files", "slabs", "views")),
+    ("engines.drawn", ("engines.seam", "pages.source_files", "pages.shared_pixels", "views")),
     (
         "engines",
         (
-            "engines", "document", "engine_settings", "errors", "files", "gpu", "scan", "settings", "slabs",
+            "engines", "document", "engine_settings", "errors", "pages.source_files", "gpu", "pages.ocr", "settings", "pages.shared_pixels",
             "weights", "words", "workers",
         ),
     ),
-    ("layer", ("document",)),
-    ("picture", ("document", "engines.seam", "layer", "slabs")),
+    ("pages.text_layer", ("document",)),
+    ("pages.rendered_page", ("document", "engines.seam", "pages.text_layer", "pages.shared_pixels")),
     ("tables", ("document",)),
-    ("text_layer", ("document", "words")),
+    ("pages.text_layer_paragraphs", ("document", "words")),
     ("formats", ("document", "errors", "formats", "job", "sections", "tables", "tokens", "words", "writing")),
     (
         "steps",
         (
-            "bands", "document", "engines.seam", "errors", "families.seam", "files", "formats", "job", "layer",
-            "picture", "scan", "settings", "slabs", "sources", "store", "text_layer", "words", "keywords",
+            "pages.pillow_image", "document", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "job", "pages.text_layer",
+            "pages.rendered_page", "pages.ocr", "settings", "pages.shared_pixels", "sources", "store", "pages.text_layer_paragraphs", "words", "keywords",
             "furniture", "joins", "faults", "scratch", "sections", "surroundings", "together", "workers", "writing",
         ),
     ),
     (
         "fleet",
         (
-            "fleet", "errors", "faults", "job", "landing", "settings", "slabs", "sources", "steps.fetch", "store",
+            "fleet", "errors", "faults", "job", "landing", "settings", "pages.shared_pixels", "sources", "steps.fetch", "store",
             "together", "workers",
         ),
     ),
@@ -94,46 +95,47 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "report",
         (
-            "document", "engines.seam", "errors", "files", "formats", "job", "progress", "settings", "steps.upload",
+            "document", "engines.seam", "errors", "pages.source_files", "formats", "job", "progress", "settings", "steps.upload",
             "stopwatch", "store",
         ),
     ),
-    ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "slabs", "workers")),
+    ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "pages.shared_pixels", "workers")),
     (
         "house",
         (
-            "canary", "closing", "document", "engines", "families", "garbage", "meter", "scratch", "settings", "slabs",
+            "canary", "closing", "document", "engines", "families", "garbage", "meter", "scratch", "settings", "pages.shared_pixels",
             "stopwatch", "window", "workers",
         ),
     ),
     (
         "drafting",
         (
-            "document", "errors", "files", "formats", "job", "steps.render", "steps.upload", "window", "workers",
+            "document", "errors", "pages.source_files", "formats", "job", "steps.render", "steps.upload", "window", "workers",
             "writing",
         ),
     ),
     (
         "reparsing",
         (
-            "document", "drafting", "engines", "errors", "families", "files", "formats", "job", "picture", "slabs",
+            "document", "drafting", "engines", "errors", "families", "pages.source_files", "formats", "job", "pages.rendered_page", "pages.shared_pixels",
             "steps", "workers", "writing",
         ),
     ),
     (
         "reading",
         (
-            "document", "drafting", "engines.seam", "errors", "families.seam", "files", "formats", "house", "intake",
+            "document", "drafting", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "house", "intake",
             "job", "progress", "scratch", "sources", "steps.upload", "stopwatch", "store", "writing",
         ),
     ),
     (
         "pipeline",
         (
-            "closing", "document", "drafting", "errors", "files", "house", "intake", "job", "picture", "progress",
+            "closing", "document", "drafting", "errors", "pages.source_files", "house", "intake", "job", "pages.rendered_page", "progress",
             "reading", "report", "sources", "steps", "stopwatch", "store", "window",
         ),
     ),
+    *((room, ()) for room in ("pages", "runtime", "storage", "telemetry", "text", "engines", "fleet", "cli") if (SOURCE / room).is_dir()),
     ("__init__", ()),
 )  # fmt: skip
 
@@ -141,15 +143,15 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 HOMES = {
     "runpod": {"handler.py"},
     "vllm": {"engines/vllm.py", "engines/cards.py", "vllm_plugin"},
-    "pymupdf": {"files.py", "steps/render.py", "engines/cpu_"},
+    "pymupdf": {"pages/source_files.py", "steps/render.py", "engines/cpu_"},
     "pymupdf4llm": {"engines/cpu_page.py"},
     "PIL": {
-        "bands.py",
+        "pages/pillow_image.py",
         "views.py",
         "canary.py",
-        "files.py",
+        "pages/source_files.py",
         "steps/render.py",
-        "scan.py",
+        "pages/ocr.py",
         "engines/cpu_scan.py",
         "engines/hf_models.py",
         "engines/openai_chat.py",
@@ -166,7 +168,7 @@ HOMES = {
     "markupsafe": {"formats/review.py"},
     "math_core": {"formats/mathml.py"},
     "tenacity": {"engines/openai.py", "fleet/endpoint.py", "s3.py"},
-    "rapidocr": {"scan.py"},
+    "rapidocr": {"pages/ocr.py"},
     "onnxruntime": {"engines/cpu_page.py"},
     "yake": {"keywords.py"},
     "rjieba": {"keywords.py"},

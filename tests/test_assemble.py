@@ -32,7 +32,7 @@ from twopass.engines.seam import PagePointer
 from twopass.errors import Code
 from twopass.families.layout import LayoutFamily
 from twopass.formats import markdown
-from twopass.slabs import Pixels
+from twopass.pages.shared_pixels import Pixels
 from twopass.steps import assemble, enrich
 
 LEFT, RIGHT = Box(0.1, 0.2, 0.45, 0.9), Box(0.55, 0.2, 0.9, 0.9)

@@ -18,8 +18,8 @@ from twopass.document import State, Status
 from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
 from twopass.job import Result
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."

@@ -14,8 +14,8 @@ import pytest
 from fakes.reader import Reader
 from twopass import families, house
 from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]

@@ -15,15 +15,16 @@ import pytest
 from fakes import openai_server, recorded
 from fakes.openai_server import OpenAIServer, silent
 from fakes.reader import Reader
-from twopass import canary, engines, families, house, scan
+from twopass import canary, engines, families, house
 from twopass.document import Canary
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.job import Result
+from twopass.pages import ocr
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +54,7 @@ async def verdict(server: OpenAIServer, **fields: Any) -> Canary | None:
 
 def test_the_picture_says_its_words() -> None:
     """A recogniser that knows nothing of it reads it."""
-    read = scan.read(canary.picture().array())
+    read = ocr.read(canary.picture().array())
 
     assert canary.is_read("\n".join(line.text for line in read.lines))
 

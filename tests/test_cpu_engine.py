@@ -17,14 +17,14 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from twopass import scan
 from twopass.engines import cpu_layout, cpu_page
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.cpu_page import read_page
 from twopass.engines.seam import PagePointer, Prompt
 from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout import LayoutFamily
-from twopass.slabs import Pixels, Slabs
+from twopass.pages import ocr
+from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.steps import render
 from twopass.workers import Workers
 
@@ -275,33 +275,33 @@ def test_a_scan_is_turned_upright(text_pdf: Path, degrees: int) -> None:
     with pymupdf.open(text_pdf) as document:
         array = drawn(document[0]).array()
 
-    assert scan.turn(np.ascontiguousarray(np.rot90(array, degrees // 90))) == degrees
+    assert ocr.turn(np.ascontiguousarray(np.rot90(array, degrees // 90))) == degrees
 
 
 def test_two_clear_lines_say_which_way_is_up(text_pdf: Path) -> None:
     """Six that stand on their heads are not read any more; where the first two disagree, all are asked."""
     with pymupdf.open(text_pdf) as document:
         array = drawn(document[0]).array()
-    quads = sorted(scan._glance(array), key=scan._length, reverse=True)
-    lines = [scan._strip(array, quad, sideways=False) for quad in quads[:2]]
+    quads = sorted(ocr._glance(array), key=ocr._length, reverse=True)
+    lines = [ocr._strip(array, quad, sideways=False) for quad in quads[:2]]
     turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
 
-    assert scan._upside_down([*lines, *3 * turned]) is False
-    assert scan._upside_down([lines[0], turned[0], *3 * turned]) is True
+    assert ocr._upside_down([*lines, *3 * turned]) is False
+    assert ocr._upside_down([lines[0], turned[0], *3 * turned]) is True
 
 
 def test_a_page_without_lines_is_not_turned() -> None:
     """Where nothing can be read nothing is decided."""
-    assert scan.turn(np.full((300, 200, 3), 255, np.uint8)) == 0
+    assert ocr.turn(np.full((300, 200, 3), 255, np.uint8)) == 0
 
 
 def test_a_very_long_scan_is_read_in_pieces() -> None:
     """The detector enlarges short sides; a till roll would need gigabytes."""
     array = np.full((4000, 200, 3), 255, np.uint8)
-    tiles = list(scan._tiles(array))
+    tiles = list(ocr._tiles(array))
 
     assert sum(tile.shape[0] for _, tile in tiles) == 4000
-    assert max(tile.shape[0] for _, tile in tiles) <= scan.TILE_ASPECT * 200
+    assert max(tile.shape[0] for _, tile in tiles) <= ocr.TILE_ASPECT * 200
 
 
 def test_a_damaged_file_is_a_coded_error(tmp_path: Path) -> None:

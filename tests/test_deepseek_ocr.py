@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import twopass.words
 from fakes import answers
 from fakes.answers import TABLE, block
+from twopass import words as prose
 from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.errors import Code
 from twopass.families import FAMILIES, named
 from twopass.families.deepseek_elements import kind_of
 from twopass.families.deepseek_ocr import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
 from twopass.families.seam import Answer, Asked, Look, Reply, Rung
-from twopass.layer import TextLayer
+from twopass.pages.text_layer import TextLayer
 
 FAMILY = DEEPSEEK_OCR
 A4 = Look(1191, 1684, ink=0.15, characters=2800)
@@ -557,10 +557,10 @@ def test_our_own_page_loses_no_word() -> None:
 
 
 def said(answer: Answer) -> Counter[str]:
-    return Counter(twopass.words.words(" ".join(element.text for element in answer.elements)))
+    return Counter(prose.words(" ".join(element.text for element in answer.elements)))
 
 
 def heard(text: str) -> Counter[str]:
     """Halves of a German word that a line's end broke are one."""
     text = re.sub(r"(?<=ungs)-\s?(?=[a-zäöü])|(?<=heits|keits)-\s?(?=[a-zäöü])", "", text)
-    return Counter(twopass.words.words(outside_tags(re.sub(r"<\|det\|>.*?<\|/det\|>", " ", text))))
+    return Counter(prose.words(outside_tags(re.sub(r"<\|det\|>.*?<\|/det\|>", " ", text))))

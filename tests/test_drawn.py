@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twopass import files, views
+from twopass import views
 from twopass.engines import drawn
 from twopass.engines.seam import PagePointer
-from twopass.slabs import Pixels, Slab, Slabs
+from twopass.pages import source_files
+from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.steps import render
 from twopass.views import DEEPSEEK_OCR
 
@@ -116,7 +117,7 @@ def test_as_the_page_is_displayed_and_turned(pdf: Path, rotation: int) -> None:
 
     same(resized, ours)
     assert shown.turn == -rotation % 360
-    with files.shared_pdf(str(turned), None) as shared:
+    with source_files.shared_pdf(str(turned), None) as shared:
         assert shared[0].rotation == rotation
 
 
@@ -150,9 +151,9 @@ def test_a_page_with_a_large_picture_is_resized(pdf: Path, rotation: int) -> Non
     """MuPDF enlarges pictures without smoothing them; where they lie is told as if the page were not rotated."""
     with pymupdf.open(pdf) as made:
         page, grey = made[0], pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
-        few = files.pictured(page.get_displaylist())
+        few = source_files.pictured(page.get_displaylist())
         page.insert_image((20, 350, 400, 590), pixmap=grey, keep_proportion=False)
-        many = files.pictured(page.get_displaylist())
+        many = source_files.pictured(page.get_displaylist())
         page.set_rotation(rotation)
         made.save(pdf.with_name("pictured.pdf"))
 
@@ -171,7 +172,7 @@ def test_a_picture_within_the_page_itself_counts() -> None:
         scan = b"q 400 0 0 500 10 10 cm BI /W 2 /H 2 /BPC 8 /CS /G ID \x00\x80\x80\x00 EI Q"
         made.update_stream(page.get_contents()[0], page.read_contents() + b"\n" + scan)
 
-        assert files.pictured(made[0].get_displaylist()) == pytest.approx(400 * 500 / (420 * 595), rel=0.01)
+        assert source_files.pictured(made[0].get_displaylist()) == pytest.approx(400 * 500 / (420 * 595), rel=0.01)
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -184,7 +185,7 @@ def test_a_picture_covers_a_page_however_it_is_rotated(rotation: int, unit: str)
         page.set_rotation(rotation)
         made.xref_set_key(page.xref, "UserUnit", unit)
 
-        assert files.covered(made.reload_page(page))[0]
+        assert source_files.covered(made.reload_page(page))[0]
 
 
 def test_words_without_ink_are_words(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from twopass.engines.cpu import CpuEngine
 from twopass.engines.seam import Completion, Incident, Prompt
 from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
+from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Phase, Progress, Tracker
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.workers import Workers
 
 

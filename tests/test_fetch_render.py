@@ -20,14 +20,14 @@ from PIL import Image, ImageDraw, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
 from fakes.workers import DyingWorkers
-from twopass import files, text_layer
 from twopass.document import Box, State, Word
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.files import CheckedFile
 from twopass.job import Door, Job
-from twopass.picture import Picture
+from twopass.pages import source_files, text_layer_paragraphs
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Slabs
+from twopass.pages.source_files import CheckedFile
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.workers import Workers
@@ -135,7 +135,7 @@ async def test_what_cannot_be_read_is_refused_with_a_code(door: Reader, data: by
 )
 def test_what_a_library_quotes_is_not_told(said: str) -> None:
     """Errors name what is wrong with a file and repeat none of its text; its path is nobody's business either."""
-    with pytest.raises(SourceError) as caught, files.pdf_errors("/tmp/job/source"):
+    with pytest.raises(SourceError) as caught, source_files.pdf_errors("/tmp/job/source"):
         raise ValueError(f"/tmp/job/source: {said}")
 
     assert caught.value.message.startswith("MuPDF: the source: ") and "hunter2" not in caught.value.message
@@ -143,7 +143,7 @@ def test_what_a_library_quotes_is_not_told(said: str) -> None:
 
 def test_a_page_that_a_repair_lost_is_damaged(sample: Path) -> None:
     """MuPDF repairs a file as it reads, and may find fewer pages than it counted."""
-    with pytest.raises(SourceError) as caught, files.shared_pdf(str(sample), None) as pdf:
+    with pytest.raises(SourceError) as caught, source_files.shared_pdf(str(sample), None) as pdf:
         pdf[pdf.page_count]
 
     assert caught.value.code is Code.DAMAGED
@@ -419,13 +419,13 @@ def test_a_text_layer_that_means_nothing_is_not_taken(letter: str) -> None:
     """Fonts without a character map give replacement, private and control characters instead of letters."""
     garbage = words_of(f"{letter * 4} ab {letter * 3}")
 
-    assert text_layer.elements(garbage, 1) == ()
+    assert text_layer_paragraphs.elements(garbage, 1) == ()
 
 
 @pytest.mark.parametrize("text", ["水质 报告", "수질 보고서", "\uf0b7 Bullets of symbol fonts", "naïve – “quoted”"])
 def test_a_text_layer_in_any_script_is_taken(text: str) -> None:
     """A private bullet among words is no garbage either."""
-    found = text_layer.elements(words_of(text), 1)
+    found = text_layer_paragraphs.elements(words_of(text), 1)
 
     assert " ".join(element.text for element in found) == text
 
@@ -442,7 +442,7 @@ def test_a_text_layer_whose_letters_stand_for_others_is_not_taken() -> None:
     """Fonts that name every letter wrongly give words of consonants, whatever their spelling."""
     lied = PROSE.lower().translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
 
-    assert text_layer.elements(words_of(lied), 1) == ()
+    assert text_layer_paragraphs.elements(words_of(lied), 1) == ()
 
 
 @pytest.mark.parametrize(
@@ -452,4 +452,4 @@ def test_a_text_layer_whose_letters_stand_for_others_is_not_taken() -> None:
 )
 def test_words_with_few_vowels_are_no_garbage(text: str) -> None:
     """Acronyms, part numbers and Czech are taken as they are."""
-    assert text_layer.elements(words_of(text), 1)
+    assert text_layer_paragraphs.elements(words_of(text), 1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.document import Box, Word
-from twopass.layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 SHARES = st.floats(0, 1)
 BOXES = st.builds(Box.of, SHARES, SHARES, SHARES, SHARES)

@@ -29,8 +29,8 @@ from twopass.gpu import Card
 from twopass.job import DocumentResult, Result
 from twopass.meter import Several
 from twopass.metrics import Metrics, served
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.traces import Traces
 from twopass.window import Window
 from twopass.workers import Workers

@@ -32,8 +32,8 @@ from twopass.engines.openai_chat import Served
 from twopass.engines.seam import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.job import Result
+from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slabs
 from twopass.workers import Workers
 
 PICTURE = np.arange(24 * 32 * 3, dtype=np.uint8).reshape(24, 32, 3)

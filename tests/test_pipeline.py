@@ -25,10 +25,10 @@ from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.job import Door, Format, Job
+from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Tracker
 from twopass.reading import GIVE_UP
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.steps import upload
 from twopass.workers import Workers
 

@@ -22,8 +22,8 @@ from twopass.engines.seam import Completion, Prompt
 from twopass.errors import TwopassError
 from twopass.house import House
 from twopass.job import Result
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.window import Window
 from twopass.workers import Workers
 

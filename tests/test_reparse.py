@@ -18,8 +18,8 @@ from twopass import reparsing
 from twopass.document import Checkpoint
 from twopass.engines.cpu import CpuEngine
 from twopass.job import Door, Format, Job
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder

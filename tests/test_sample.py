@@ -21,9 +21,9 @@ from twopass.formats import chunks, docjson, docling
 from twopass.formats.draft import Draft
 from twopass.house import House
 from twopass.job import Door, Job
+from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Tracker
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.window import Window
 from twopass.workers import Workers
 

@@ -20,9 +20,9 @@ from twopass.errors import Code, InvalidJob
 from twopass.families import FAMILIES
 from twopass.families.seam import Family
 from twopass.job import Mode, Result, Task
-from twopass.layer import TextLayer
-from twopass.picture import Picture
-from twopass.slabs import Pixels, Slabs
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Pixels, Slabs
+from twopass.pages.text_layer import TextLayer
 from twopass.steps import structure
 from twopass.workers import Workers
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
-from twopass import bands, views
-from twopass.slabs import Pixels, Slabs
+from twopass import views
+from twopass.pages import pillow_image
+from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 from twopass.workers import Workers
 
@@ -89,7 +90,7 @@ def test_a_page_without_colour_is_what_three_bands_would_be(mode: str, tiles: Ti
 
     seen, other = (views.views(DEEPSEEK_OCR, page, mode, tiles) for page in (grey, speck))
 
-    assert bands.image(grey).mode == "L" and bands.image(speck).mode == "RGB"
+    assert pillow_image.image(grey).mode == "L" and pillow_image.image(speck).mode == "RGB"
     for ours, theirs in zip(seen, other, strict=True):
         assert ours.shape == theirs.shape
         assert (ours != theirs).sum() <= 1e-4 * ours.size
@@ -100,9 +101,9 @@ def test_a_page_without_colour_is_what_three_bands_would_be(mode: str, tiles: Ti
     arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda sides: (*sides, 3)), fill=st.just(7))
 )
 def test_pixels_survive_their_bands(pixels: views.Array) -> None:
-    image = bands.image(pixels)
+    image = pillow_image.image(pixels)
 
-    assert np.array_equal(bands.rgb(image), pixels)
+    assert np.array_equal(pillow_image.rgb(image), pixels)
     assert image.mode == ("L" if (pixels == pixels[:, :, :1]).all() else "RGB")
 
 

@@ -19,9 +19,9 @@ from twopass.errors import Code, EngineError
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Question, Reply
 from twopass.job import Door, Job
-from twopass.picture import Picture
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
-from twopass.slabs import Pixels
 from twopass.steps import elements
 from twopass.window import Window, windowed
 from twopass.workers import Workers

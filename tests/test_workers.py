@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
-from twopass import files
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.slabs import Pixels, Slab, Slabs
+from twopass.pages import source_files
+from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.steps import fetch, render
 from twopass.workers import ANSWER_BYTES, Workers, cpu_meter
 
@@ -273,11 +273,11 @@ def test_another_pdf_closes_those_that_are_gone(sample: Path, tmp_path: Path) ->
     """Who asks for a second document lets go of a first that was deleted; one that is there stays open."""
     gone, there, asked = (shutil.copy(sample, tmp_path / name) for name in ("gone", "there", "asked"))
     for path in (there, gone):
-        with files.shared_pdf(str(path), None):
+        with source_files.shared_pdf(str(path), None):
             pass
     gone.unlink()
 
-    with files.shared_pdf(str(asked), None):
+    with source_files.shared_pdf(str(asked), None):
         held = open_files(os.getpid())
 
     assert str(there) in held and str(asked) in held

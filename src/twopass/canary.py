@@ -15,8 +15,8 @@ from twopass.document import Canary
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.families.seam import Family, Question
+from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
-from twopass.slabs import Pixels
 from twopass.workers import Workers
 
 LINES = (

@@ -12,9 +12,9 @@ import structlog
 
 from twopass.document import Document, Page, Problem, Severity
 from twopass.errors import SourceError, WorkerDied
-from twopass.files import CheckedFile
 from twopass.formats.draft import Draft
 from twopass.job import Format
+from twopass.pages.source_files import CheckedFile
 from twopass.steps import render, upload
 from twopass.steps.upload import Folder, Gallery
 from twopass.window import Window, windowed

@@ -26,8 +26,8 @@ from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
 from twopass.meter import Meter, Silent
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.stopwatch import Stopwatch
 from twopass.window import Window
 from twopass.workers import Workers

@@ -20,11 +20,11 @@ from twopass import drafting, reading, report
 from twopass.closing import AGAIN
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.intake import Arrival, taken_in
 from twopass.job import Job, Result, shown
-from twopass.picture import Picture
+from twopass.pages.rendered_page import Picture
+from twopass.pages.source_files import CheckedFile
 from twopass.progress import Phase, Tracker
 from twopass.reading import Company, Errand, Patience, Reading
 from twopass.report import Outcome

@@ -21,10 +21,10 @@ from twopass.drafting import Drawing
 from twopass.engines.seam import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
-from twopass.files import CheckedFile
 from twopass.house import House
 from twopass.intake import Arrival, Room
 from twopass.job import Door, Format, Job
+from twopass.pages.source_files import CheckedFile
 from twopass.progress import Tracker
 from twopass.sources import Sources
 from twopass.steps.upload import Finished, Folder, Made, page_name

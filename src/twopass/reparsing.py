@@ -18,10 +18,10 @@ from twopass.drafting import Drawing
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
-from twopass.files import CheckedFile
 from twopass.formats import WRITERS, docjson
 from twopass.job import DocumentResult, Format, Job
-from twopass.picture import Picture
+from twopass.pages.rendered_page import Picture
+from twopass.pages.source_files import CheckedFile
 from twopass.steps import assemble, elements, enrich, structure, upload
 from twopass.steps.upload import JSON, Finished, Folder, Made
 from twopass.workers import Workers

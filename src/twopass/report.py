@@ -20,9 +20,9 @@ import structlog
 from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, canary_of
 from twopass.engines.seam import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
-from twopass.files import CheckedFile
 from twopass.formats import WRITERS
 from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
+from twopass.pages.source_files import CheckedFile
 from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from twopass import bands
-from twopass.slabs import Pixels, Slab
+from twopass.pages import pillow_image
+from twopass.pages.shared_pixels import Pixels, Slab
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
 STRETCHED = 640  # a whole view without tiles up to this size is stretched, a larger one padded
@@ -141,15 +141,15 @@ def views(vision: Vision, picture: Array, mode: str, tiles: Tiles, enlarged: InS
     from PIL import ImageOps
 
     shape = vision.modes[mode]
-    image = bands.image(picture)
+    image = pillow_image.image(picture)
     cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
     if tiles.number:
         grid = vision.grid(tiles)
-        cut = _cut(enlarged(*grid) if enlarged else bands.rgb(image.resize(grid)), vision.tile)
+        cut = _cut(enlarged(*grid) if enlarged else pillow_image.rgb(image.resize(grid)), vision.tile)
     if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
         image = image.resize((shape.base, shape.base))
     whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY,) * len(image.getbands()))
-    return Views(bands.rgb(whole), cut)
+    return Views(pillow_image.rgb(whole), cut)
 
 
 def _cut(grid: Array, tile: int) -> Array:

@@ -21,7 +21,7 @@ import structlog
 
 from twopass import together
 from twopass.errors import Code, WorkerDied
-from twopass.slabs import Slabs
+from twopass.pages.shared_pixels import Slabs
 
 log = structlog.get_logger()
 

@@ -13,9 +13,9 @@ from twopass.engines.seam import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.meter import Meter, Silent
+from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Tracker
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.window import Window
 from twopass.workers import Workers
 

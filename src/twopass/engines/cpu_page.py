@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from twopass import files, scan
 from twopass.engines import cpu_layout, cpu_scan, cpu_table
 from twopass.engines.cpu_layout import Grid, Rect, Region, Word
 from twopass.engines.seam import PagePointer
-from twopass.slabs import Pixels
+from twopass.pages import ocr, source_files
+from twopass.pages.shared_pixels import Pixels
 from twopass.words import is_garbage
 
 GRAMMAR = 1
@@ -115,13 +115,13 @@ def _is_pdf(file: str) -> bool:
 @contextmanager
 def _upright(pointer: PagePointer) -> Iterator[Any]:
     """The page, upright and without /Rotate."""
-    with files.shared_pdf(pointer.file, pointer.password) as shared:
+    with source_files.shared_pdf(pointer.file, pointer.password) as shared:
         page = shared[pointer.number - 1]
         if not (page.rotation or pointer.turn):
             yield page
             return
     # Taking a rotation out rewrites the page, and the shared file must stay as it is.
-    with files.opened_pdf(pointer.file, pointer.password) as own:
+    with source_files.opened_pdf(pointer.file, pointer.password) as own:
         page = own[pointer.number - 1]
         page.set_rotation((page.rotation + pointer.turn) % 360)
         page.remove_rotation()
@@ -144,7 +144,7 @@ def _text_layer(page: Any) -> tuple[list[Any], _Layer, bool]:
     textpage = page.get_textpage(flags=flags)
     blocks = textpage.extractDICT()["blocks"]
     words = tuple(_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
-    full_image, hidden = files.covered(page) if words else (True, False)
+    full_image, hidden = source_files.covered(page) if words else (True, False)
     return blocks, _Layer(words, hidden), full_image
 
 
@@ -241,7 +241,7 @@ def _scanned(pixels: Pixels, language: str | None, width: float, height: float) 
     import pymupdf
 
     array = pixels.array()
-    reading = scan.read(array, language)
+    reading = ocr.read(array, language)
     skew = cpu_scan.skew(reading.lines)
     scale = width / pixels.width
     words = tuple(cpu_scan.words_of(reading.lines, scale, skew, width, height))
@@ -252,7 +252,7 @@ def _scanned(pixels: Pixels, language: str | None, width: float, height: float) 
         cpu_scan.draw(page, array, words, skew)
         blocks, _, _ = _text_layer(page)
         seen = _laid_out(page, blocks, words, "ocr")
-    files.empty_store()  # of the picture, which nobody draws again
+    source_files.empty_store()  # of the picture, which nobody draws again
     return _Seen(width, height, "ocr", seen.regions, reading.score, seen.dense, reading.unreadable, skew)
 
 

@@ -11,23 +11,23 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from twopass import scan
 from twopass.engines import cpu_layout
 from twopass.engines.cpu_layout import Rect, Word
+from twopass.pages import ocr
 
 LEAST_SKEW = 0.2  # degrees worth straightening before lines are put in order
 TYPE_SIZE = 0.75  # of the height of a line's box
 BASELINE = 0.22  # of that height, from its foot
 
 
-def skew(lines: Sequence[scan.Line]) -> float:
+def skew(lines: Sequence[ocr.Line]) -> float:
     """Degrees clockwise that the lines lean; 0 when too few say so."""
     angles = [line.angle for line in lines if line.length > 5 * line.height and abs(line.angle) < 20]
     lean = statistics.median(angles) if len(angles) >= 3 else 0.0
     return lean if abs(lean) >= LEAST_SKEW else 0.0
 
 
-def words_of(lines: Sequence[scan.Line], scale: float, lean: float, width: float, height: float) -> Iterator[Word]:
+def words_of(lines: Sequence[ocr.Line], scale: float, lean: float, width: float, height: float) -> Iterator[Word]:
     """The lines straightened, cut into words in proportion to their letters."""
     for number, line in enumerate(lines):
         corners = [turned(x * scale, y * scale, -lean, width, height) for x, y in line.corners]
@@ -57,7 +57,7 @@ def turned(x: float, y: float, degrees: float, width: float, height: float) -> t
     return width / 2 + dx * cosine - dy * sine, height / 2 + dx * sine + dy * cosine
 
 
-def draw(page: Any, array: scan.Array, words: Sequence[Word], lean: float) -> None:
+def draw(page: Any, array: ocr.Array, words: Sequence[Word], lean: float) -> None:
     """The straightened picture with its words unseen over it, for the layout model to look at."""
     import pymupdf
     from PIL import Image

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from twopass import files, views
+from twopass import views
 from twopass.engines.seam import PagePointer
-from twopass.slabs import Pixels, Slab
+from twopass.pages import source_files
+from twopass.pages.shared_pixels import Pixels, Slab
 
 WHITE = 255
 
@@ -22,7 +23,7 @@ def prepare(
     vision: views.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: views.Tiles, slab: Slab
 ) -> None:
     """In a page worker: the page's views into a slab, as `views.prepare` makes them; raises SourceError."""
-    with files.upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
+    with source_files.upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
         listed = page.get_displaylist()
 
         def enlarged(width: int, height: int) -> views.Array:
@@ -34,7 +35,7 @@ def prepare(
 
 def _drawn(listed: Any, width: int, height: int) -> views.Array:
     room = listed.rect
-    shown = files.drawn(listed, width / room.width, height / room.height)[:height, :width]
+    shown = source_files.drawn(listed, width / room.width, height / room.height)[:height, :width]
     # MuPDF may round to a pixel more or less.
     array = np.full((height, width, 3), WHITE, np.uint8)
     array[: shown.shape[0], : shown.shape[1]] = shown

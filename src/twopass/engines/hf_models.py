@@ -23,7 +23,7 @@ from PIL import Image
 from twopass.engines.ngram import banned
 from twopass.engines.seam import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
-from twopass.slabs import Pixels
+from twopass.pages.shared_pixels import Pixels
 
 DTYPES = ("float32", "bfloat16", "float16")
 IMAGE = "<image>"

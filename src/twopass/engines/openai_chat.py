@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twopass.engines.seam import Prompt
-from twopass.slabs import Pixels
+from twopass.pages.shared_pixels import Pixels
 
 FAST = 1  # zlib's level: a page takes 40 ms instead of 300, and a quarter more bytes
 BESIDE_TEXT = 64  # tokens a chat template may add around the text

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from twopass.document import RawCompletion
 from twopass.errors import Code
-from twopass.slabs import Pixels, Slabs
+from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.workers import Workers
 
 

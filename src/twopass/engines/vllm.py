@@ -29,8 +29,8 @@ from twopass.engines.growing import GrowingText
 from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.solitude import Solitude
 from twopass.errors import Code, EngineError, TwopassError
+from twopass.pages.shared_pixels import Slab, Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slab, Slabs
 from twopass.views import Vision
 from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
 from twopass.vllm_plugin.last_words import LastWords

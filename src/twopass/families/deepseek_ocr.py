@@ -16,7 +16,7 @@ from twopass.families import deepseek_elements, deepseek_rereading, grounding, l
 from twopass.families import deepseek_prose as prose
 from twopass.families.grounding import Block
 from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
-from twopass.layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as the model was trained on them: config.py and README of deepseek-ai/DeepSeek-OCR.
 PROMPTS: Mapping[str, str] = MappingProxyType(

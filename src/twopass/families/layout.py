@@ -46,7 +46,7 @@ from twopass.document import (
 from twopass.errors import Code
 from twopass.families import grid
 from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
-from twopass.layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 GRAMMAR = 1
 PROMPT = "layout"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from twopass.document import Element
 from twopass.errors import Code
-from twopass.layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # the name of every ladder's first rung
 

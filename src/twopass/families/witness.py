@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from twopass import words
 from twopass.document import Confidence, Element, Kind
 from twopass.families import agreement
-from twopass.layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 DOUBTFUL = "doubtful"  # pass 2 reads what carries this flag again
 MARGIN = 0.008  # of the page: a grid cell is 0.001, and letters hang out of their boxes

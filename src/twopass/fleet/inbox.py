@@ -18,8 +18,8 @@ from twopass import faults
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.job import shown
 from twopass.landing import CHUNK, Downloaded
+from twopass.pages.shared_pixels import Slabs
 from twopass.settings import Settings
-from twopass.slabs import Slabs
 from twopass.sources import opened_sources
 from twopass.steps import fetch
 from twopass.store import open_output

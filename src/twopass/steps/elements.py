@@ -12,8 +12,8 @@ from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.seam import Engine, Prompt, sampling, told
 from twopass.families.seam import Family, Question, Reply
 from twopass.job import Job, Pass2, Task
-from twopass.picture import Picture
-from twopass.slabs import Pixels
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Pixels
 from twopass.workers import Workers
 
 MOST_QUESTIONS = 3  # about one element, whatever its family would like to know

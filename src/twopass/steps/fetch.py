@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 from twopass import faults, scratch
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
-from twopass.files import (
+from twopass.job import Job, shown
+from twopass.pages.source_files import (
     PDF,
     PILLOWS,
     CheckedFile,
@@ -28,7 +29,6 @@ from twopass.files import (
     pdf_errors,
     stated_dpi,
 )
-from twopass.job import Job, shown
 from twopass.settings import Settings
 from twopass.sources import Sources
 from twopass.workers import Workers

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from twopass import files, slabs
 from twopass.errors import Code, TwopassError, WorkerDied
+from twopass.pages import shared_pixels, source_files
 from twopass.workers import ANSWER_BYTES, SIZE
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with suppress(OSError):  # where the machine has no memory left, this process goes and not its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
-    slabs.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
+    shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
     sys.excepthook = _told_without_its_text
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries that print must not speak into the pipe
@@ -39,7 +39,7 @@ def main() -> None:
 def _run(message: bytes) -> tuple[object, TwopassError | None, float]:
     started = time.process_time()
     function, args, kwargs = pickle.loads(message)
-    files.forget_gone()
+    source_files.forget_gone()
     try:
         return function(*args, **kwargs), None, time.process_time() - started
     except TwopassError as error:  # any other is a crash: its frames go to stderr, the parent starts another

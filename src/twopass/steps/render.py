@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twopass import scan
 from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError
-from twopass.files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
-from twopass.layer import NO_LAYER, TextLayer
-from twopass.picture import Picture
-from twopass.slabs import Pixels, Slab, Slabs
+from twopass.pages import ocr
+from twopass.pages.rendered_page import Picture
+from twopass.pages.shared_pixels import Pixels, Slab, Slabs
+from twopass.pages.source_files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.workers import Workers
 
 INK_BLOCK = 4  # ink is told on 4 × 4 averages: single specks of a scanner vanish, a lone page number stays
@@ -125,7 +125,7 @@ def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
         array = drawn(listed, zoom, zoom)
         is_quick = time.process_time() - began < QUICK_S
         is_scalable = is_quick and turn is not None and pictured(listed) <= PICTURES
-        if turn is None and ink_of(array) >= BLANK_INK and (turn := scan.turn(array)):
+        if turn is None and ink_of(array) >= BLANK_INK and (turn := ocr.turn(array)):
             page.set_rotation((rotation_in + turn) % 360)
             array = np.rot90(array, -turn // 90)
         height, width = _put(array, slab, room)
@@ -145,7 +145,7 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: in
         upright = upright.resize(size)
     array = np.asarray(upright)
     ink = ink_of(array)
-    turn = scan.turn(array) if ink >= BLANK_INK else 0
+    turn = ocr.turn(array) if ink >= BLANK_INK else 0
     height, width = _put(np.rot90(array, -turn // 90), slab, room)
     return Drawn(width, height, 0, turn, ink)
 

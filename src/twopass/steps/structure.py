@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from twopass import text_layer, words
+from twopass import words
 from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
 from twopass.engines.seam import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
 from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job
-from twopass.layer import TextLayer
-from twopass.picture import Picture
+from twopass.pages import text_layer_paragraphs
+from twopass.pages.rendered_page import Picture
+from twopass.pages.text_layer import TextLayer
 from twopass.workers import Workers
 
 TEXT_LAYER_RUNG = "text_layer"
@@ -122,7 +123,7 @@ def _verdict(completion: Completion, answer: Answer) -> Code | None:
 
 def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
     """The last rungs: the PDF's own text where it says as much as was read, else failed with what was read."""
-    layer = text_layer.elements(picture.words, read.page.number)
+    layer = text_layer_paragraphs.elements(picture.words, read.page.number)
     elements = layer if _said(layer) >= _said(read.elements) else ()
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = read.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())

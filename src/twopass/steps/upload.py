@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from twopass import bands
 from twopass.document import (
     ACCIDENTS,
     Box,
@@ -37,7 +36,8 @@ from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.formats import WRITERS, archive
 from twopass.formats.draft import Draft
 from twopass.job import Artefact, DocumentResult, Format
-from twopass.slabs import Pixels
+from twopass.pages import pillow_image
+from twopass.pages.shared_pixels import Pixels
 from twopass.store import Put, Store, uri_of
 from twopass.workers import Workers
 from twopass.writing import Images, Writing
@@ -209,7 +209,7 @@ def png_of(pixels: Pixels, box: Box) -> bytes:
     """In a page worker: one crop as PNG."""
     x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, CROP_PADDING)
     buffer = io.BytesIO()
-    bands.image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=PNG_LEVEL)
+    pillow_image.image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=PNG_LEVEL)
     return buffer.getvalue()
 
 

@@ -19,7 +19,7 @@ from vllm.multimodal.inputs import (
     PlaceholderRange,
 )
 
-from twopass.slabs import Slab
+from twopass.pages.shared_pixels import Slab
 from twopass.views import Tiles
 
 SLAB = "slab"

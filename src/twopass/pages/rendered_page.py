@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from twopass.document import Page, Problem
 from twopass.engines.seam import PagePointer
-from twopass.layer import NO_LAYER, TextLayer
-from twopass.slabs import Pixels
+from twopass.pages.shared_pixels import Pixels
+from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Source files, rendered pages, their pixels and their text."""
