@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import structlog
 
 from twopass import bars, house, logs, pipeline
-from twopass.closing import AGAIN
 from twopass.document import Status
 from twopass.engines import checks
 from twopass.errors import Code, EngineError, TwopassError
@@ -22,8 +21,9 @@ from twopass.job import Door, Job, Result, shown
 from twopass.meter import Meter, Several
 from twopass.metrics import Metrics, served
 from twopass.progress import Listener, Sender, Tracker
+from twopass.runtime.shutdown import AGAIN
+from twopass.runtime.signal_handlers import heard_first
 from twopass.settings import Settings
-from twopass.signals import heard_first
 from twopass.traces import Traces
 
 log = structlog.get_logger()

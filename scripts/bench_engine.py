@@ -169,7 +169,7 @@ class _opened:
 
     async def __aenter__(self) -> Any:
         from twopass.pages.shared_pixels import Slab, Slabs
-        from twopass.workers import Workers
+        from twopass.runtime.page_pool import Workers
 
         engine = self._options.engine
         size = A4[0] * A4[1] * 3

@@ -50,8 +50,8 @@ from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Pixels
 from twopass.progress import Tracker
+from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
-from twopass.window import Window
 
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"

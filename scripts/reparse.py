@@ -26,13 +26,13 @@ from twopass.errors import TwopassError
 from twopass.job import DocumentResult, Door, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
 from twopass.sources import opened_sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
 from twopass.store import open_output
-from twopass.window import Window
-from twopass.workers import Workers
 
 NAME = "reparse"  # the owner of its places in the window
 

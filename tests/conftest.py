@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from fakes import s3
 from twopass.pages.shared_pixels import Slabs
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")

@@ -19,8 +19,8 @@ from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
 from twopass.job import Result
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 

@@ -15,8 +15,8 @@ from fakes.reader import Reader
 from twopass import families, house
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "scripts"))

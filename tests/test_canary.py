@@ -24,8 +24,8 @@ from twopass.errors import Code, EngineError
 from twopass.job import Result
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 SAID = " ".join(canary.LINES)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from twopass.closing import Closing
 from twopass.errors import Code, OutOfTime
+from twopass.runtime.shutdown import Closing
 
 
 def soon(seconds: float) -> float:

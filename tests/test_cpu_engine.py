@@ -25,8 +25,8 @@ from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout import LayoutFamily
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Pixels, Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.steps import render
-from twopass.workers import Workers
 
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run for one hour.",

@@ -18,8 +18,8 @@ from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
 from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Phase, Progress, Tracker
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
-from twopass import garbage, house
+from twopass import house
+from twopass.runtime import gc_tuning
 from twopass.settings import Settings
 
 
@@ -19,7 +20,7 @@ class Circle:
 def test_nobody_looks_for_garbage_among_what_imports_leave() -> None:
     """What was garbage before does not stay for good."""
     before, circle = gc.get_freeze_count(), weakref.ref(Circle())
-    with garbage.unswept():
+    with gc_tuning.unswept():
         kept = [[number] for number in range(10_000)]
         within = gc.isenabled()
     frozen = gc.get_freeze_count() - before
@@ -36,9 +37,9 @@ def test_a_worker_looks_seldom_and_leaves_no_trace() -> None:
     before, circles = gc.get_threshold(), [weakref.ref(Circle()) for _ in range(3)]
     with house.opened(Settings(page_workers=1, log_level="ERROR")):
         within = gc.get_threshold()
-        kept = [[number] for number in range(garbage.MORE + 1)]
+        kept = [[number] for number in range(gc_tuning.MORE + 1)]
 
-    assert within[0] == garbage.MORE > before[0]
+    assert within[0] == gc_tuning.MORE > before[0]
     assert kept
     assert not [circle for circle in circles if circle()]
     assert gc.get_threshold() == before

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.intake import ENDING, FETCHES, LEAST_FETCHES, Arrival, Room, taken_in
-from twopass.window import Window, windowed
+from twopass.runtime.admission import ENDING, FETCHES, LEAST_FETCHES, Arrival, Room, taken_in
+from twopass.runtime.page_slots import Window, windowed
 
 PLACES, LARGEST = 20, 1000
 WAITING = PLACES // 4  # pages

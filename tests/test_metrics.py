@@ -20,20 +20,21 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakes.reader import Reader
-from twopass import engines, gpu, house
+from twopass import engines, house
 from twopass.document import Problem, Severity, Status
 from twopass.engines import cards as engine_cards
 from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
-from twopass.gpu import Card
 from twopass.job import DocumentResult, Result
 from twopass.meter import Several
 from twopass.metrics import Metrics, served
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime import nvml as gpu
+from twopass.runtime.nvml import Card
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
 from twopass.traces import Traces
-from twopass.window import Window
-from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 HEALTH = [sys.executable, str(ROOT / "scripts" / "health.py")]

@@ -33,8 +33,8 @@ from twopass.engines.seam import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.job import Result
 from twopass.pages.shared_pixels import Pixels, Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 PICTURE = np.arange(24 * 32 * 3, dtype=np.uint8).reshape(24, 32, 3)
 PROMPT = Prompt("doc/p0001", "<image>\nFree OCR.", Pixels(32, 24, held=PICTURE.tobytes()))

@@ -23,9 +23,9 @@ from twopass.errors import TwopassError
 from twopass.house import House
 from twopass.job import Result
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
-from twopass.window import Window
-from twopass.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -19,12 +19,12 @@ from twopass.document import Checkpoint
 from twopass.engines.cpu import CpuEngine
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
 from twopass.store import FolderStore
-from twopass.workers import Workers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 

@@ -23,8 +23,8 @@ from twopass.job import Mode, Result, Task
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.pages.text_layer import TextLayer
+from twopass.runtime.page_pool import Workers
 from twopass.steps import structure
-from twopass.workers import Workers
 
 SCALE = 2  # pixels a point, at 144 dpi
 PADDING = 16  # pixels, both sides together

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from twopass import views
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels, Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
-from twopass.workers import Workers
 
 A4 = (1190, 1684)
 PLACES = [

@@ -21,10 +21,10 @@ from twopass.families.seam import Question, Reply
 from twopass.job import Door, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window, windowed
 from twopass.settings import Settings
 from twopass.steps import elements
-from twopass.window import Window, windowed
-from twopass.workers import Workers
 
 
 @pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])

@@ -21,8 +21,8 @@ from twopass.engines.seam import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.shared_pixels import Pixels, Slab, Slabs
+from twopass.runtime.page_pool import ANSWER_BYTES, Workers, cpu_meter
 from twopass.steps import fetch, render
-from twopass.workers import ANSWER_BYTES, Workers, cpu_meter
 
 PAGE = 30
 

@@ -15,11 +15,12 @@ from playwright.async_api import Browser, Page, async_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # its fakes
 
+from twopass.slabs import Slabs  # noqa: E402
+
 from fakes import recorded  # noqa: E402
 from fakes.reader import Reader  # noqa: E402
 from twopass.engines.cpu import CpuEngine  # noqa: E402
-from twopass.slabs import Slabs  # noqa: E402
-from twopass.workers import Workers  # noqa: E402
+from twopass.runtime.page_pool import Workers  # noqa: E402
 
 # Without these it asks its maker's hosts for news at every start.
 QUIET = (

@@ -17,16 +17,16 @@ import pymupdf
 import pytest
 import talking
 import tiny
+from twopass.slabs import Pixels, Slabs
 
 from fakes.reader import Reader
 from twopass import views
 from twopass.engines.seam import PagePointer, Prompt, Sampling
 from twopass.engines.vllm import VllmEngine
 from twopass.errors import Code, EngineError
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slabs
 from twopass.views import DEEPSEEK_OCR, Tiles
-from twopass.workers import Workers
 
 PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
 INTERVAL = 4  # tokens between two looks: these answers are short

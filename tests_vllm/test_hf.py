@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from twopass.slabs import Pixels, Slabs
 
 from twopass import engines
 from twopass.engines.hf import HfEngine
 from twopass.engines.seam import Prompt, Sampling
 from twopass.errors import EngineError
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slabs
-from twopass.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
 

@@ -16,13 +16,13 @@ import httpx
 import numpy as np
 import pytest
 import tiny
+from twopass.slabs import Pixels, Slabs
 
 from twopass import engines
 from twopass.engines.openai import OpenAIEngine
 from twopass.engines.seam import Prompt, Sampling
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.slabs import Pixels, Slabs
-from twopass.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twopass.slabs import Pixels
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from twopass.engines.seam import Completion, Prompt
 from twopass.engines.vllm import VllmEngine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.slabs import Pixels
 
 START_S, ANSWER_S = 0.2, 0.1
 

@@ -7,9 +7,9 @@ import os
 
 import numpy as np
 import torch
+from twopass.slabs import Slab, Slabs
 
 from twopass import views
-from twopass.slabs import Slab, Slabs
 from twopass.views import DEEPSEEK_OCR
 from twopass.vllm_plugin import inputs
 from twopass.vllm_plugin.inputs import SLAB, Place

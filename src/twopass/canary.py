@@ -16,8 +16,8 @@ from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.families.seam import Family, Question
 from twopass.pages.shared_pixels import Pixels
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 LINES = (
     "The harbour master counted",

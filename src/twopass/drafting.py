@@ -15,10 +15,10 @@ from twopass.errors import SourceError, WorkerDied
 from twopass.formats.draft import Draft
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window, windowed
 from twopass.steps import render, upload
 from twopass.steps.upload import Folder, Gallery
-from twopass.window import Window, windowed
-from twopass.workers import Workers
 from twopass.writing import Writing
 
 log = structlog.get_logger()

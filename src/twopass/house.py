@@ -20,17 +20,18 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, engines, families, garbage, scratch
-from twopass.closing import Closing
+from twopass import canary, engines, families
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
 from twopass.meter import Meter, Silent
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime import gc_tuning, scratch
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window
+from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
 from twopass.stopwatch import Stopwatch
-from twopass.window import Window
-from twopass.workers import Workers
 
 log = structlog.get_logger()
 
@@ -96,7 +97,7 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     own = (engine.slabs,) if engine.slabs else ()
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
-    with garbage.seldom(), _running_loop() as loop:
+    with gc_tuning.seldom(), _running_loop() as loop:
         family, meter = families.named(engine.family), meter or Silent()
         house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
         try:

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from twopass import gpu
 from twopass.errors import Code
-from twopass.gpu import Card
 from twopass.job import Result
-from twopass.window import Window
+from twopass.runtime import nvml
+from twopass.runtime.nvml import Card
+from twopass.runtime.page_slots import Window
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -30,7 +30,7 @@ class Metrics:
     """Counters of one worker, in a registry of its own."""
 
     def __init__(
-        self, registry: CollectorRegistry | None = None, cards: Callable[[], Sequence[Card]] = gpu.cards
+        self, registry: CollectorRegistry | None = None, cards: Callable[[], Sequence[Card]] = nvml.cards
     ) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -17,23 +17,23 @@ from functools import partial
 import structlog
 
 from twopass import drafting, reading, report
-from twopass.closing import AGAIN
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.house import House
-from twopass.intake import Arrival, taken_in
 from twopass.job import Job, Result, shown
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
 from twopass.progress import Phase, Tracker
 from twopass.reading import Company, Errand, Patience, Reading
 from twopass.report import Outcome
+from twopass.runtime.admission import Arrival, taken_in
+from twopass.runtime.page_slots import windowed
+from twopass.runtime.shutdown import AGAIN
 from twopass.sources import opened_sources
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
 from twopass.stopwatch import Stopwatch
 from twopass.store import opened_output
-from twopass.window import windowed
 
 log = structlog.get_logger()
 

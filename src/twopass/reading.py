@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from twopass import formats, scratch
+from twopass import formats
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
@@ -22,10 +22,11 @@ from twopass.engines.seam import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
 from twopass.house import House
-from twopass.intake import Arrival, Room
 from twopass.job import Door, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.progress import Tracker
+from twopass.runtime import scratch
+from twopass.runtime.admission import Arrival, Room
 from twopass.sources import Sources
 from twopass.steps.upload import Finished, Folder, Made, page_name
 from twopass.stopwatch import Stopwatch

@@ -22,9 +22,9 @@ from twopass.formats import WRITERS, docjson
 from twopass.job import DocumentResult, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
+from twopass.runtime.page_pool import Workers
 from twopass.steps import assemble, elements, enrich, structure, upload
 from twopass.steps.upload import JSON, Finished, Folder, Made
-from twopass.workers import Workers
 from twopass.writing import Writing
 
 Draw = Callable[[int], AbstractAsyncContextManager[Picture]]  # page number -> its picture, as it was read

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeVar
 
 from twopass.meter import Meter, Silent
-from twopass.workers import cpu_meter
+from twopass.runtime.page_pool import cpu_meter
 
 T = TypeVar("T")
 

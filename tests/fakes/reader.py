@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twopass import families, pipeline
-from twopass.closing import Closing
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
@@ -15,9 +14,10 @@ from twopass.job import Door, Job, Result
 from twopass.meter import Meter, Silent
 from twopass.pages.shared_pixels import Slabs
 from twopass.progress import Tracker
+from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_slots import Window
+from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
-from twopass.window import Window
-from twopass.workers import Workers
 
 
 @dataclass

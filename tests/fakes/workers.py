@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 
 class DyingWorkers(Workers):

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from twopass import gpu
+from twopass.runtime import nvml as gpu
 
 
 @dataclass(frozen=True)

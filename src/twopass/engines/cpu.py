@@ -13,7 +13,7 @@ import time
 from twopass.engines.cpu_page import load, read_page
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 
 class CpuEngine(Engine):

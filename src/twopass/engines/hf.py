@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 if TYPE_CHECKING:
     from twopass.engines.hf_models import Model

@@ -23,8 +23,8 @@ from twopass.engines.openai_chat import Served
 from twopass.engines.openai_stream import Answer, Garbled, Told
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.workers import Workers
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Self
 
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 SEQUENCES = 16
 CPU_FAMILY = "layout"  # of checkpoints without a document

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from twopass.document import RawCompletion
 from twopass.errors import Code
 from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from twopass import garbage, views
+from twopass import views
 from twopass.engine_settings import Preset, preset
 from twopass.engines import checks, drawn, vllm_start
 from twopass.engines.busy import BusyClock
@@ -30,11 +30,12 @@ from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.solitude import Solitude
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.pages.shared_pixels import Slab, Slabs
+from twopass.runtime import gc_tuning
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.views import Vision
 from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
 from twopass.vllm_plugin.last_words import LastWords
-from twopass.workers import Workers
 
 VISIONS = {"deepseek_ocr": views.DEEPSEEK_OCR, "deepseek_ocr2": views.DEEPSEEK_OCR_2}
 IMAGE = "<image>"
@@ -127,7 +128,7 @@ class VllmEngine(Engine):
     def _started(self) -> Any:
         before = time.monotonic()
         # Another core finds all imported, and pages in flight that must not be frozen with it.
-        with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else garbage.unswept():
+        with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.unswept():
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import structlog
 
-from twopass import together
 from twopass.errors import Code, EndpointError, TwopassError
 from twopass.fleet.endpoint import Endpoint, Phase, Seen
 from twopass.fleet.inbox import Inbox, Item, Ready
 from twopass.fleet.ledger import Ledger
 from twopass.job import PageRange, shown
+from twopass.runtime import task_group
 
 log = structlog.get_logger()
 
@@ -178,7 +178,7 @@ class Campaign:
             count = max(done.get(None, 0), sum(count for part, count in done.items() if part))
             self._watcher.moved(item.name, count, str(told.get("phase", "")))
 
-        async with together.group() as group:
+        async with task_group.group() as group:
             slices = [group.create_task(self._job(ready, part, moved)) for part in parts]
         last = await self._job(ready, None, moved)  # what a slice lost, this one reads
         return self._ended(item, pages, [*(one.result() for one in slices), last])

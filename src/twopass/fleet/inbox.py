@@ -19,11 +19,11 @@ from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.job import shown
 from twopass.landing import CHUNK, Downloaded
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.sources import opened_sources
 from twopass.steps import fetch
 from twopass.store import open_output
-from twopass.workers import Workers
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 DATA_BYTES = 7_000_000  # as base64 within the 10 MB that RunPod takes of a /run

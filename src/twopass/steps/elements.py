@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass import together
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.seam import Engine, Prompt, sampling, told
 from twopass.families.seam import Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels
-from twopass.workers import Workers
+from twopass.runtime import task_group
+from twopass.runtime.page_pool import Workers
 
 MOST_QUESTIONS = 3  # about one element, whatever its family would like to know
 PADDING = 8  # pixels around a crop: boxes of a 0..999 grid cut into strokes without it
@@ -65,7 +65,7 @@ async def read(
         return await workers.call(reread, family, element, replies), completions, seconds
 
     questions = wanted(checkpoint, picture, family, job)
-    async with together.group() as group:
+    async with task_group.group() as group:
         asked = [group.create_task(ask(element)) for element in checkpoint.elements if element.id in questions]
     answers = [task.result() for task in asked]
     again = {element.id: element for element, *_ in answers}

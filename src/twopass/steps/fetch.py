@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from twopass import faults, scratch
+from twopass import faults
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.job import Job, shown
@@ -29,9 +29,10 @@ from twopass.pages.source_files import (
     pdf_errors,
     stated_dpi,
 )
+from twopass.runtime import scratch
+from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.sources import Sources
-from twopass.workers import Workers
 
 PDF_HEADER_WITHIN = 1024  # readers accept leading rubbish up to here
 

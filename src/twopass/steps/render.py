@@ -26,7 +26,7 @@ from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.pages.source_files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 INK_BLOCK = 4  # ink is told on 4 × 4 averages: single specks of a scanner vanish, a lone page number stays
 INK_CONTRAST = 40  # grey levels from the page's own background

@@ -17,7 +17,7 @@ from twopass.job import Job
 from twopass.pages import text_layer_paragraphs
 from twopass.pages.rendered_page import Picture
 from twopass.pages.text_layer import TextLayer
-from twopass.workers import Workers
+from twopass.runtime.page_pool import Workers
 
 TEXT_LAYER_RUNG = "text_layer"
 CUT_SHORT = {

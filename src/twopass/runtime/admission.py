@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from twopass import together
+from twopass.runtime import task_group
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -158,7 +158,7 @@ async def taken_in(
         finally:
             intake.ended(arrival)
 
-    async with together.group() as group:
+    async with task_group.group() as group:
         for item in items:
             tasks.append(group.create_task(one(item, await intake.next())))
     return [task.result() for task in tasks]

@@ -19,9 +19,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from twopass import together
 from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import Slabs
+from twopass.runtime import task_group
 
 log = structlog.get_logger()
 
@@ -132,7 +132,7 @@ class Workers:
         self._children: set[_Child] = set()
 
     async def open(self) -> None:
-        async with together.group() as group:
+        async with task_group.group() as group:
             starting = [group.create_task(self._start()) for _ in range(self.count)]
         for started in starting:
             self._idle.put_nowait(started.result())

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages import shared_pixels, source_files
-from twopass.workers import ANSWER_BYTES, SIZE
+from twopass.runtime.page_pool import ANSWER_BYTES, SIZE
 
 
 def main() -> None:

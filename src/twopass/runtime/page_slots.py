@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from twopass import together
+from twopass.runtime import task_group
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -84,7 +84,7 @@ async def windowed(
         finally:
             places.release()
 
-    async with together.group() as group:
+    async with task_group.group() as group:
         for item in items:
             await places.acquire()
             tasks.append(group.create_task(one(item)))

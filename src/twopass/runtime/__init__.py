@@ -1,0 +1,1 @@
+"""Processes, tasks and limits of one worker: page workers, page slots, admission, shutdown."""
