@@ -29,10 +29,10 @@ from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
-from twopass.sources import opened_sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
-from twopass.store import open_output
+from twopass.storage.sources import opened_sources
+from twopass.storage.store import open_output
 
 NAME = "reparse"  # the owner of its places in the window
 

@@ -29,8 +29,8 @@ from twopass.pages.shared_pixels import Slabs
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.sources import Sources
 from twopass.steps import fetch, render
+from twopass.storage.sources import Sources
 
 A4 = (595, 842)
 WORDS = "The quick brown fox jumps over the lazy dog near the old water works of the town."

@@ -21,10 +21,10 @@ from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.sources import Sources
 from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
-from twopass.store import FolderStore
+from twopass.storage.sources import Sources
+from twopass.storage.store import FolderStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 

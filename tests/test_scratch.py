@@ -19,12 +19,12 @@ import pytest
 from fakes.workers import DyingWorkers
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.job import Door, Job
-from twopass.landing import Target
 from twopass.runtime import scratch
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.sources import Sources
 from twopass.steps import fetch
+from twopass.storage.download import Target
+from twopass.storage.sources import Sources
 
 NEAR = Sources(Settings())  # files of this machine: nothing to close
 HOLDS = """

@@ -26,12 +26,13 @@ from hypothesis import strategies as st
 
 from fakes import s3 as fake
 from fakes import tls
-from twopass import addresses, faults, job, sources
+from twopass import job
 from twopass.errors import Code, SourceError
-from twopass.landing import Downloaded
-from twopass.s3 import Patience, S3Sources
 from twopass.settings import Settings
-from twopass.sources import Sources, opened_sources
+from twopass.storage import error_mapping, sources, ssrf_guard
+from twopass.storage.download import Downloaded
+from twopass.storage.s3_store import Patience, S3Sources
+from twopass.storage.sources import Sources, opened_sources
 
 QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0, budget_s=0)
 PDF = "application/pdf"
@@ -304,9 +305,9 @@ async def test_an_answer_that_never_ends_is_given_up(site: Site, tmp_path: Path)
 async def test_no_signature_reaches_a_log(site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A presigned query is not logged by the libraries either, on any level."""
     caplog.set_level(logging.DEBUG)
-    for name in faults.LOUD:  # as in a fresh process
+    for name in error_mapping.LOUD:  # as in a fresh process
         logging.getLogger(name).setLevel(logging.NOTSET)
-    faults.quiet.cache_clear()
+    error_mapping.quiet.cache_clear()
     sources._tls.cache_clear()
     site.pages["/x"] = (200, {}, b"")
 
@@ -394,7 +395,7 @@ async def test_a_redirect_to_a_private_address_is_denied(
     tls_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """A public address cannot send the worker to a private one, nor from https to http."""
-    monkeypatch.setattr(addresses, "is_public", lambda address: address in ("127.0.0.1", "::1"))
+    monkeypatch.setattr(ssrf_guard, "is_public", lambda address: address in ("127.0.0.1", "::1"))
     tls_site.pages["/x"] = (302, {"Location": target}, b"")
 
     with pytest.raises(SourceError, match="SOURCE_DENIED"):
@@ -418,7 +419,7 @@ def moving(monkeypatch: pytest.MonkeyPatch, port: int, stays: int) -> Iterator[l
         return real("127.0.0.1" if len(lookups) <= stays else "127.0.0.2", *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(ssrf_guard, "is_public", lambda address: address == "127.0.0.1")
     with socket.create_server(("127.0.0.2", port)) as private:
         private.setblocking(False)
         yield reached
@@ -540,13 +541,13 @@ def test_every_httpx_exception_is_mapped() -> None:
 )
 def test_what_is_not_public_is_told(address: str) -> None:
     """Private, loopback, link-local, shared, multicast and embedded addresses are not public, nor is nonsense."""
-    assert not addresses.is_public(address)
+    assert not ssrf_guard.is_public(address)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
 def test_public_addresses_are_public(address: str) -> None:
     """The guard lets the internet through, also where IPv4 is reached by way of IPv6."""
-    assert addresses.is_public(address)
+    assert ssrf_guard.is_public(address)
 
 
 @given(st.ip_addresses(v=4))
@@ -555,18 +556,18 @@ def test_embedding_changes_no_verdict(address: Any) -> None:
     number = int(address)
     wrapped = (f"::ffff:{address}", f"64:ff9b::{number >> 16:x}:{number & 0xFFFF:x}")
 
-    assert {addresses.is_public(each) for each in wrapped} == {addresses.is_public(str(address))}
+    assert {ssrf_guard.is_public(each) for each in wrapped} == {ssrf_guard.is_public(str(address))}
 
 
 @given(st.one_of(st.ip_addresses().map(str), st.integers(0, 2**32 - 1).map(str)))
 def test_no_spelling_of_a_private_address_resolves(host: str) -> None:
     """Whatever resolve returns is public, decimal spellings included."""
     try:
-        found = addresses.resolve(host, 443, allow_private=False)
+        found = ssrf_guard.resolve(host, 443, allow_private=False)
     except SourceError as error:
         assert error.code in (Code.SOURCE_DENIED, Code.STORE_UNAVAILABLE)
     else:
-        assert all(addresses.is_public(address) for address in found)
+        assert all(ssrf_guard.is_public(address) for address in found)
 
 
 def test_one_private_address_refuses_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -575,15 +576,15 @@ def test_one_private_address_refuses_the_host(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
     with pytest.raises(SourceError, match="SOURCE_DENIED"):
-        addresses.resolve("rebind.example", 443, allow_private=False)
-    assert addresses.resolve("rebind.example", 443, allow_private=True) == ("8.8.8.8", "10.0.0.1")
+        ssrf_guard.resolve("rebind.example", 443, allow_private=False)
+    assert ssrf_guard.resolve("rebind.example", 443, allow_private=True) == ("8.8.8.8", "10.0.0.1")
 
 
 @pytest.mark.parametrize("host", ["a\0b", "a" * 70 + ".example", "ä" * 300, "no-such-host.invalid", ".."])
 def test_a_name_that_cannot_be_resolved_is_coded(host: str) -> None:
     """Bad host names end in an error of ours."""
     with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*cannot be resolved"):
-        addresses.resolve(host, 443, allow_private=False)
+        ssrf_guard.resolve(host, 443, allow_private=False)
 
 
 # ---- data: and local paths ----------------------------------------------------------------------

@@ -18,11 +18,13 @@ import pytest
 from pydantic import SecretStr
 
 from fakes import s3 as fake
-from twopass import __version__, faults, job, s3, store
+from twopass import __version__, job
 from twopass.errors import Code, SourceError, StoreError, TwopassError
-from twopass.s3 import Patience, S3Sources, S3Store
 from twopass.settings import Settings
-from twopass.store import FolderStore, Put
+from twopass.storage import error_mapping, store
+from twopass.storage import s3_store as s3
+from twopass.storage.s3_store import Patience, S3Sources, S3Store
+from twopass.storage.store import FolderStore, Put
 
 QUICK = Patience(attempts=2, connect_s=0.5, read_s=2.0, budget_s=0)
 PDF = "application/pdf"
@@ -656,7 +658,7 @@ def test_every_botocore_exception_is_mapped(raises: type[TwopassError]) -> None:
 
     assert len(kinds) > 80
     for kind in kinds:
-        with pytest.raises(raises, match="s3://b/k"), faults.translated("s3://b/k", raises):  # type: ignore[arg-type]
+        with pytest.raises(raises, match="s3://b/k"), error_mapping.translated("s3://b/k", raises):  # type: ignore[arg-type]
             raise kind.__new__(kind)
 
 

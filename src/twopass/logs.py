@@ -15,8 +15,8 @@ from typing import Any, TextIO
 import structlog
 
 from twopass.errors import TwopassError
-from twopass.faults import LOUD
 from twopass.settings import Settings
+from twopass.storage.error_mapping import LOUD
 
 
 def set_up(settings: Settings) -> None:

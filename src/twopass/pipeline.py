@@ -29,11 +29,11 @@ from twopass.report import Outcome
 from twopass.runtime.admission import Arrival, taken_in
 from twopass.runtime.page_slots import windowed
 from twopass.runtime.shutdown import AGAIN
-from twopass.sources import opened_sources
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
 from twopass.stopwatch import Stopwatch
-from twopass.store import opened_output
+from twopass.storage.sources import opened_sources
+from twopass.storage.store import opened_output
 
 log = structlog.get_logger()
 

@@ -27,7 +27,7 @@ from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json
 from twopass.stopwatch import Stopwatch
-from twopass.store import Store, uri_of
+from twopass.storage.store import Store, uri_of
 
 log = structlog.get_logger()
 

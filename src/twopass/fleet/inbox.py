@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from twopass import faults
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.job import shown
-from twopass.landing import CHUNK, Downloaded
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.sources import opened_sources
 from twopass.steps import fetch
-from twopass.store import open_output
+from twopass.storage import error_mapping
+from twopass.storage.download import CHUNK, Downloaded
+from twopass.storage.sources import opened_sources
+from twopass.storage.store import open_output
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 DATA_BYTES = 7_000_000  # as base64 within the 10 MB that RunPod takes of a /run
@@ -170,7 +170,7 @@ class Inbox:
 
 def _hashed(path: Path) -> Downloaded:
     digest = hashlib.sha256()
-    with faults.translated(str(path), SourceError), path.open("rb") as file:
+    with error_mapping.translated(str(path), SourceError), path.open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
         return Downloaded(None, file.tell(), digest.hexdigest(), None)

@@ -15,7 +15,7 @@ from twopass.errors import SourceError
 from twopass.fleet.campaign import Ended, Watcher
 from twopass.job import Inline
 from twopass.settings import Settings
-from twopass.sources import opened_sources
+from twopass.storage.sources import opened_sources
 
 log = structlog.get_logger()
 

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from twopass import faults
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
 from twopass.job import Job, shown
@@ -32,7 +31,8 @@ from twopass.pages.source_files import (
 from twopass.runtime import scratch
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.sources import Sources
+from twopass.storage import error_mapping
+from twopass.storage.sources import Sources
 
 PDF_HEADER_WITHIN = 1024  # readers accept leading rubbish up to here
 
@@ -66,10 +66,10 @@ async def document(
 ) -> AsyncIterator[CheckedFile]:
     """The source as a CheckedFile while the context lasts; raises SourceError."""
     with ExitStack() as stack:
-        with faults.translated("the worker's disk", SourceError):
+        with error_mapping.translated("the worker's disk", SourceError):
             path = stack.enter_context(scratch.folder()) / "source"
         got = await sources.fetch(uri, path)
-        with faults.translated("the worker's disk", SourceError):
+        with error_mapping.translated("the worker's disk", SourceError):
             mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)

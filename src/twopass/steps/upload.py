@@ -39,7 +39,7 @@ from twopass.job import Artefact, DocumentResult, Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import Workers
-from twopass.store import Put, Store, uri_of
+from twopass.storage.store import Put, Store, uri_of
 from twopass.writing import Images, Writing
 
 MANIFEST = "manifest.json"

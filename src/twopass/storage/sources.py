@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from twopass import addresses, faults, job, landing
+from twopass import job
 from twopass.errors import Code, SourceError
-from twopass.landing import CHUNK, Downloaded
-from twopass.s3 import S3Sources
 from twopass.settings import Settings
+from twopass.storage import download, error_mapping, ssrf_guard
+from twopass.storage.download import CHUNK, Downloaded
+from twopass.storage.s3_store import S3Sources
 
 if TYPE_CHECKING:
     import httpx
@@ -52,11 +53,11 @@ class Sources:
         if scheme in ("https", "http"):
             return await fetch_https(uri, target, settings, limit_bytes)
         if scheme == "data":
-            return await landing.on_thread(_write_data, uri, target, limit_bytes)
+            return await download.on_thread(_write_data, uri, target, limit_bytes)
         if "://" in uri:
             message = f"{scheme[:20]}: no source can be fetched this way; use s3 or https"
             raise SourceError(Code.SOURCE_UNSUPPORTED, message)
-        return await landing.on_thread(_copy, Path(uri), target, limit_bytes)
+        return await download.on_thread(_copy, Path(uri), target, limit_bytes)
 
     def close(self) -> None:
         self._s3.close()
@@ -77,9 +78,9 @@ def _copy(path: Path, target: Path, limit_bytes: int) -> Downloaded:
     if not path.is_file():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: there is no such file")
     with (
-        faults.translated(str(path), SourceError),
+        error_mapping.translated(str(path), SourceError),
         path.open("rb") as file,
-        landing.Target(target, limit_bytes, str(path)) as out,
+        download.Target(target, limit_bytes, str(path)) as out,
     ):
         out.expect(path.stat().st_size)
         while chunk := file.read(CHUNK):
@@ -109,7 +110,7 @@ def decode_data(uri: str, limit: int) -> tuple[bytes, str]:
 
 def _write_data(uri: str, target: Path, limit_bytes: int) -> Downloaded:
     data, mime = decode_data(uri, limit_bytes)
-    with faults.translated("data:", SourceError), landing.Target(target, limit_bytes, "data:") as file:
+    with error_mapping.translated("data:", SourceError), download.Target(target, limit_bytes, "data:") as file:
         file.write(data)
         return file.finished(None, mime)
 
@@ -144,7 +145,7 @@ def _tls() -> ssl.SSLContext:
     """Made once: reading the certificates takes longer than the loop may be held."""
     import httpx
 
-    faults.quiet()
+    error_mapping.quiet()
     return httpx.create_ssl_context()
 
 
@@ -161,17 +162,17 @@ async def fetch_https(uri: str, target: Path, settings: Settings, limit_bytes: i
                 await asyncio.sleep(pause)
             return await _fetch(uri, target, settings, limit_bytes)
     except TimeoutError as error:
-        raise landing.late(uri, settings) from error
+        raise download.late(uri, settings) from error
 
 
 async def _fetch(uri: str, target: Path, settings: Settings, limit_bytes: int) -> Downloaded:
     """One try, redirects followed by hand: each is checked like the first address."""
-    tls = await landing.on_thread(_tls)
+    tls = await download.on_thread(_tls)
     import httpx
 
     timeout = httpx.Timeout(HTTP_READ_S, connect=HTTP_CONNECT_S)
-    label = landing.label(uri)
-    with faults.translated(label, SourceError), translated_http(label):
+    label = download.label(uri)
+    with error_mapping.translated(label, SourceError), translated_http(label):
         url = httpx.URL(uri)
         # trust_env: a proxy of the environment would choose the address for us.
         async with httpx.AsyncClient(verify=tls, trust_env=False, timeout=timeout) as client:
@@ -192,7 +193,7 @@ async def _answer(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool
         raise SourceError(Code.SOURCE_DENIED, f"{url.scheme}://{url.host}: only https is fetched")
     host = url.raw_host.decode("ascii")
     port = url.port or (443 if url.scheme == "https" else 80)
-    found = await landing.on_thread(addresses.resolve, host, port, allow_private)
+    found = await download.on_thread(ssrf_guard.resolve, host, port, allow_private)
     headers = {"Host": url.netloc.decode("ascii"), "Accept-Encoding": "identity", "User-Agent": "twopass"}
     for ip in found:
         request = client.build_request(
@@ -209,7 +210,7 @@ async def _answer(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool
 async def _save(response: httpx.Response, target: Path, limit_bytes: int, label: str) -> Downloaded:
     _check_status(response.status_code, label)
     _check_packing(response.headers.get("content-encoding", ""), label)
-    with landing.Target(target, limit_bytes, label) as file:
+    with download.Target(target, limit_bytes, label) as file:
         length = response.headers.get("content-length", "")
         file.expect(int(length) if length.isdecimal() else 0)
         async for chunk in response.aiter_bytes():

@@ -20,9 +20,10 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from twopass import faults, job
+from twopass import job
 from twopass.errors import Code, StoreError
 from twopass.settings import Settings
+from twopass.storage import error_mapping
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +80,7 @@ def open_output(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store
         return MemoryStore()
     if not uri.startswith("s3://"):
         return FolderStore(Path(uri))
-    from twopass.s3 import S3Store  # here: s3 builds upon this module
+    from twopass.storage.s3_store import S3Store  # here: s3 builds upon this module
 
     return S3Store(uri, settings, s3)
 
@@ -119,7 +120,7 @@ def threaded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, 
 
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         def work() -> T:
-            with faults.translated(self.uri, StoreError):
+            with error_mapping.translated(self.uri, StoreError):
                 return method(self, *args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -24,11 +24,13 @@ from urllib.parse import urlsplit
 
 import tenacity
 
-from twopass import __version__, addresses, faults, job, landing, pinned
+from twopass import __version__, job
 from twopass.errors import Code, SourceError, StoreError
-from twopass.landing import CHUNK, Downloaded
 from twopass.settings import Settings
-from twopass.store import THREADS, Put, Stored, checked, threaded
+from twopass.storage import download as landing
+from twopass.storage import error_mapping, pinned_connections, ssrf_guard
+from twopass.storage.download import CHUNK, Downloaded
+from twopass.storage.store import THREADS, Put, Stored, checked, threaded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class Patience:
     def insist(self, work: Callable[[], T], stop: threading.Event, budget_s: float | None = None) -> T:
         """The work's value; raises as the work does at its last try."""
         trying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(faults.passes),
+            retry=tenacity.retry_if_exception(error_mapping.passes),
             stop=tenacity.stop_after_delay(self.budget_s if budget_s is None else min(budget_s, self.budget_s))
             | tenacity.stop_when_event_set(stop),
             wait=BACK_OFF,
@@ -117,7 +119,7 @@ class _Access:
             return
         if parts.scheme != "https" and not allow_private:
             raise SourceError(Code.SOURCE_DENIED, f"{host}: the S3 endpoint of a job must be https")
-        addresses.resolve(host, port, allow_private)
+        ssrf_guard.resolve(host, port, allow_private)
 
 
 def _keys(key: str | None, secret: str | None, token: str | None) -> dict[str, str | None]:
@@ -146,7 +148,7 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
     import botocore.session
     from botocore.config import Config
 
-    faults.quiet()
+    error_mapping.quiet()
     access = _Access.of(settings, s3)
     access.check(settings.allow_private_sources)
     stranger = access.is_jobs and bool(access.endpoint_url) and not settings.allow_private_sources
@@ -174,7 +176,7 @@ def _client(settings: Settings, s3: job.S3 | None, patience: Patience) -> Any:
         "s3", endpoint_url=access.endpoint_url, config=config, **access.keys
     )
     if stranger:
-        pinned.to_public(client)
+        pinned_connections.to_public(client)
     client.meta.events.register_last("before-call.s3", _at_once)
     return client
 
@@ -270,7 +272,7 @@ class S3Store:
             try:
                 return self._put_if(key, data, content_type, IfMatch=etag)
             except self._client.exceptions.ClientError as error:
-                if not faults.is_unsupported(error):
+                if not error_mapping.is_unsupported(error):
                     raise
         if same := self._etag(key) == etag:
             self._put(key, data, content_type)
@@ -313,7 +315,7 @@ class S3Store:
         try:
             return str(self._client.head_object(**self._at(key))["ETag"])
         except self._client.exceptions.ClientError as error:
-            if faults.status_of(error) != 404:
+            if error_mapping.status_of(error) != 404:
                 raise
             return None
 
@@ -346,12 +348,12 @@ class S3Store:
                 return True
             except self._client.exceptions.ClientError as error:
                 retried += error.response["ResponseMetadata"].get("RetryAttempts", 0)
-                if faults.status_of(error) == 412:
+                if error_mapping.status_of(error) == 412:
                     # The first try may have landed and only its answer been lost; a nonce in the data tells.
                     return retried > 0 and self._holds(key, data)
-                if "IfMatch" in condition and faults.code_of(error) == "NoSuchKey":
+                if "IfMatch" in condition and error_mapping.code_of(error) == "NoSuchKey":
                     return False
-                if faults.status_of(error) != 409 or pause is None:
+                if error_mapping.status_of(error) != 409 or pause is None:
                     raise
             retried += 1
             time.sleep(pause)
@@ -378,11 +380,11 @@ class S3Store:
                 return True  # another worker's probe lies there, and it is that worker's to delete
             known = not put()
         except self._client.exceptions.ClientError as error:
-            if faults.is_unsupported(error):
+            if error_mapping.is_unsupported(error):
                 return False
             raise
         # Keys that may not delete leave one tiny object, which later probes are glad of.
-        with suppress(*faults.foreign()):
+        with suppress(*error_mapping.foreign()):
             self._client.delete_object(**self._at(PROBE))
         return known
 
@@ -418,7 +420,7 @@ class S3Sources:
                 message = f"{landing.label(uri)}: nobody waits for it any more"
                 raise SourceError(Code.STORE_UNAVAILABLE, message)
 
-        with faults.translated(landing.label(uri), SourceError), target as file:
+        with error_mapping.translated(landing.label(uri), SourceError), target as file:
             client = self._connection.client
 
             def get(**part: str) -> Any:
@@ -444,7 +446,7 @@ def _body(get: Callable[..., Any], answer: Any, attempts: int) -> Iterator[bytes
                     yield chunk
                     done += len(chunk)
             return
-        except faults.foreign():
+        except error_mapping.foreign():
             if not left:
                 raise
         answer = get(Range=f"bytes={done}-", IfMatch=answer["ETag"])

@@ -10,8 +10,8 @@ import socket
 from functools import cache
 from typing import Any
 
-from twopass import addresses
 from twopass.errors import SourceError
+from twopass.storage import ssrf_guard
 
 
 def to_public(client: Any) -> None:
@@ -34,7 +34,7 @@ def _pool() -> type:
         def _new_conn(self) -> socket.socket:
             name = self.host
             try:
-                found = addresses.resolve(name, self.port, allow_private=False)
+                found = ssrf_guard.resolve(name, self.port, allow_private=False)
             except SourceError as error:
                 raise NewConnectionError(self, error.message) from error
             try:

@@ -1,0 +1,1 @@
+"""Where sources come from and artefacts go: S3, folders, https, memory."""
