@@ -12,19 +12,20 @@ from typing import Any, NoReturn
 
 import structlog
 
-from twopass import bars, house, logs, pipeline
+from twopass import bars, house, pipeline
 from twopass.document import Status
 from twopass.engines import checks
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
-from twopass.meter import Meter, Several
-from twopass.metrics import Metrics, served
-from twopass.progress import Listener, Sender, Tracker
 from twopass.runtime.shutdown import AGAIN
 from twopass.runtime.signal_handlers import heard_first
 from twopass.settings import Settings
-from twopass.traces import Traces
+from twopass.telemetry import logs
+from twopass.telemetry.metrics import Metrics, served
+from twopass.telemetry.observer import Meter, Several
+from twopass.telemetry.progress import Listener, Sender, Tracker
+from twopass.telemetry.traces import Traces
 
 log = structlog.get_logger()
 

@@ -43,15 +43,16 @@ import bench_usage
 from bench import ENVIRONMENT, MIX
 from bench_engine import A4, INTERVAL, load_format, tell
 from make_mix import BOX_TOKENS
-from twopass import house, logs, pipeline
+from twopass import house, pipeline
 from twopass.engines.seam import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek_ocr import PROMPTS
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Pixels
-from twopass.progress import Tracker
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
+from twopass.telemetry import logs
+from twopass.telemetry.progress import Tracker
 
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"

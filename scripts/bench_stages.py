@@ -23,12 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench_usage import host_sampled
-from twopass import house, logs, pipeline
+from twopass import house, pipeline
 from twopass.house import House
 from twopass.job import Door, Job, Result
-from twopass.progress import Tracker
 from twopass.settings import Settings
-from twopass.stopwatch import Stopwatch
+from twopass.telemetry import logs
+from twopass.telemetry.progress import Tracker
+from twopass.telemetry.stopwatch import Stopwatch
 
 STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
 SAMPLE_EVERY_S = 0.2

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 import twopass
 from twopass.document import Problem
 from twopass.job import INLINE_BYTES, RESULT_BYTES, Artefact, DocumentResult, Job, Result
-from twopass.progress import Phase, Progress
+from twopass.telemetry.progress import Phase, Progress
 
 ROOT = Path(__file__).parents[1]
 CONTRACT, OPENAPI = ROOT / "docs" / "contract.md", ROOT / "docs" / "openapi.json"

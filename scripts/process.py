@@ -19,13 +19,14 @@ from typing import Any
 
 from rich.progress import Progress as Bars
 
-from twopass import bars, engine_settings, house, logs, pipeline
+from twopass import bars, engine_settings, house, pipeline
 from twopass.document import Status
 from twopass.errors import EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result
-from twopass.progress import Tracker
 from twopass.settings import Settings
+from twopass.telemetry import logs
+from twopass.telemetry.progress import Tracker
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 UNREAD = "unread"  # the batch was stopped, or something unforeseen befell the file, before it had a result

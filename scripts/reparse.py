@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any
 
-from twopass import formats, logs, reparsing
+from twopass import formats, reparsing
 from twopass.drafting import Drawing
 from twopass.errors import TwopassError
 from twopass.job import DocumentResult, Door, Format, Job
@@ -33,6 +33,7 @@ from twopass.steps import fetch, render
 from twopass.steps.upload import Folder
 from twopass.storage.sources import opened_sources
 from twopass.storage.store import open_output
+from twopass.telemetry import logs
 
 NAME = "reparse"  # the owner of its places in the window
 

@@ -23,7 +23,6 @@ from typing import Any
 
 from rich.console import Console
 
-from twopass import logs
 from twopass.errors import EndpointError, TwopassError
 from twopass.fleet import board, saving
 from twopass.fleet.campaign import Campaign, Ended, Plan
@@ -33,6 +32,7 @@ from twopass.fleet.inbox import Inbox, Item, counter, found
 from twopass.fleet.ledger import Ledger
 from twopass.job import Door, Job
 from twopass.settings import Settings
+from twopass.telemetry import logs
 
 STOPPED = 130  # the shell's exit code after Ctrl-C
 STATE, SUMMARY = "state.jsonl", "submit_summary.json"

@@ -15,11 +15,12 @@ import time
 
 import numpy as np
 
-from twopass import house, logs
+from twopass import house
 from twopass.engines.seam import Prompt, Sampling
 from twopass.house import House
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
+from twopass.telemetry import logs
 
 WIDTH, HEIGHT = 1190, 1684  # A4 at 144 dpi: six tiles
 TOKENS = 8

@@ -17,9 +17,9 @@ from twopass.engines.seam import Completion, Incident, Prompt
 from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
 from twopass.pages.shared_pixels import Slabs
-from twopass.progress import Phase, Progress, Tracker
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
+from twopass.telemetry.progress import Phase, Progress, Tracker
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from twopass import logs
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
+from twopass.telemetry import logs
 
 
 @pytest.fixture(autouse=True)

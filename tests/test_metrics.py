@@ -26,15 +26,15 @@ from twopass.engines import cards as engine_cards
 from twopass.engines.cpu import CpuEngine
 from twopass.errors import Code
 from twopass.job import DocumentResult, Result
-from twopass.meter import Several
-from twopass.metrics import Metrics, served
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime import nvml as gpu
 from twopass.runtime.nvml import Card
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
-from twopass.traces import Traces
+from twopass.telemetry.metrics import Metrics, served
+from twopass.telemetry.observer import Several
+from twopass.telemetry.traces import Traces
 
 ROOT = Path(__file__).parents[1]
 HEALTH = [sys.executable, str(ROOT / "scripts" / "health.py")]

@@ -26,11 +26,11 @@ from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
-from twopass.progress import Tracker
 from twopass.reading import GIVE_UP
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.steps import upload
+from twopass.telemetry.progress import Tracker
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 CLOCKED = {"manifest.json", "progress.json", "result.json"}

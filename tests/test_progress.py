@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.errors import Code, StoreError
-from twopass.progress import Phase, Progress, Sender, Tracker
+from twopass.telemetry.progress import Phase, Progress, Sender, Tracker
 
 STEPS = st.sampled_from(["pages_found", "pages_done", "elements_found", "elements_done", "phase"])
 

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 from rich.tree import Tree
 
 from twopass.job import DocumentResult, Result
-from twopass.progress import Listener, Progress
+from twopass.telemetry.progress import Listener, Progress
 
 
 @contextmanager

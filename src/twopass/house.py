@@ -24,14 +24,14 @@ from twopass import canary, engines, families
 from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.families.seam import Family
-from twopass.meter import Meter, Silent
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime import gc_tuning, scratch
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
-from twopass.stopwatch import Stopwatch
+from twopass.telemetry.observer import Meter, Silent
+from twopass.telemetry.stopwatch import Stopwatch
 
 log = structlog.get_logger()
 

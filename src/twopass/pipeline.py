@@ -23,7 +23,6 @@ from twopass.house import House
 from twopass.job import Job, Result, shown
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
-from twopass.progress import Phase, Tracker
 from twopass.reading import Company, Errand, Patience, Reading
 from twopass.report import Outcome
 from twopass.runtime.admission import Arrival, taken_in
@@ -31,9 +30,10 @@ from twopass.runtime.page_slots import windowed
 from twopass.runtime.shutdown import AGAIN
 from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
 from twopass.steps.upload import Folder
-from twopass.stopwatch import Stopwatch
 from twopass.storage.sources import opened_sources
 from twopass.storage.store import opened_output
+from twopass.telemetry.progress import Phase, Tracker
+from twopass.telemetry.stopwatch import Stopwatch
 
 log = structlog.get_logger()
 

@@ -24,13 +24,13 @@ from twopass.families.seam import Family
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.pages.source_files import CheckedFile
-from twopass.progress import Tracker
 from twopass.runtime import scratch
 from twopass.runtime.admission import Arrival, Room
 from twopass.steps.upload import Finished, Folder, Made, page_name
-from twopass.stopwatch import Stopwatch
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
+from twopass.telemetry.progress import Tracker
+from twopass.telemetry.stopwatch import Stopwatch
 from twopass.writing import Writing
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon

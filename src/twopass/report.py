@@ -23,11 +23,11 @@ from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats import WRITERS
 from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
 from twopass.pages.source_files import CheckedFile
-from twopass.progress import Sender, Tracker
 from twopass.settings import Settings
 from twopass.steps.upload import JSON, Finished, Folder, as_json
-from twopass.stopwatch import Stopwatch
 from twopass.storage.store import Store, uri_of
+from twopass.telemetry.progress import Sender, Tracker
+from twopass.telemetry.stopwatch import Stopwatch
 
 log = structlog.get_logger()
 

@@ -11,13 +11,13 @@ from twopass.document import Canary
 from twopass.engines.seam import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
-from twopass.meter import Meter, Silent
 from twopass.pages.shared_pixels import Slabs
-from twopass.progress import Tracker
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
+from twopass.telemetry.observer import Meter, Silent
+from twopass.telemetry.progress import Tracker
 
 
 @dataclass

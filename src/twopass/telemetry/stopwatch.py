@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
-from twopass.meter import Meter, Silent
 from twopass.runtime.page_pool import cpu_meter
+from twopass.telemetry.observer import Meter, Silent
 
 T = TypeVar("T")
 
