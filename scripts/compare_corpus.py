@@ -36,13 +36,13 @@ from pymupdf4llm.helpers.document_layout import parse_document
 from rich.console import Console
 from rich.table import Table
 
-from twopass import words
 from twopass.document import Checkpoint, Element, Meta, Page, Run, SourceInfo, State
 from twopass.engines.cpu_page import read_page
 from twopass.engines.seam import PagePointer
 from twopass.families.layout import LayoutFamily
 from twopass.pages.shared_pixels import Pixels
 from twopass.steps import assemble
+from twopass.text import prose
 
 REPEATED = 3  # pages of the file that have the line at the same height
 BAND = 0.12  # of the page's height, above and below, where running headers stand
@@ -191,7 +191,7 @@ def theirs(file: Path, number: int) -> Side:
 
 
 def tokens(text: str) -> list[str]:
-    return words.words(html.unescape(MARKUP.sub(" ", _dehyphenated(text))))
+    return prose.words(html.unescape(MARKUP.sub(" ", _dehyphenated(text))))
 
 
 def _dehyphenated(text: str) -> str:
@@ -215,7 +215,7 @@ def _share(wanted: Counter[Any], found: Counter[Any]) -> float:
 
 
 def _folded(line: str) -> str:
-    return re.sub(r"\d+", "#", " ".join(words.words(line)))
+    return re.sub(r"\d+", "#", " ".join(prose.words(line)))
 
 
 def _has(text: str, line: str) -> bool:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.documents import BOTTOM, MIDDLE, RUN, SOURCE, TOP, assembled, checkpoint, element, grid, metas, readings
-from twopass import sections, words
 from twopass.document import (
     Box,
     Category,
@@ -34,6 +33,7 @@ from twopass.families.layout import LayoutFamily
 from twopass.formats import markdown
 from twopass.pages.shared_pixels import Pixels
 from twopass.steps import assemble, enrich
+from twopass.text import prose, sections
 
 LEFT, RIGHT = Box(0.1, 0.2, 0.45, 0.9), Box(0.55, 0.2, 0.9, 0.9)
 
@@ -160,7 +160,7 @@ def test_a_label_alone_makes_no_furniture(text: str) -> None:
 
     assert furniture(document) == []
     assert document.elements[0].kind is Kind.TEXT
-    assert words.flow(text) in markdown.write(document)[0].replace("\\", "")
+    assert prose.flow(text) in markdown.write(document)[0].replace("\\", "")
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_a_section_has_a_summary_where_an_element_has_one(read: tuple[Checkpoint
     for section in flattened(document.sections):
         whole = [by_id[name] for one in flattened((section,)) for name in one.element_ids]
         assert bool(section.summary) >= any(e.summary and not e.continues for e in whole)
-        assert bool(section.keywords) == any(e.keywords for e in whole if words.words(" ".join(e.keywords)))
+        assert bool(section.keywords) == any(e.keywords for e in whole if prose.words(" ".join(e.keywords)))
 
 
 # ------------------------------------------------------------------ what runs on

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.documents import MIDDLE, assembled, checkpoint, documents, element, grid, texts
-from twopass import tokens, words
+from twopass import tokens
 from twopass.document import Box, Document, Element, Kind, Link
 from twopass.formats import chunks, markdown, pieces
 from twopass.formats.draft import Draft
 from twopass.steps import enrich
+from twopass.text import prose
 from twopass.writing import Chunks, Markdown, Writing
 
 ENGLISH = "The upper spring rises below the old quarry and was first measured in the dry summer of 1921. "
@@ -54,9 +55,9 @@ def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, f
     body = markdown.write(document, Markdown(page_marks=False))[0]
     text = markdown.write(document, Markdown(furniture=furniture))[0]
 
-    said = {word for chunk in found for word in words.words(chunk["text"])}
+    said = {word for chunk in found for word in prose.words(chunk["text"])}
 
-    assert set(words.words(body)) <= said
+    assert set(prose.words(body)) <= said
     assert all(chunk["tokens"] == tokens.count(chunk["text"]) <= most for chunk in found)
     assert len({chunk["id"] for chunk in found}) == len(found)
     assert all(0 <= chunk["md_span"][0] < chunk["md_span"][1] <= len(text) for chunk in found)

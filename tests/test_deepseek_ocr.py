@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from fakes import answers
 from fakes.answers import TABLE, block
-from twopass import words as prose
 from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.errors import Code
 from twopass.families import FAMILIES, named
@@ -23,6 +22,7 @@ from twopass.families.deepseek_elements import kind_of
 from twopass.families.deepseek_ocr import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
 from twopass.families.seam import Answer, Asked, Look, Reply, Rung
 from twopass.pages.text_layer import TextLayer
+from twopass.text import prose
 
 FAMILY = DEEPSEEK_OCR
 A4 = Look(1191, 1684, ink=0.15, characters=2800)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from fakes.documents import MIDDLE, checkpoint, checkpoints, element, grid
-from twopass import keywords, surroundings, words
 from twopass.document import Analysis, Box, Checkpoint, Element, Figure, Source
 from twopass.steps import enrich
+from twopass.text import keywords, prose, surrounding_text
 
 ENGLISH = (
     "Large language models have become the dominant approach for document understanding. The vision encoder compresses "
@@ -63,7 +63,7 @@ def test_a_summary_is_made_of_the_texts_own_sentences(text: str) -> None:
     summary = enriched(element("text", text))[0].summary
 
     assert summary
-    places = [text.index(sentence) for sentence in words.sentences(summary)]
+    places = [text.index(sentence) for sentence in prose.sentences(summary)]
     assert places == sorted(places)
 
 
@@ -151,7 +151,7 @@ def test_context_is_cut_at_its_length() -> None:
 
     context = enriched(element("table", box=MIDDLE), *texts)[0].context
 
-    assert context and len(context) <= surroundings.CONTEXT_LENGTH and context.endswith("...")
+    assert context and len(context) <= surrounding_text.CONTEXT_LENGTH and context.endswith("...")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_language_is_told_by_script_and_hint(text: str, hint: str | None, la
 )
 def test_sentences_end_where_readers_end_them(text: str, told: list[str]) -> None:
     """Not after abbreviations, and without blanks in Chinese."""
-    assert words.sentences(text) == told
+    assert prose.sentences(text) == told
 
 
 @settings(max_examples=60)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from twopass.document import Box, Category, Kind, Layer
 from twopass.errors import Code
-from twopass.families import grid
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Answer
+from twopass.text import table_grid
 
 FAMILY = LayoutFamily()
 
@@ -224,7 +224,7 @@ def test_a_table_without_spans_is_gfm_and_one_with_spans_html() -> None:
 
 def test_short_rows_of_a_table_are_filled_up() -> None:
     """GFM wants every row as wide as the first."""
-    assert grid.gfm(2, 2, []) == "|  |  |\n| --- | --- |\n|  |  |"
+    assert table_grid.gfm(2, 2, []) == "|  |  |\n| --- | --- |\n|  |  |"
 
 
 def test_monospaced_text_is_code_with_its_indentation() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid, tables, texts
-from twopass import words
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
-from twopass.families import grid as layout_grid
 from twopass.formats import inline, markdown
+from twopass.text import prose
+from twopass.text import table_grid as layout_grid
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -40,13 +40,13 @@ def said(element: Element) -> str:
 def test_every_word_of_every_body_element_is_in_the_markdown(document: Document) -> None:
     """But for broken words, which are whole again."""
     text = markdown.write(document)[0]
-    have = set(words.words(text))
+    have = set(prose.words(text))
     body = [element for element in document.elements if element.is_body]
-    broken = "".join(words.words("".join(element.text for element in body)))
+    broken = "".join(prose.words("".join(element.text for element in body)))
 
-    lost = {word for element in body for word in words.words(said(element))} - have
+    lost = {word for element in body for word in prose.words(said(element))} - have
 
-    whole = "".join(words.words(text))
+    whole = "".join(prose.words(text))
     assert all(word in whole and word in broken for word in lost)
 
 
@@ -76,16 +76,16 @@ def test_a_paragraph_reads_as_it_was_written(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
     text = re.sub(r"\\[()\[\]]", "", text).replace("http", "")
 
-    tokens = COMMONMARK.parse(inline.leading(inline.shown(words.flow(text))))
+    tokens = COMMONMARK.parse(inline.leading(inline.shown(prose.flow(text))))
 
-    assert "".join(shown(token) for token in tokens) == words.flow(text)
+    assert "".join(shown(token) for token in tokens) == prose.flow(text)
 
 
 @settings(max_examples=100)
 @given(texts)
 def test_a_heading_reads_as_it_was_written(text: str) -> None:
     """Also when it ends in hashes or begins like a list."""
-    text = re.sub(r"\\[()\[\]]", "", words.flow(text)).replace("http", "").strip()
+    text = re.sub(r"\\[()\[\]]", "", prose.flow(text)).replace("http", "").strip()
 
     tokens = COMMONMARK.parse(inline.heading_end(f"## {inline.shown(text)}"))
 
@@ -229,13 +229,13 @@ def test_joined_tables_lose_no_word_and_know_their_rows(parts: list[Table]) -> N
 
     placed = sorted(spans.items(), key=lambda item: item[1])
     assert all(one.end <= other.start for (_, one), (_, other) in pairwise(placed))
-    assert {word for part in parts for cell in part.cells for word in words.words(cell.text)} <= set(words.words(text))
+    assert {word for part in parts for cell in part.cells for word in prose.words(cell.text)} <= set(prose.words(text))
     for number, (part, shown) in enumerate(zip(parts, document.elements, strict=True)):
         start, end = spans.get(shown.id, (0, 0))
-        own = {word for cell in part.cells if not cell.header for word in words.words(cell.text)}
+        own = {word for cell in part.cells if not cell.header for word in prose.words(cell.text)}
         before = [cell for earlier in parts[:number] for cell in earlier.cells]
-        heads = {word for cell in before if cell.header for word in words.words(cell.text)}
-        assert own - heads <= set(words.words(text[start:end]))
+        heads = {word for cell in before if cell.header for word in prose.words(cell.text)}
+        assert own - heads <= set(prose.words(text[start:end]))
 
 
 def test_docjson_and_markdown_spell_a_table_alike() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
-from twopass import words
 from twopass.document import Document, Figure, Formula
 from twopass.formats import mineru
 from twopass.formats.draft import Draft
+from twopass.text import prose
 
 
 def listed(document: Document) -> list[dict[str, Any]]:
@@ -22,12 +22,12 @@ def listed(document: Document) -> list[dict[str, Any]]:
 @given(documents())
 def test_no_word_of_an_element_is_lost(document: Document) -> None:
     """Furniture too: MinerU keeps it under types of its own."""
-    told = words.words(json.dumps(listed(document), ensure_ascii=False).replace("\\n", " "))
+    told = prose.words(json.dumps(listed(document), ensure_ascii=False).replace("\\n", " "))
     said = {
         word
         for e in document.elements
         if not (e.formula and e.formula.latex) and not (e.table and e.table.cells)
-        for word in words.words(e.text)
+        for word in prose.words(e.text)
     }
 
     whole = "".join(told)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fakes.documents import BOTTOM, any_texts, assembled, checkpoint, documents, element, grid
-from twopass import words
 from twopass.document import Cell, Document, Element, Formula, State, Table
 from twopass.errors import InvalidJob
 from twopass.formats import front, markdown
 from twopass.job import Door, Job
 from twopass.settings import Settings
+from twopass.text import prose
 from twopass.writing import Chunks, Images, Markdown, Maths, Tables, Writing
 
 spellings = st.builds(
@@ -53,11 +53,11 @@ def said(element: Element) -> str:
 def test_no_spelling_loses_a_word(document: Document, spelling: Markdown) -> None:
     """All options at once, in any mixture; spans lie in the text they are spans of."""
     text, spans = markdown.write(document, spelling)
-    have = "".join(words.words(text))
+    have = "".join(prose.words(text))
     body = [element for element in document.elements if element.is_body or spelling.furniture]
-    broken = "".join(words.words("".join(element.text for element in body)))
+    broken = "".join(prose.words("".join(element.text for element in body)))
 
-    lost = [word for e in body for word in words.words(said(e)) if word not in have and word in broken]
+    lost = [word for e in body for word in prose.words(said(e)) if word not in have and word in broken]
 
     assert not lost
     assert all(0 <= span.start < span.end <= len(text) for span in spans.values())

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import documents
-from twopass.families import grid, written_table
+from twopass.families import written_table
+from twopass.text import table_grid
 
 
 def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
@@ -150,7 +151,7 @@ def test_what_was_written_is_read_again(rows: list[list[str]]) -> None:
     ]
     table = documents.grid(*rows)
 
-    again = written_table.html(grid.html(table.cells))
+    again = written_table.html(table_grid.html(table.cells))
 
     assert [(c.row, c.col) for c in again.cells] == [(c.row, c.col) for c in table.cells]
 

@@ -20,7 +20,7 @@ from twopass.engines.cpu_layout import Grid, Rect, Region, Word
 from twopass.engines.seam import PagePointer
 from twopass.pages import ocr, source_files
 from twopass.pages.shared_pixels import Pixels
-from twopass.words import is_garbage
+from twopass.text.prose import is_garbage
 
 GRAMMAR = 1
 IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do

@@ -12,8 +12,8 @@ from collections import Counter
 
 from rapidfuzz.distance import Levenshtein
 
-from twopass import words
 from twopass.document import Table
+from twopass.text import prose
 
 LONGEST = 20_000  # characters compared: a page's worth; what differs beyond differs before too
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
@@ -30,16 +30,16 @@ def _folded(text: str) -> str:
 
 def known(text: str, layer: str) -> float | None:
     """The share of a text's words that a witness has too, each as often; None where the text has no words."""
-    said = Counter(words.words(words.plain(text)))
+    said = Counter(prose.words(prose.plain(text)))
     if not said:
         return None
-    seen = Counter(words.words(layer))
+    seen = Counter(prose.words(layer))
     return round((said & seen).total() / said.total(), 4)
 
 
 def agrees(text: str, layer: str) -> float:
     """How far a reading and a witness say the same words, whichever says more."""
-    said, seen = Counter(words.words(words.plain(text))), Counter(words.words(layer))
+    said, seen = Counter(prose.words(prose.plain(text))), Counter(prose.words(layer))
     both = (said & seen).total()
     return round(2 * both / max(said.total() + seen.total(), 1), 4)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twopass import sections, words
 from twopass.document import (
     FURNITURE,
     HEADINGS,
@@ -25,6 +24,8 @@ from twopass.document import (
 from twopass.families import captions, written_table
 from twopass.families import deepseek_prose as prose
 from twopass.families.grounding import Block
+from twopass.text import prose as words
+from twopass.text import sections
 
 # What the model really says (title … equation), and what other readers of it have met.
 KINDS = {

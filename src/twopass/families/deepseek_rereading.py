@@ -30,11 +30,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from twopass import words
 from twopass.document import Analysis, Confidence, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, deepseek_elements, figures, grounding, loops, witness, written_table
 from twopass.families import deepseek_prose as prose
 from twopass.families.seam import Reply
+from twopass.text import prose as words
 
 LEAST_SIDE = 20  # pixels of a crop, padding included: less shows a rule or a dot
 AGREE = 0.9

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from twopass import surroundings
 from twopass.document import (
     Analysis,
     Axis,
@@ -27,6 +26,7 @@ from twopass.families import deepseek_elements, deepseek_rereading, lenient_json
 from twopass.families.deepseek_ocr import DeepseekOcrFamily, crop_mode
 from twopass.families.lenient_json import string, strings
 from twopass.families.seam import Question, Reply
+from twopass.text import surrounding_text
 
 NO_CONTEXT = "No surrounding context available."
 MOST_KEYWORDS = 10
@@ -128,7 +128,7 @@ class InstructedFamily(DeepseekOcrFamily):
         visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
         if not (visual or everything or witness.DOUBTFUL in element.flags):
             return None
-        around = surroundings.context(element, beside) or NO_CONTEXT
+        around = surrounding_text.context(element, beside) or NO_CONTEXT
         return Question(prompt(category, around), crop_mode(size, self.crop_modes))
 
     def reread(self, element: Element, replies: Sequence[Reply]) -> Element:

@@ -28,7 +28,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from twopass import sections, words
 from twopass.document import (
     FIGURES,
     FURNITURE,
@@ -44,9 +43,9 @@ from twopass.document import (
     element_id,
 )
 from twopass.errors import Code
-from twopass.families import grid
 from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.text import prose, sections, table_grid
 
 GRAMMAR = 1
 PROMPT = "layout"
@@ -80,7 +79,7 @@ _PAGE_NUMBER = re.compile(
 _BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
 _SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
-_ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{words.HAN}{words.HANGUL}])")
+_ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 
@@ -283,7 +282,7 @@ def _kind(region: _Region, told: _Page) -> Kind:
         kind = Kind.TEXT
     if kind is Kind.PAGE_FOOTER and region.box[1] < FOOTER_BAND * told.height:
         kind = Kind.TEXT
-    if kind in HEADINGS and _is_prose(words.flow(_joined(region))):
+    if kind in HEADINGS and _is_prose(prose.flow(_joined(region))):
         kind = Kind.TEXT
     if kind is Kind.TEXT and _PAGE_NUMBER.fullmatch(_joined(region)):
         if region.box[3] < NUMBER_BAND * told.height:
@@ -303,7 +302,7 @@ def _runs_up_the_side(region: _Region, told: _Page) -> bool:
 
 
 def _is_prose(text: str) -> bool:
-    return len(words.words(text)) > HEADING_WORDS and bool(_ENDS_SENTENCE.search(text))
+    return len(prose.words(text)) > HEADING_WORDS and bool(_ENDS_SENTENCE.search(text))
 
 
 def _joined(region: _Region) -> str:
@@ -312,12 +311,12 @@ def _joined(region: _Region) -> str:
 
 def _text(region: _Region, kind: Kind) -> str:
     if kind is Kind.TABLE and region.table:
-        return "\n".join(" ".join(words.flow(cell.text) for cell in row) for row in _rows(region.table)).strip()
+        return "\n".join(" ".join(prose.flow(cell.text) for cell in row) for row in _rows(region.table)).strip()
     if kind is Kind.CODE:
         return _code(region.lines)
     if kind in (Kind.PICTURE, Kind.FORMULA):
         return _joined(region).strip()
-    return words.flow(_joined(region))
+    return prose.flow(_joined(region))
 
 
 def _rows(table: _Table) -> Iterator[list[Cell]]:
@@ -351,8 +350,8 @@ def _details(element: Element, region: _Region, told: _Page) -> dict[str, Any]:
     if element.kind is Kind.LIST_ITEM:
         return {"markdown": text if sections.number(text) else f"- {_BULLET.sub('', text)}"}
     if element.kind is Kind.TABLE and region.table:
-        cells = tuple(c.model_copy(update={"text": words.flow(c.text)}) for c in region.table.cells)
-        table = grid.table(region.table.rows, region.table.cols, cells)
+        cells = tuple(c.model_copy(update={"text": prose.flow(c.text)}) for c in region.table.cells)
+        table = table_grid.table(region.table.rows, region.table.cols, cells)
         return {"table": table, "markdown": table.markdown or table.html}
     if element.kind is Kind.PICTURE:
         return {"figure": Figure(visible_text=text or None), "markdown": text}

@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from twopass import words
 from twopass.families.grounding import Block, Corners, read
+from twopass.text import prose
 
 TAIL = 9000  # characters that are looked at: 150 rows of a table, 400 entries of an index
 KEY = 24  # characters: what ends the text must have been said before, else nothing repeats
@@ -146,7 +146,7 @@ def _period(text: str) -> int:
 def _enough(unit: str, times: int) -> bool:
     if _MARKUP.search(unit):
         return times >= ROWS
-    count = len(words.words(unit))
+    count = len(prose.words(unit))
     if not any(letter.isalnum() for letter in unit):
         return times * len(unit) >= SIGNS
     if len(set(unit)) == 1:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from twopass import words
 from twopass.document import Confidence, Element, Kind
 from twopass.families import agreement
 from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.text import prose
 
 DOUBTFUL = "doubtful"  # pass 2 reads what carries this flag again
 MARGIN = 0.008  # of the page: a grid cell is 0.001, and letters hang out of their boxes
@@ -36,8 +36,8 @@ def heard(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:
 
 def _speaks(elements: Sequence[Element], layer: TextLayer) -> bool:
     told = " ".join(layer.texts)
-    read = sum(len(words.words(element.text)) for element in elements)
-    return bool(layer) and not words.is_garbage(told) and len(words.words(told)) >= SPEAKS * read
+    read = sum(len(prose.words(element.text)) for element in elements)
+    return bool(layer) and not prose.is_garbage(told) and len(prose.words(told)) >= SPEAKS * read
 
 
 def _compared(element: Element, layer: TextLayer) -> Element:
@@ -47,7 +47,7 @@ def _compared(element: Element, layer: TextLayer) -> Element:
     share = agreement.known(text, layer.inside(element.boxes, MARGIN))
     if share is None:
         return element
-    unknown = share < MOSTLY and len(words.words(text)) >= LEAST_WORDS
+    unknown = share < MOSTLY and len(prose.words(text)) >= LEAST_WORDS
     confidence = Confidence(score=share, method="text_layer")
     return _flagged(element, ["not_in_text_layer"] if unknown else []).model_copy(update={"confidence": confidence})
 

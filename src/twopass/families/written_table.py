@@ -13,7 +13,7 @@ from html import unescape
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
-from twopass.families import grid
+from twopass.text import table_grid
 
 WIDEST, HIGHEST, MOST = 100, 1000, 50_000  # cells that one may span, and cells of a table: more than a page holds
 _EDGE = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
@@ -146,7 +146,7 @@ def _placed(rows: Sequence[Sequence[_Spot]]) -> Table:
             cells.append(Cell(row=r, col=c, row_span=high, col_span=wide, text=spot.text, header=spot.header))
             c += wide
     widths = set(Counter(r for r, _ in taken).values())
-    table = grid.table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
+    table = table_grid.table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
     return table.model_copy(update={"complexity": "complex"}) if len(widths) > 1 else table
 
 

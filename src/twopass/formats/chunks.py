@@ -15,10 +15,11 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from twopass import sections, tokens, words
+from twopass import tokens
 from twopass.document import Document, Element, Kind, Layer, Page, Section, Span
 from twopass.formats import markdown, pieces
 from twopass.formats.draft import Draft
+from twopass.text import prose, sections
 from twopass.writing import Chunks, Images
 
 _BREAKS = re.compile("[\x85\u2028\u2029]")  # line ends to some readers, and to JSON plain characters
@@ -220,7 +221,7 @@ def _row(
     elements, part = chunk.elements, chunk.first.part or 1
     found, summary = sections.gist(elements)
     if chunk.is_part and all(element.kind is Kind.TEXT for element in elements):
-        summary = words.summary(words.flow(chunk.text), found, SENTENCES)
+        summary = prose.summary(prose.flow(chunk.text), found, SENTENCES)
     spans = [span for unit in chunk.units for span in unit.spans]
     numbers = sorted({element.page for element in elements})
     owners = dict.fromkeys(unit.section.id for unit in chunk.units if unit.section)
@@ -251,7 +252,7 @@ def _captions(document: Document) -> dict[str, str]:
     told: dict[str, list[str]] = defaultdict(list)
     for element in document.elements:
         if element.kind is Kind.CAPTION and element.parent_id and element.content_layer is Layer.BODY:
-            told[element.parent_id].append(words.flow(element.text))
+            told[element.parent_id].append(prose.flow(element.text))
     return {name: " ".join(texts) for name, texts in told.items()}
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from twopass import words
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
 from twopass.formats import inline, markdown
 from twopass.formats.draft import Draft
+from twopass.text import prose
 
 if TYPE_CHECKING:
     from docling_core.types.doc.common.reference import ProvenanceItem
@@ -186,7 +186,7 @@ class _Making:
         picture.label = DocItemLabel.CHART if element.kind is Kind.CHART else DocItemLabel.PICTURE
         picture.meta = _figure_meta(figure) if figure else None
         said = [element.text, (figure.visible_text if figure else None) or ""]
-        visible = words.flow("\n".join(dict.fromkeys(filter(None, said))))
+        visible = prose.flow("\n".join(dict.fromkeys(filter(None, said))))
         if visible:
             self._told.add_text(DocItemLabel.TEXT, visible, prov=place, parent=picture, **common)
         return picture
@@ -230,10 +230,10 @@ class _Making:
 
     def _joined(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
         """The text of what runs on, and where each part of it stands."""
-        texts = [words.flow(element.text) for element in chain]
+        texts = [prose.flow(element.text) for element in chain]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
-            texts[n - 1], gaps[n], texts[n] = words.join(texts[n - 1], texts[n])
+            texts[n - 1], gaps[n], texts[n] = prose.join(texts[n - 1], texts[n])
         whole, places = "", []
         for element, gap, text in zip(chain, gaps, texts, strict=True):
             start = len(whole + gap)

@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Callable
 
-from twopass import words
+from twopass.text import prose
 from twopass.writing import Maths
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
@@ -98,4 +98,4 @@ def _escaped(text: str) -> str:
 
 def flat(text: str) -> str:
     """Prose of an HTML string on one line."""
-    return words.flow(html.unescape(words.plain(text)))
+    return prose.flow(html.unescape(prose.plain(text)))

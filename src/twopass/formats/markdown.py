@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
 
-from twopass import words
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.formats import front, inline, rows
+from twopass.text import prose
 from twopass.writing import Markdown, Maths
 
 USUAL = Markdown()
@@ -143,7 +143,7 @@ def _columns(element: Element) -> int | None:
 
 
 def _has_words(element: Element) -> bool:
-    return bool(words.flow(_source(element)[0]))
+    return bool(prose.flow(_source(element)[0]))
 
 
 def _footnotes(
@@ -153,8 +153,8 @@ def _footnotes(
     found = []
     for element in body:
         parent = by_id.get(element.parent_id or "")
-        note = words.footnote(element.text) if element.kind is Kind.FOOTNOTE else None
-        if note and parent and parent.kind in PARAGRAPHS and words.reference(_source(parent)[0], note[0]):
+        note = prose.footnote(element.text) if element.kind is Kind.FOOTNOTE else None
+        if note and parent and parent.kind in PARAGRAPHS and prose.reference(_source(parent)[0], note[0]):
             found.append((element, parent, note[0]))
     times = Counter(mark for _, _, mark in found)
     notes: dict[str, str] = {}
@@ -176,14 +176,14 @@ def _source(element: Element) -> tuple[str, bool]:
 
 
 def _spelled(text: str, own: str) -> tuple[str, bool]:
-    is_plain = item(words.flow(own))[2] == item(words.flow(text))[2]  # no markup, and so nothing is escaped
+    is_plain = item(prose.flow(own))[2] == item(prose.flow(text))[2]  # no markup, and so nothing is escaped
     if is_plain or not own or _BLOCKS.search(own) or _missing(text, own):
         return text, False
     return own, True
 
 
 def _missing(text: str, rendered: str) -> bool:
-    return bool(set(words.words(text)) - set(words.words(rendered)))
+    return bool(set(prose.words(text)) - set(prose.words(rendered)))
 
 
 def _block(element: Element, writing: Writing) -> Block:
@@ -195,7 +195,7 @@ def _block(element: Element, writing: Writing) -> Block:
         return _long_table(_chain(element, writing), writing)
     text = _RENDER.get(element.kind, _plain)(element, writing)
     if element.kind in _MUST_TELL and _missing(element.text, text):
-        text = "\n\n".join(part for part in (text, _paragraph(words.flow(element.text), writing)) if part)
+        text = "\n\n".join(part for part in (text, _paragraph(prose.flow(element.text), writing)) if part)
     return Block((Piece(element.id, text),))
 
 
@@ -211,10 +211,10 @@ def _running(element: Element, writing: Writing) -> Block:
     """A paragraph, list item or heading with all that it runs on into."""
     chain = _chain(element, writing)
     sources = [_source(part) for part in chain]
-    texts = [words.flow(text) for text, _ in sources]
+    texts = [prose.flow(text) for text, _ in sources]
     gaps = [""]
     for n in range(1, len(texts)):
-        texts[n - 1], gap, texts[n] = words.join(texts[n - 1], texts[n])
+        texts[n - 1], gap, texts[n] = prose.join(texts[n - 1], texts[n])
         gaps.append(gap)
     marker, list_kind = "", None
     if element.kind is Kind.LIST_ITEM and texts[0]:
@@ -240,7 +240,7 @@ def _parts(text: str) -> list[str]:
         if not bare or _NUMBERED.match(bare) or _BULLET.match(bare):
             parts.append([])
         parts[-1].append(bare)
-    return [words.flow("\n".join(part)) for part in parts if any(part)]
+    return [prose.flow("\n".join(part)) for part in parts if any(part)]
 
 
 def _several(element: Element, writing: Writing) -> Block:
@@ -273,7 +273,7 @@ def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], 
     """The text shown, with `[^1]` where it refers to a footnote."""
     show: Callable[[str, Maths], str] = inline.kept if is_markdown else inline.shown
     for mark, label in marks:
-        if where := words.reference(text, mark):
+        if where := prose.reference(text, mark):
             rest = [pair for pair in marks if pair != (mark, label)]
             before = _with_notes(text[: where[0]], is_markdown, rest, style)
             return f"{before}[^{label}]{_with_notes(text[where[1] :], is_markdown, rest, style)}"
@@ -287,15 +287,15 @@ def _paragraph(text: str, writing: Writing) -> str:
 def _plain(element: Element, writing: Writing) -> str:
     text, is_markdown = _source(element)
     if is_markdown:
-        return inline.kept(words.flow(text), writing.spelling.maths)
-    return _paragraph(words.flow(text), writing)
+        return inline.kept(prose.flow(text), writing.spelling.maths)
+    return _paragraph(prose.flow(text), writing)
 
 
 def _footnote(element: Element, writing: Writing) -> str:
-    label, note = writing.notes.get(element.id), words.footnote(element.text)
+    label, note = writing.notes.get(element.id), prose.footnote(element.text)
     if label is None or note is None:
         return _plain(element, writing)
-    return f"[^{label}]: {_paragraph(words.flow(note[1]), writing)}"
+    return f"[^{label}]: {_paragraph(prose.flow(note[1]), writing)}"
 
 
 def _hashes(element: Element, writing: Writing) -> str:
@@ -326,7 +326,7 @@ def _figure(element: Element, writing: Writing) -> str:
     said = [element.text]
     if figure and figure.visible_text and _missing(figure.visible_text, element.text):
         said.append(figure.visible_text)
-    visible = " ".join(filter(None, map(words.flow, said)))  # each by itself: a word broken in one is not whole in two
+    visible = " ".join(filter(None, map(prose.flow, said)))  # each by itself: a word broken in one is not whole in two
     parts = []
     if element.image:
         short = visible if visible and len(visible) <= ALT else _name(element, writing)
@@ -336,7 +336,7 @@ def _figure(element: Element, writing: Writing) -> str:
         parts.append(_paragraph(visible, writing))
     if figure:
         described = figure.description if figure.description != element.text else None
-        parts.append(_paragraph(words.flow(described or ""), writing))
+        parts.append(_paragraph(prose.flow(described or ""), writing))
         parts.append(rows.table(figure.data, writing.spelling) if figure.data else "")
         parts.append(_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)
@@ -344,7 +344,7 @@ def _figure(element: Element, writing: Writing) -> str:
 
 def _name(element: Element, writing: Writing) -> str:
     captions = [writing.by_id[name].text for name in element.caption_ids if name in writing.by_id]
-    return words.flow("\n".join(captions) or element.summary or element.kind)[:ALT]
+    return prose.flow("\n".join(captions) or element.summary or element.kind)[:ALT]
 
 
 def _mermaid(code: str) -> str:

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twopass import tables, words
 from twopass.document import Document, Element, Figure, Kind
 from twopass.formats import inline
 from twopass.formats.draft import Draft
+from twopass.text import prose, table_markup
 
 GRID = 1000
 Entry = dict[str, Any]
@@ -47,7 +47,7 @@ def _entry(element: Element, notes: Notes) -> Entry:
 
 
 def _text(element: Element, notes: Notes) -> Entry:
-    return {"type": "text", "text": words.flow(element.text)}
+    return {"type": "text", "text": prose.flow(element.text)}
 
 
 def _heading(element: Element, notes: Notes) -> Entry:
@@ -56,7 +56,7 @@ def _heading(element: Element, notes: Notes) -> Entry:
 
 
 def _typed(name: str) -> Callable[[Element, Notes], Entry]:
-    return lambda element, notes: {"type": name, "text": words.flow(element.text)}
+    return lambda element, notes: {"type": name, "text": prose.flow(element.text)}
 
 
 def _item(element: Element, notes: Notes) -> Entry:
@@ -78,7 +78,7 @@ def _equation(element: Element, notes: Notes) -> Entry:
 
 def _table(element: Element, notes: Notes) -> Entry:
     known = element.table
-    body = tables.html(known.cells, inline.html_cell) if known and known.cells else inline.html_cell(element.text)
+    body = table_markup.html(known.cells, inline.html_cell) if known and known.cells else inline.html_cell(element.text)
     return {
         "type": "table",
         "img_path": element.image or "",
@@ -102,11 +102,11 @@ def _figure(element: Element, notes: Notes) -> Entry:
 
 
 def _data(figure: Figure) -> str:
-    return tables.html(figure.data.cells, inline.html_cell) if figure.data else ""
+    return table_markup.html(figure.data.cells, inline.html_cell) if figure.data else ""
 
 
 def _said(element: Element, kind: Kind, notes: Notes) -> list[str]:
-    return [words.flow(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
+    return [prose.flow(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
 
 
 _TOLD: Mapping[Kind, Callable[[Element, Notes], Entry]] = {

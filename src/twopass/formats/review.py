@@ -20,10 +20,10 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from twopass import tables
 from twopass.document import Category, Document, Element, Page, Problem, Table
 from twopass.formats import inline, mathml
 from twopass.formats.draft import Draft
+from twopass.text import table_markup
 
 SURE = 0.9  # of confidence: RapidOCR gives clean print 0.98 and more, agreement of two readings is as high
 UNKNOWN = 0.5  # confidence of what is flagged, at most
@@ -93,7 +93,7 @@ class Shown:
     def table(self, known: Table) -> Markup:
         if not known.cells:
             return self.prose(inline.flat(known.markdown or known.html))
-        return Markup(tables.html(known.cells, self.prose))
+        return Markup(table_markup.html(known.cells, self.prose))
 
 
 @dataclass(frozen=True)

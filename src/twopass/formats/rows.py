@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise, takewhile
 
-from twopass import tables, words
 from twopass.document import Cell, Table
 from twopass.formats import inline
+from twopass.text import prose, table_markup
 from twopass.writing import Markdown, Maths, Tables
 
 COLUMNS = 200  # of a table, empty ones included
@@ -28,7 +28,7 @@ def table(known: Table, spelling: Markdown) -> str:
 def _written(cells: Sequence[Cell], cols: int, spelling: Markdown) -> str:
     spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
     if spelling.tables is Tables.HTML or (spans and spelling.tables is Tables.AUTO):
-        return tables.html(cells, partial(inline.html_cell, style=spelling.maths))
+        return table_markup.html(cells, partial(inline.html_cell, style=spelling.maths))
     return _gfm(cells, cols, spelling.maths)
 
 
@@ -38,7 +38,7 @@ def _gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
         texts[cell.row, cell.col].append(inline.cell(cell.text, style))
-    return tables.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
+    return table_markup.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
 
 
 def joined(parts: Sequence[Table], spelling: Markdown) -> tuple[list[str], str]:
@@ -73,7 +73,7 @@ def _rest(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Se
 
 
 def _said(row: Sequence[Cell]) -> list[tuple[int, int, str]]:
-    return [(cell.col, cell.col_span, words.flow(cell.text).casefold()) for cell in row]
+    return [(cell.col, cell.col_span, prose.flow(cell.text).casefold()) for cell in row]
 
 
 def _cut(rows: Sequence[Sequence[Cell]], count: int) -> Sequence[Sequence[Cell]]:

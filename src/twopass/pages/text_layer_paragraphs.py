@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from twopass import words
 from twopass.document import Box, Confidence, Element, Kind, Word, element_id
+from twopass.text import prose
 
 SAME_LINE = 0.5  # of the word's height: centres nearer than this stand on one line
 SAME_PARAGRAPH = 1.2  # of the line's height: a larger gap begins a new paragraph
@@ -14,7 +14,7 @@ SAME_PARAGRAPH = 1.2  # of the line's height: a larger gap begins a new paragrap
 
 def elements(layer: Sequence[Word], page: int) -> tuple[Element, ...]:
     """One text element a paragraph, in the layer's own order; none where the layer is garbage."""
-    if words.is_garbage(" ".join(word.text for word in layer)):
+    if prose.is_garbage(" ".join(word.text for word in layer)):
         return ()
     return tuple(_element(paragraph, page, index) for index, paragraph in enumerate(_paragraphs(layer)))
 

@@ -10,7 +10,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from twopass import furniture, joins, sections, words
 from twopass.document import (
     Checkpoint,
     Document,
@@ -24,6 +23,7 @@ from twopass.document import (
     State,
     status_of,
 )
+from twopass.text import continuations, page_furniture, prose, sections
 
 CAPTION_GAP = 0.08  # of the page's height between a caption and what it belongs to
 _FIGURE_CAPTION = re.compile(r"\s*(?:fig|abb|chart|그림|图|圖|図)", re.I)
@@ -46,14 +46,14 @@ def document(
     pages = tuple(checkpoint.page for checkpoint in read)
     # 1) what each page holds, and what of it every page repeats
     elements = [_legend(element) for checkpoint in read for element in checkpoint.elements]
-    elements = furniture.parted(elements)
+    elements = page_furniture.parted(elements)
     # 2) what belongs to what
     elements = _notes(_captions(elements))
     # 3) headings and sections
     outline = sections.lay(meta.outline, elements)
     elements = sections.headed(elements, outline)
     # 4) what runs on
-    elements = joins.linked(elements, frozenset(page.number for page in pages if page.state is State.BLANK))
+    elements = continuations.linked(elements, frozenset(page.number for page in pages if page.state is State.BLANK))
     elements = [element.model_copy(update={"order": order}) for order, element in enumerate(elements)]
     told = (*problems, *(problem for checkpoint in read for problem in checkpoint.problems))
     title = _title(elements)
@@ -78,7 +78,7 @@ def _legend(element: Element) -> Element:
 
 
 def _title(elements: Iterable[Element]) -> str | None:
-    return " ".join(words.flow(e.text) for e in elements if e.is_body and e.kind is Kind.TITLE) or None
+    return " ".join(prose.flow(e.text) for e in elements if e.is_body and e.kind is Kind.TITLE) or None
 
 
 def _meta(meta: Meta, title: str | None, pages: Iterable[Page]) -> Meta:
@@ -149,10 +149,10 @@ def _notes(elements: Sequence[Element]) -> list[Element]:
 
 
 def _noted(element: Element, others: Sequence[Element]) -> Element:
-    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := words.footnote(element.text)):
+    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := prose.footnote(element.text)):
         return element
     for other in others:
         texts = [other.text, *(cell.text for cell in (other.table.cells if other.table else ()))]
-        if any(words.reference(text, note[0]) for text in texts):
+        if any(prose.reference(text, note[0]) for text in texts):
             return element.model_copy(update={"parent_id": other.id})
     return element

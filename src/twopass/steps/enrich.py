@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass import keywords, surroundings, words
 from twopass.document import Analysis, Checkpoint, Element, Kind, Source
+from twopass.text import keywords, prose, surrounding_text
 
 HEADING_KEYWORDS = 5  # 3 to 5 of a heading, 5 to 10 of all else; a text with fewer content words gives fewer
 LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
@@ -19,7 +19,7 @@ SHORT = 2  # sentences: as many or fewer are summed up in one
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
     """Everything that is derived from one page; `language` is the caller's hint."""
     elements = checkpoint.elements
-    spoken = words.language("\n".join(said(element) for element in elements), language)
+    spoken = prose.language("\n".join(said(element) for element in elements), language)
     return checkpoint.model_copy(
         update={
             "page": checkpoint.page.model_copy(update={"language": spoken}),
@@ -46,7 +46,7 @@ def _element(element: Element, elements: Sequence[Element], language: str | None
     summary = element.summary or _summary(element, caption, found)
     update: dict[str, object] = {"keywords": found, "summary": summary}
     if visual:
-        update["context"] = element.context or surroundings.context(element, elements)
+        update["context"] = element.context or surrounding_text.context(element, elements)
     if element.analysis.source is not Source.MODEL:
         update["analysis"] = Analysis(source=Source.DERIVED if found or summary else Source.NONE)
     elif (found, summary) != (element.keywords, element.summary):
@@ -59,17 +59,17 @@ def _element(element: Element, elements: Sequence[Element], language: str | None
 def _how_many(element: Element, text: str) -> int:
     if element.is_heading:
         return HEADING_KEYWORDS
-    return min(max(len(words.words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
+    return min(max(len(prose.words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
 
 
 def _summary(element: Element, caption: str, found: Sequence[str]) -> str | None:
     if element.kind is Kind.TABLE:
-        return _told(caption, _headers(element) or words.flow(element.text)[: words.SENTENCE])
+        return _told(caption, _headers(element) or prose.flow(element.text)[: prose.SENTENCE])
     if element.is_figure:
-        return _told(caption, words.flow(said(element))[: words.SENTENCE])
-    told = len(words.sentences(element.text))
+        return _told(caption, prose.flow(said(element))[: prose.SENTENCE])
+    told = len(prose.sentences(element.text))
     limit = 1 if element.is_heading or told <= SHORT else 2 if told <= 5 else 3
-    return words.summary(element.text, found, limit)
+    return prose.summary(element.text, found, limit)
 
 
 def _told(caption: str, content: str) -> str | None:
@@ -84,9 +84,9 @@ def _headers(element: Element) -> str:
     if not element.table:
         return ""
     rows = [cell for cell in element.table.cells if cell.header] or [c for c in element.table.cells if c.row == 0]
-    return ", ".join(dict.fromkeys(words.flow(cell.text) for cell in rows if cell.text.strip()))
+    return ", ".join(dict.fromkeys(prose.flow(cell.text) for cell in rows if cell.text.strip()))
 
 
 def _caption(element: Element, elements: Sequence[Element]) -> str:
     own = [e for e in elements if e.id in element.caption_ids or (e.parent_id == element.id and e.kind is Kind.CAPTION)]
-    return words.flow(words.close_up(words.flow(caption.text) for caption in own))
+    return prose.flow(prose.close_up(prose.flow(caption.text) for caption in own))

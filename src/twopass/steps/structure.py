@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from twopass import words
 from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
 from twopass.engines.seam import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
@@ -18,6 +17,7 @@ from twopass.pages import text_layer_paragraphs
 from twopass.pages.rendered_page import Picture
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime.page_pool import Workers
+from twopass.text import prose
 
 TEXT_LAYER_RUNG = "text_layer"
 CUT_SHORT = {
@@ -134,7 +134,7 @@ def fallen_back(read: Checkpoint, picture: Picture, reason: Code) -> Checkpoint:
 
 def _said(elements: Sequence[Element]) -> int:
     """Words: a stamp on a scan has a few, and the page's reading, however it ended, more."""
-    return sum(len(words.words(element.text)) for element in elements)
+    return sum(len(prose.words(element.text)) for element in elements)
 
 
 def _warnings(answer: Answer, number: int) -> tuple[Problem, ...]:

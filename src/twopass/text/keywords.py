@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from twopass import words
+from twopass.text import prose
 
 if TYPE_CHECKING:
     from yake import KeywordExtractor
@@ -41,7 +41,7 @@ _KOREAN_STOP = re.compile(
     r"|되는|하기|된|할|한|[졌었았렸겼켰됐왔갔]다)|높다|낮다|많다|적다|크다|작다|좋다)$"
 )
 _TOKEN = re.compile(
-    rf"\d[\d.,]*[{words.HANGUL}]*|[{words.HAN}]+|[\u30a0-\u30ff]+|[{words.HANGUL}]+|[A-Za-z\u00c0-\u024f][\w.+-]*[A-Za-z0-9]|\S",
+    rf"\d[\d.,]*[{prose.HANGUL}]*|[{prose.HAN}]+|[\u30a0-\u30ff]+|[{prose.HANGUL}]+|[A-Za-z\u00c0-\u024f][\w.+-]*[A-Za-z0-9]|\S",
     flags=re.ASCII,
 )
 _SEGMENTED = frozenset({"zh", "ja", "ko"})
@@ -49,12 +49,12 @@ _SEGMENTED = frozenset({"zh", "ja", "ko"})
 
 def extract(text: str, language: str | None, limit: int) -> tuple[str, ...]:
     """At most `limit` keywords, the best first; fewer when the text has fewer words with content."""
-    text = _LABEL.sub("", words.plain(text))[:READ]
-    spoken = (words.language(text, language) or "en")[:2]
-    if not words.words(text) or limit < 1:
+    text = _LABEL.sub("", prose.plain(text))[:READ]
+    spoken = (prose.language(text, language) or "en")[:2]
+    if not prose.words(text) or limit < 1:
         return ()
     ranked = _coded(text, spoken) if spoken in _SEGMENTED else _spelled(text, spoken)
-    return words.distinct(ranked, limit, min(limit, LEAST))
+    return prose.distinct(ranked, limit, min(limit, LEAST))
 
 
 def _spelled(text: str, language: str) -> list[str]:
@@ -73,7 +73,7 @@ def _coded(text: str, language: str) -> list[str]:
     """Keywords of Chinese, Japanese and Korean: words are told apart here, YAKE sees a letter code for each."""
     codes: dict[str, str] = {}
     lines = []
-    for sentence in words.sentences(text):
+    for sentence in prose.sentences(text):
         line = [_code(token, language, codes) for token in _tokens(sentence)]
         lines.append(" ".join(line).capitalize() + ".")
     spelling = {code: token for token, code in codes.items()}
@@ -94,7 +94,7 @@ def _tokens(sentence: str) -> list[str]:
     """Its words; a Korean particle is cut off and ends a phrase, but for the one that means "of"."""
     tokens: list[str] = []
     for token in _TOKEN.findall(sentence):
-        if re.match(f"[{words.HAN}]", token):
+        if re.match(f"[{prose.HAN}]", token):
             tokens += _segment()(token)
             continue
         bare = _PARTICLES.sub("", token)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from twopass import furniture, words
 from twopass.document import Element, Kind
+from twopass.text import page_furniture, prose
 
 # What may stand between two halves of a paragraph.
 FLOATS = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART, Kind.CAPTION, Kind.FOOTNOTE})
@@ -41,7 +41,7 @@ def _paragraphs(elements: Sequence[Element], blank: Collection[int]) -> list[tup
     recent: list[Element] = []  # paragraphs since the last heading or list, the latest last
     between: Element | None = None
     for element in (e for e in elements if e.is_body):
-        if element.kind in FLOATS or furniture.stands_apart(element):
+        if element.kind in FLOATS or page_furniture.stands_apart(element):
             between = element
             continue
         if element.kind not in PARAGRAPHS:
@@ -68,9 +68,9 @@ def _first_half(recent: Sequence[Element], second: Element, between: bool, blank
     if not recent or _ITEM.match(second.text):
         return None
     last = recent[-1]
-    if not words.is_open(last.text) and words.starts_within(second.text):
+    if not prose.is_open(last.text) and prose.starts_within(second.text):
         for first in reversed(recent[:-1]):
-            if first.kind is second.kind and words.is_open(first.text) and _may(first, second, True, blank):
+            if first.kind is second.kind and prose.is_open(first.text) and _may(first, second, True, blank):
                 return first
     return last if _may(last, second, between, blank) else None
 
@@ -80,15 +80,15 @@ def _may(first: Element, second: Element, between: bool, blank: Collection[int])
         return False
     if second.kind is Kind.LIST_ITEM and not (first.kind is Kind.LIST_ITEM and _ITEM.match(first.text)):
         return False
-    if words.breaks_word(first.text, second.text):
+    if prose.breaks_word(first.text, second.text):
         return True
     broken = between or first.page != second.page or _next_column(first, second)
-    return broken and words.runs_on(first.text, second.text)
+    return broken and prose.runs_on(first.text, second.text)
 
 
 def _is_captions_rest(before: Element | None, element: Element) -> bool:
     """Whether it is the end of a legend that the layout cut in two."""
-    return before is not None and before.kind is Kind.CAPTION and words.runs_on(before.text, element.text)
+    return before is not None and before.kind is Kind.CAPTION and prose.runs_on(before.text, element.text)
 
 
 def _headings(elements: Sequence[Element]) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def _headings(elements: Sequence[Element]) -> list[tuple[str, str]]:
 def _is_second_line(first: Element, second: Element) -> bool:
     if second.numbering or not second.text.strip():
         return False
-    return first.kind is Kind.TITLE or words.starts_within(second.text) or words.is_open(first.text)
+    return first.kind is Kind.TITLE or prose.starts_within(second.text) or prose.is_open(first.text)
 
 
 def _follows(first: int, second: int, blank: Collection[int]) -> bool:
@@ -126,7 +126,7 @@ def _tables(elements: Sequence[Element], by_id: dict[str, Element], blank: Colle
     pairs = []
     last: Element | None = None
     for element in elements:
-        if not element.is_body or element.kind in (Kind.CAPTION, Kind.FOOTNOTE) or furniture.stands_apart(element):
+        if not element.is_body or element.kind in (Kind.CAPTION, Kind.FOOTNOTE) or page_furniture.stands_apart(element):
             continue
         if last and element.kind is Kind.TABLE and _is_rest(last, element, by_id, blank):
             pairs.append((last.id, element.id))

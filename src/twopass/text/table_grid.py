@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from html import escape
 
-from twopass import tables
 from twopass.document import Cell, Table
+from twopass.text import table_markup
 
 SPANNING = 0.3  # of the cells, for a table to be complex
 
@@ -29,10 +29,10 @@ def table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
 
 
 def html(cells: Sequence[Cell]) -> str:
-    return tables.html(cells, partial(escape, quote=False))
+    return table_markup.html(cells, partial(escape, quote=False))
 
 
 def gfm(rows: int, cols: int, cells: Sequence[Cell]) -> str:
     """Of two cells in one place the last is shown."""
     texts = {(cell.row, cell.col): cell.text.replace("|", "\\|").replace("\n", " ") for cell in cells}
-    return tables.gfm([[texts.get((row, col), "") for col in range(cols)] for row in range(rows)], cols)
+    return table_markup.gfm([[texts.get((row, col), "") for col in range(cols)] for row in range(rows)], cols)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import hypot
 
-from twopass import words
 from twopass.document import FURNITURE, Box, Category, Element
+from twopass.text import prose
 
 CONTEXT_RADIUS = 0.2  # of the page's height, from edge to edge
 CONTEXT_LENGTH = 500
@@ -38,7 +38,7 @@ def _gaps(one: Box, other: Box) -> tuple[float, float]:
 
 
 def _line(element: Element) -> str:
-    text = words.flow(element.text)
+    text = prose.flow(element.text)
     preview = text if len(text) <= PREVIEW else text[: PREVIEW - 3] + "..."
     return f"[{element.category}] {preview}" if preview else ""
 

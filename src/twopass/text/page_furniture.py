@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from twopass import words
 from twopass.document import FURNITURE, Element, Kind, Layer
+from twopass.text import prose
 
 SIDE = 0.1  # of the page's width at left and right: where download notes and marks of drafts stand
 BAND = 0.12  # of the page's height at top and bottom: where running headers and footers stand
@@ -87,7 +87,7 @@ def _in_margin(element: Element) -> bool:
 
 def _is_note(element: Element) -> bool:
     low = element.box is None or element.box.centre[1] > 0.5
-    return element.kind is Kind.PAGE_FOOTER and low and words.footnote(element.text) is not None
+    return element.kind is Kind.PAGE_FOOTER and low and prose.footnote(element.text) is not None
 
 
 def _with_bodies(layered: Sequence[Element], elements: Sequence[Element], running: set[str]) -> list[Element]:
@@ -159,7 +159,7 @@ def _of_group(group: Sequence[Element], band: str, pages: int) -> set[str]:
 
 def _are_notes(group: Sequence[Element]) -> bool:
     """Whether footers are footnotes, and no footers that begin with their page's number."""
-    notes = [words.footnote(element.text) for element in group if _is_note(element)]
+    notes = [prose.footnote(element.text) for element in group if _is_note(element)]
     if len(notes) < len(group):
         return False
     ahead = Counter(

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from twopass import words
 from twopass.document import FIGURES, HEADINGS, Analysis, Element, Kind, OutlineEntry, Section, Source
+from twopass.text import prose as words
 
 DEEPEST = 9  # levels; deeper numbering is read as this
 SURE = 0.8  # of the headings with one hint must have one level for the hint to mean it

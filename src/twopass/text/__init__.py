@@ -1,0 +1,1 @@
+"""Language, structure and tables of text, independent of any model or format."""
