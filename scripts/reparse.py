@@ -20,9 +20,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any
 
-from twopass import formats, reparsing
+from twopass import reparsing
 from twopass.drafting import Drawing
 from twopass.errors import TwopassError
+from twopass.formats import registry
 from twopass.job import DocumentResult, Door, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Slabs
@@ -102,7 +103,7 @@ def _job(args: argparse.Namespace, finding: reparsing.Finding, settings: Setting
     asked = {"source": source, "formats": [name for name in args.formats.split(",") if name]}
     asked |= {name: getattr(args, name) for name in ("markdown", "chunks", "password") if getattr(args, name)}
     job = Job.parse({"input": asked}, settings, Door.LOCAL)
-    formats.check(job.formats_needed)
+    registry.check(job.formats_needed)
     return job
 
 

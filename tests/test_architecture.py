@@ -17,14 +17,14 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("document", ("errors",)),
     ("engine_settings", ()),
     ("settings", ("engine_settings",)),
-    ("writing", ()),
+    ("format_options", ()),
     ("storage.ssrf_guard", ("errors",)),
     ("pages.shared_pixels", ()),
     ("runtime.page_pool", ("errors", "pages.shared_pixels", "runtime.task_group")),
     ("pages.pillow_image", ()),
     ("views", ("pages.pillow_image", "pages.shared_pixels")),
     ("text.prose", ()),
-    ("tokens", ()),
+    ("formats.token_estimate", ()),
     ("runtime.page_slots", ("runtime.task_group",)),
     ("runtime.admission", ("runtime.task_group",)),
     ("runtime.shutdown", ("errors",)),
@@ -42,7 +42,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("text.page_furniture", ("document", "text.prose")),
     ("text.continuations", ("document", "text.page_furniture", "text.prose")),
     ("text.surrounding_text", ("document", "text.prose")),
-    ("job", ("document", "errors", "settings", "writing")),
+    ("job", ("document", "errors", "settings", "format_options")),
     ("pages.source_files", ("document", "errors")),
     ("storage.error_mapping", ("errors",)),
     ("runtime.scratch", ()),
@@ -75,14 +75,14 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pages.rendered_page", ("document", "engines.seam", "pages.text_layer", "pages.shared_pixels")),
     ("text.table_markup", ("document",)),
     ("pages.text_layer_paragraphs", ("document", "text.prose")),
-    ("formats", ("document", "errors", "formats", "job", "text.sections", "text.table_markup", "tokens", "text.prose", "writing")),
+    ("formats", ("document", "errors", "formats", "job", "text.sections", "text.table_markup", "formats.token_estimate", "text.prose", "format_options")),
     ("runtime.page_worker", ("errors", "runtime.page_pool", "pages")),
     (
         "steps",
         (
             "pages.pillow_image", "document", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "job", "pages.text_layer",
             "pages.rendered_page", "pages.ocr", "settings", "pages.shared_pixels", "storage.sources", "storage.store", "pages.text_layer_paragraphs", "text.prose", "text.keywords",
-            "text.page_furniture", "text.continuations", "storage.error_mapping", "runtime.scratch", "text.sections", "text.surrounding_text", "runtime.task_group", "runtime.page_pool", "writing",
+            "text.page_furniture", "text.continuations", "storage.error_mapping", "runtime.scratch", "text.sections", "text.surrounding_text", "runtime.task_group", "runtime.page_pool", "format_options",
         ),
     ),
     (
@@ -113,21 +113,21 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "drafting",
         (
             "document", "errors", "pages.source_files", "formats", "job", "steps.render", "steps.upload", "runtime.page_slots", "runtime.page_pool",
-            "writing",
+            "format_options",
         ),
     ),
     (
         "reparsing",
         (
             "document", "drafting", "engines", "errors", "families", "pages.source_files", "formats", "job", "pages.rendered_page", "pages.shared_pixels",
-            "steps", "runtime.page_pool", "writing",
+            "steps", "runtime.page_pool", "format_options",
         ),
     ),
     (
         "reading",
         (
             "document", "drafting", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "house", "runtime.admission",
-            "job", "telemetry.progress", "runtime.scratch", "storage.sources", "steps.upload", "telemetry.stopwatch", "storage.store", "writing",
+            "job", "telemetry.progress", "runtime.scratch", "storage.sources", "steps.upload", "telemetry.stopwatch", "storage.store", "format_options",
         ),
     ),
     (

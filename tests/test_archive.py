@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from twopass.formats.archive import Packing
+from twopass.formats.zip_archive import Packing
 
 FILES = {"document.md": b"# Springs\n" * 50, "images/a.png": b"\x89PNG", "관/章.json": b"{}"}
 

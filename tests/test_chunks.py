@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.documents import MIDDLE, assembled, checkpoint, documents, element, grid, texts
-from twopass import tokens
 from twopass.document import Box, Document, Element, Kind, Link
-from twopass.formats import chunks, markdown, pieces
+from twopass.format_options import Chunks, Markdown, Writing
+from twopass.formats import chunks, markdown, splitting, token_estimate
 from twopass.formats.draft import Draft
 from twopass.steps import enrich
 from twopass.text import prose
-from twopass.writing import Chunks, Markdown, Writing
 
 ENGLISH = "The upper spring rises below the old quarry and was first measured in the dry summer of 1921. "
 KOREAN = "상수도 위원회는 저수지의 수위를 매주 두 번 측정하고 그 결과를 기록부에 적는다. "
@@ -58,7 +57,7 @@ def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, f
     said = {word for chunk in found for word in prose.words(chunk["text"])}
 
     assert set(prose.words(body)) <= said
-    assert all(chunk["tokens"] == tokens.count(chunk["text"]) <= most for chunk in found)
+    assert all(chunk["tokens"] == token_estimate.count(chunk["text"]) <= most for chunk in found)
     assert len({chunk["id"] for chunk in found}) == len(found)
     assert all(0 <= chunk["md_span"][0] < chunk["md_span"][1] <= len(text) for chunk in found)
 
@@ -68,10 +67,10 @@ def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, f
 def test_a_block_is_cut_into_all_of_itself(block: str, limit: int) -> None:
     """Nothing but blanks lies between the parts, and each fits."""
     block = (block + "\n") * 9
-    parts = pieces.cut(block, limit)
+    parts = splitting.cut(block, limit)
 
     assert "".join("".join(block[p.start : p.end].split()) for p in parts) == "".join(block.split())
-    assert all(tokens.count(part.text) <= limit for part in parts)
+    assert all(token_estimate.count(part.text) <= limit for part in parts)
 
 
 def test_chunks_end_where_sections_end() -> None:
@@ -187,8 +186,8 @@ def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_tokens_add_up(one: str, other: str) -> None:
     """More text has no fewer tokens, and blanks alone have none."""
-    assert tokens.count(one + " " + other) >= tokens.count(one)
-    assert tokens.count("   ") == 0 and tokens.count("word") == 1
+    assert token_estimate.count(one + " " + other) >= token_estimate.count(one)
+    assert token_estimate.count("   ") == 0 and token_estimate.count("word") == 1
 
 
 def test_kinds_are_known() -> None:

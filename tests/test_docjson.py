@@ -12,8 +12,9 @@ from jsonschema import Draft202012Validator
 
 from fakes.documents import assembled, checkpoint, documents, element
 from twopass.document import Document
-from twopass.formats import WRITERS, docjson, markdown
+from twopass.formats import docjson, markdown
 from twopass.formats.draft import Draft
+from twopass.formats.registry import WRITERS
 from twopass.job import Format
 
 ROOT = Path(__file__).parents[1]

@@ -11,9 +11,8 @@ from docling_core.types.doc import DoclingDocument
 from hypothesis import given, settings
 
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
-from twopass import tokens
 from twopass.document import Document, Figure, Formula, PageImage
-from twopass.formats import docling
+from twopass.formats import docling, token_estimate
 from twopass.formats.draft import Draft
 
 
@@ -23,13 +22,13 @@ class Estimating(BaseTokenizer):
     most: int = 128
 
     def count_tokens(self, text: str) -> int:
-        return tokens.count(text)
+        return token_estimate.count(text)
 
     def get_max_tokens(self) -> int:
         return self.most
 
     def get_tokenizer(self) -> object:
-        return tokens.count
+        return token_estimate.count
 
 
 @settings(max_examples=60)
@@ -106,7 +105,7 @@ def test_doclings_chunkers_cut_it() -> None:
     (spring,) = (chunk for chunk in whole if "reservoir" in chunk.text)
     assert spring.meta.headings == ["Water in the Hills", "1 Springs"] or spring.meta.headings == ["1 Springs"]
     assert {place.page_no for item in spring.meta.doc_items for place in item.prov} == {1, 2}
-    assert len(fitted) > 1 and all(tokens.count(chunk.text) <= 24 for chunk in fitted)
+    assert len(fitted) > 1 and all(token_estimate.count(chunk.text) <= 24 for chunk in fitted)
 
 
 def test_somebody_elses_docling_document_is_refused() -> None:

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid, tables, texts
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
-from twopass.formats import inline, markdown
+from twopass.formats import escaping, markdown
 from twopass.text import prose
 from twopass.text import table_grid as layout_grid
 
@@ -76,7 +76,7 @@ def test_a_paragraph_reads_as_it_was_written(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
     text = re.sub(r"\\[()\[\]]", "", text).replace("http", "")
 
-    tokens = COMMONMARK.parse(inline.leading(inline.shown(prose.flow(text))))
+    tokens = COMMONMARK.parse(escaping.leading(escaping.shown(prose.flow(text))))
 
     assert "".join(shown(token) for token in tokens) == prose.flow(text)
 
@@ -87,7 +87,7 @@ def test_a_heading_reads_as_it_was_written(text: str) -> None:
     """Also when it ends in hashes or begins like a list."""
     text = re.sub(r"\\[()\[\]]", "", prose.flow(text)).replace("http", "").strip()
 
-    tokens = COMMONMARK.parse(inline.heading_end(f"## {inline.shown(text)}"))
+    tokens = COMMONMARK.parse(escaping.heading_end(f"## {escaping.shown(text)}"))
 
     assert tokens[0].tag == "h2"
     assert "".join(shown(token) for token in tokens) == text

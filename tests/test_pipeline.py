@@ -19,11 +19,12 @@ import pytest
 from fakes import recorded, s3
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
-from twopass import formats, report
+from twopass import report
 from twopass.engines.cpu import CpuEngine
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
+from twopass.formats import registry
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
 from twopass.reading import GIVE_UP
@@ -416,7 +417,7 @@ async def test_a_page_that_cannot_be_drawn_again_is_missed_by_name(reader: Reade
 
 async def test_what_cannot_be_written_here_is_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a page is read, with what to install."""
-    monkeypatch.setitem(formats.EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
+    monkeypatch.setitem(registry.EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
 
     with pytest.raises(InvalidJob, match=r"formats: docling needs .*twopass\[docling\]"):
         await reader.run(source="a.pdf", formats=["docling"])

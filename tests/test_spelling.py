@@ -14,11 +14,11 @@ from markdown_it import MarkdownIt
 from fakes.documents import BOTTOM, any_texts, assembled, checkpoint, documents, element, grid
 from twopass.document import Cell, Document, Element, Formula, State, Table
 from twopass.errors import InvalidJob
-from twopass.formats import front, markdown
+from twopass.format_options import Chunks, Images, Markdown, Maths, Tables, Writing
+from twopass.formats import front_matter, markdown
 from twopass.job import Door, Job
 from twopass.settings import Settings
 from twopass.text import prose
-from twopass.writing import Chunks, Images, Markdown, Maths, Tables, Writing
 
 spellings = st.builds(
     Markdown,
@@ -81,7 +81,7 @@ def test_front_matter_says_what_the_document_is() -> None:
 @given(any_texts.filter(bool))
 def test_any_title_is_yaml(title: str) -> None:
     """A YAML reader finds exactly what the file says of itself."""
-    told = front.matter(assembled(checkpoint(1), title=title).model_copy(update={"id": title}))
+    told = front_matter.matter(assembled(checkpoint(1), title=title).model_copy(update={"id": title}))
 
     assert yaml.safe_load(told.strip("-\n"))["document"] == title
 

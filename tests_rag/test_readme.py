@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # its fakes
 
 from fakes.documents import assembled, checkpoint, element, grid  # noqa: E402
-from twopass.formats import WRITERS  # noqa: E402
 from twopass.formats.draft import Draft  # noqa: E402
+from twopass.formats.registry import WRITERS  # noqa: E402
 from twopass.job import Format  # noqa: E402
 
 PLACE = "output/sample-0123456789ab"

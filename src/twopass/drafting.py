@@ -12,6 +12,7 @@ import structlog
 
 from twopass.document import Document, Page, Problem, Severity
 from twopass.errors import SourceError, WorkerDied
+from twopass.format_options import Writing
 from twopass.formats.draft import Draft
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
@@ -19,7 +20,6 @@ from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window, windowed
 from twopass.steps import render, upload
 from twopass.steps.upload import Folder, Gallery
-from twopass.writing import Writing
 
 log = structlog.get_logger()
 

@@ -30,8 +30,8 @@ from pydantic import (
 
 from twopass.document import Canary, Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
+from twopass.format_options import Chunks, Markdown, Writing
 from twopass.settings import Settings
-from twopass.writing import Chunks, Markdown, Writing
 
 READING_VERSION = 4  # raised by hand when prompts or preprocessing change: old checkpoints are then read again
 INLINE_BYTES = 1_000_000  # of an answer: RunPod loses results that are much larger

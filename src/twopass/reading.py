@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from twopass import formats
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
 from twopass.engines.seam import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
+from twopass.format_options import Writing
+from twopass.formats import registry
 from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.pages.source_files import CheckedFile
@@ -31,7 +32,6 @@ from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
-from twopass.writing import Writing
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
 
@@ -153,7 +153,7 @@ def room(house: House) -> Room:
 
 def check(job: Job, family: Family) -> None:
     """Refuse what this worker's model does not take or it cannot write, before anything is read; raises InvalidJob."""
-    formats.check(job.formats_needed)
+    registry.check(job.formats_needed)
     for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
         if asked not in taken:
             known = ", ".join(choice for choice in type(asked) if choice in taken)

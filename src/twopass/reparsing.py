@@ -18,14 +18,15 @@ from twopass.drafting import Drawing
 from twopass.engines.replay import ReplayEngine
 from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
-from twopass.formats import WRITERS, docjson
+from twopass.format_options import Writing
+from twopass.formats import docjson
+from twopass.formats.registry import WRITERS
 from twopass.job import DocumentResult, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime.page_pool import Workers
 from twopass.steps import assemble, elements, enrich, structure, upload
 from twopass.steps.upload import JSON, Finished, Folder, Made
-from twopass.writing import Writing
 
 Draw = Callable[[int], AbstractAsyncContextManager[Picture]]  # page number -> its picture, as it was read
 

@@ -20,7 +20,7 @@ import structlog
 from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, canary_of
 from twopass.engines.seam import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
-from twopass.formats import WRITERS
+from twopass.formats.registry import WRITERS
 from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges
 from twopass.pages.source_files import CheckedFile
 from twopass.settings import Settings

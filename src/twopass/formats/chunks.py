@@ -15,12 +15,11 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from twopass import tokens
 from twopass.document import Document, Element, Kind, Layer, Page, Section, Span
-from twopass.formats import markdown, pieces
+from twopass.format_options import Chunks, Images
+from twopass.formats import markdown, splitting, token_estimate
 from twopass.formats.draft import Draft
 from twopass.text import prose, sections
-from twopass.writing import Chunks, Images
 
 _BREAKS = re.compile("[\x85\u2028\u2029]")  # line ends to some readers, and to JSON plain characters
 SENTENCES = 3  # of the summary of a part
@@ -41,7 +40,7 @@ class Unit:
 
     @cached_property
     def size(self) -> int:
-        return tokens.count(self.text)
+        return token_estimate.count(self.text)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -66,7 +65,7 @@ class Chunk:
 
     @cached_property
     def size(self) -> int:
-        return tokens.count(self.text)
+        return token_estimate.count(self.text)
 
     @property
     def first(self) -> Unit:
@@ -129,7 +128,7 @@ def _units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Unit]:
     units = []
     for group in groups:
         start, end = spans[group[0].id].start, spans[group[-1].id].end
-        end = max(end, pieces.closed(text, end))
+        end = max(end, splitting.closed(text, end))
         owner = sections_of.get(group[0].id)
         units.append(Unit(tuple(group), text[start:end], start, end, tuple(real[e.id] for e in group), owner))
     limit = draft.writing.chunks.max_tokens
@@ -145,7 +144,7 @@ def _owners(tree: Sequence[Section]) -> Iterator[tuple[str, Section]]:
 def _parts(unit: Unit, limit: int, spans: Mapping[str, Span]) -> list[Unit]:
     """A unit that is too large, cut between rows, lines or sentences; every part of a table begins with its head."""
     parts = []
-    for number, (start, end, text) in enumerate(pieces.cut(unit.text, limit), start=1):
+    for number, (start, end, text) in enumerate(splitting.cut(unit.text, limit), start=1):
         inside = [
             (element, span, spans[element.id])
             for element, span in zip(unit.elements, unit.spans, strict=True)
@@ -187,7 +186,7 @@ def _packed(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
         after = units[n + 1] if n + 1 < len(units) and units[n + 1].belongs_to(unit) else None
         fits = last and _fits(last, chunk, text, limits) and last.first.section == unit.section
         if fits and last and after and unit.size + after.size <= limits.max_tokens:
-            fits = tokens.count(text[last.first.start : after.end]) <= limits.max_tokens
+            fits = token_estimate.count(text[last.first.start : after.end]) <= limits.max_tokens
         if fits and last:
             packed[-1] = last.joined(chunk, text)
         else:

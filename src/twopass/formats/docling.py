@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import inline, markdown
+from twopass.formats import escaping, markdown
 from twopass.formats.draft import Draft
 from twopass.text import prose
 
@@ -217,7 +217,7 @@ class _Making:
             item = self._told.add_list_item(rest, enumerated=enumerated, marker=marker.strip(), **fields)
         elif element.kind is Kind.FORMULA:
             latex = element.formula and element.formula.latex
-            item = self._told.add_formula(inline.maths(latex) if latex else text, **fields)
+            item = self._told.add_formula(escaping.maths(latex) if latex else text, **fields)
         elif element.kind is Kind.CODE:
             item = self._told.add_code(element.text, **fields)
         else:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from twopass.document import Document, Span
+from twopass.format_options import Writing
 from twopass.formats import markdown
-from twopass.writing import Writing
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
-from twopass.formats import front, inline, rows
+from twopass.format_options import Markdown, Maths
+from twopass.formats import escaping, front_matter, markdown_tables
 from twopass.text import prose
-from twopass.writing import Markdown, Maths
 
 USUAL = Markdown()
 PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
@@ -68,7 +68,7 @@ def write(
         pages.setdefault(element.page, []).append(element)
     told = {page.number: page for page in document.pages}
     joined = set(writing.next_of.values())
-    blocks = [Block((Piece(None, front.matter(document)),))] if spelling.front_matter else []
+    blocks = [Block((Piece(None, front_matter.matter(document)),))] if spelling.front_matter else []
     for number in sorted(pages):
         if spelling.page_marks:
             blocks.append(Block((Piece(None, _page_mark(number, told.get(number))),)))
@@ -225,10 +225,10 @@ def _running(element: Element, writing: Writing) -> Block:
     for part, text, (_, is_markdown), gap in zip(chain, texts, sources, gaps, strict=True):
         line = _with_notes(text, is_markdown, writing.marks.get(part.id, ()), writing.spelling.maths)
         if part is element:
-            line = marker + (line if element.is_heading or (is_markdown and not marker) else inline.leading(line))
+            line = marker + (line if element.is_heading or (is_markdown and not marker) else escaping.leading(line))
         pieces += [Piece(None, gap), Piece(part.id, line)]
     if element.is_heading:
-        pieces[-1] = pieces[-1]._replace(text=inline.heading_end(pieces[-1].text))
+        pieces[-1] = pieces[-1]._replace(text=escaping.heading_end(pieces[-1].text))
     return Block(tuple(pieces), list_kind)
 
 
@@ -252,7 +252,7 @@ def _several(element: Element, writing: Writing) -> Block:
         marker, list_kind, rest = item(text) if _is_item(text) else ("", None, text)
         line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()), writing.spelling.maths)
         gap = "" if not whole else "\n" if list_kind and list_kind == before else "\n\n"
-        whole += gap + marker + (line if is_markdown and not marker else inline.leading(line))
+        whole += gap + marker + (line if is_markdown and not marker else escaping.leading(line))
         before = list_kind
     return Block((Piece(element.id, whole),))
 
@@ -271,7 +271,7 @@ def item(text: str) -> tuple[str, str, str]:
 
 def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], style: Maths) -> str:
     """The text shown, with `[^1]` where it refers to a footnote."""
-    show: Callable[[str, Maths], str] = inline.kept if is_markdown else inline.shown
+    show: Callable[[str, Maths], str] = escaping.kept if is_markdown else escaping.shown
     for mark, label in marks:
         if where := prose.reference(text, mark):
             rest = [pair for pair in marks if pair != (mark, label)]
@@ -281,13 +281,13 @@ def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], 
 
 
 def _paragraph(text: str, writing: Writing) -> str:
-    return inline.leading(inline.shown(text, writing.spelling.maths))
+    return escaping.leading(escaping.shown(text, writing.spelling.maths))
 
 
 def _plain(element: Element, writing: Writing) -> str:
     text, is_markdown = _source(element)
     if is_markdown:
-        return inline.kept(prose.flow(text), writing.spelling.maths)
+        return escaping.kept(prose.flow(text), writing.spelling.maths)
     return _paragraph(prose.flow(text), writing)
 
 
@@ -311,13 +311,13 @@ def _code(element: Element, writing: Writing) -> str:
 
 def _formula(element: Element, writing: Writing) -> str:
     latex = element.formula.latex if element.formula and element.formula.latex else element.text
-    latex = inline.maths(latex)
-    begin, end = inline.FENCES[writing.spelling.maths][1]
+    latex = escaping.maths(latex)
+    begin, end = escaping.FENCES[writing.spelling.maths][1]
     return f"{begin}\n{latex}\n{end}" if latex.strip() else ""
 
 
 def _table(element: Element, writing: Writing) -> str:
-    return rows.table(element.table, writing.spelling) if element.table else ""
+    return markdown_tables.table(element.table, writing.spelling) if element.table else ""
 
 
 def _figure(element: Element, writing: Writing) -> str:
@@ -331,13 +331,13 @@ def _figure(element: Element, writing: Writing) -> str:
     if element.image:
         short = visible if visible and len(visible) <= ALT else _name(element, writing)
         address = writing.crops.get(element.image) or quote(element.image, safe="/-._~")
-        parts.append(f"![{inline.alternative(short, writing.spelling.maths)}]({address})")
+        parts.append(f"![{escaping.alternative(short, writing.spelling.maths)}]({address})")
     if visible and not (element.image and len(visible) <= ALT):
         parts.append(_paragraph(visible, writing))
     if figure:
         described = figure.description if figure.description != element.text else None
         parts.append(_paragraph(prose.flow(described or ""), writing))
-        parts.append(rows.table(figure.data, writing.spelling) if figure.data else "")
+        parts.append(markdown_tables.table(figure.data, writing.spelling) if figure.data else "")
         parts.append(_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)
 
@@ -354,7 +354,7 @@ def _mermaid(code: str) -> str:
 
 def _long_table(parts: Sequence[Element], writing: Writing) -> Block:
     """A table over several pages as one; each part's span holds its own rows."""
-    texts, end = rows.joined([part.table for part in parts if part.table], writing.spelling)
+    texts, end = markdown_tables.joined([part.table for part in parts if part.table], writing.spelling)
     pieces: list[Piece] = []
     for part, text in zip(parts, texts, strict=True):
         pieces += [Piece(None, "\n" if pieces and text else ""), Piece(part.id, text)]

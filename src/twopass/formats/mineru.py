@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twopass.document import Document, Element, Figure, Kind
-from twopass.formats import inline
+from twopass.formats import escaping
 from twopass.formats.draft import Draft
 from twopass.text import prose, table_markup
 
@@ -72,13 +72,14 @@ def _equation(element: Element, notes: Notes) -> Entry:
     latex = element.formula and element.formula.latex
     if not latex:
         return {"type": "equation", "text": element.text, "text_format": "text", "img_path": element.image or ""}
-    text = f"$$\n{inline.maths(latex)}\n$$"
+    text = f"$$\n{escaping.maths(latex)}\n$$"
     return {"type": "equation", "text": text, "text_format": "latex", "img_path": element.image or ""}
 
 
 def _table(element: Element, notes: Notes) -> Entry:
     known = element.table
-    body = table_markup.html(known.cells, inline.html_cell) if known and known.cells else inline.html_cell(element.text)
+    cells = known.cells if known else ()
+    body = table_markup.html(cells, escaping.html_cell) if cells else escaping.html_cell(element.text)
     return {
         "type": "table",
         "img_path": element.image or "",
@@ -102,7 +103,7 @@ def _figure(element: Element, notes: Notes) -> Entry:
 
 
 def _data(figure: Figure) -> str:
-    return table_markup.html(figure.data.cells, inline.html_cell) if figure.data else ""
+    return table_markup.html(figure.data.cells, escaping.html_cell) if figure.data else ""
 
 
 def _said(element: Element, kind: Kind, notes: Notes) -> list[str]:

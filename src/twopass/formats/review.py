@@ -21,7 +21,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from twopass.document import Category, Document, Element, Page, Problem, Table
-from twopass.formats import inline, mathml
+from twopass.formats import escaping, mathml
 from twopass.formats.draft import Draft
 from twopass.text import table_markup
 
@@ -88,11 +88,11 @@ class Shown:
     def latex(self) -> str | None:
         """None of a formula that was read as plain text: that is no LaTeX."""
         known = self.element.formula and self.element.formula.latex
-        return inline.maths(known) if known else None
+        return escaping.maths(known) if known else None
 
     def table(self, known: Table) -> Markup:
         if not known.cells:
-            return self.prose(inline.flat(known.markdown or known.html))
+            return self.prose(escaping.flat(known.markdown or known.html))
         return Markup(table_markup.html(known.cells, self.prose))
 
 

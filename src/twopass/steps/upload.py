@@ -33,14 +33,15 @@ from twopass.document import (
     Value,
 )
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
-from twopass.formats import WRITERS, archive
+from twopass.format_options import Images, Writing
+from twopass.formats import zip_archive
 from twopass.formats.draft import Draft
+from twopass.formats.registry import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import Workers
 from twopass.storage.store import Put, Store, uri_of
-from twopass.writing import Images, Writing
 
 MANIFEST = "manifest.json"
 JSON = "application/json"
@@ -277,7 +278,7 @@ async def _packed(folder: Folder, document: Document, names: Sequence[str]) -> b
     """Those artefacts, and the crops and page pictures that they show."""
     crops = (element.image for element in document.elements if element.image)
     pictures = (_picture_name(page.number) for page in document.pages)
-    packing = archive.Packing()
+    packing = zip_archive.Packing()
     for name in sorted({*names, *crops, *(await existing(folder)).intersection(pictures)}):
         if stored := await folder.store.get(folder.key(name)):
             await asyncio.to_thread(packing.add, name, stored.data)

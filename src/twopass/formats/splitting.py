@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from twopass import tokens
+from twopass.formats import token_estimate
 
 # From where a cut hurts least to where it hurts most; each matches the end of a piece.
 _CUTS = tuple(
@@ -44,7 +44,7 @@ def closed(text: str, end: int) -> int:
 def cut(block: str, limit: int) -> list[Part]:
     """Parts of at most `limit` tokens, in order, that together are the whole block but for blanks between them."""
     head, tail = _frame(block)
-    room = limit - tokens.count(head) - tokens.count(tail)
+    room = limit - token_estimate.count(head) - token_estimate.count(tail)
     if head and room < limit // 2:  # a head as large as the table: no use to say it again and again
         head, tail, room = "", "", limit
     parts = []
@@ -71,10 +71,10 @@ def _ranges(block: str, start: int, end: int, room: int, level: int = 0) -> Iter
     """Pieces between the cuts of this level put together while they fit; one that is too large is cut at the next."""
     begun, at = start, start
     for stop in [*(m.end() for m in _CUTS[level].finditer(block, start, end) if m.end() < end), end]:
-        if stop > begun and tokens.count(block[begun:stop]) > room and at > begun:
+        if stop > begun and token_estimate.count(block[begun:stop]) > room and at > begun:
             yield from _trimmed(block, begun, at)
             begun = at
-        if level + 1 < len(_CUTS) and tokens.count(block[begun:stop]) > room:
+        if level + 1 < len(_CUTS) and token_estimate.count(block[begun:stop]) > room:
             yield from _ranges(block, begun, stop, room, level + 1)
             begun = stop
         at = stop

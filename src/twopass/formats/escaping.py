@@ -9,8 +9,8 @@ import html
 import re
 from collections.abc import Callable
 
+from twopass.format_options import Maths
 from twopass.text import prose
-from twopass.writing import Maths
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
 # Every branch begins with its own character, and looks behind only then: so the search leaps from one to the next.

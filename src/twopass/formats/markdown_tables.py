@@ -11,9 +11,9 @@ from functools import partial
 from itertools import accumulate, pairwise, takewhile
 
 from twopass.document import Cell, Table
-from twopass.formats import inline
+from twopass.format_options import Markdown, Maths, Tables
+from twopass.formats import escaping
 from twopass.text import prose, table_markup
-from twopass.writing import Markdown, Maths, Tables
 
 COLUMNS = 200  # of a table, empty ones included
 
@@ -21,14 +21,14 @@ COLUMNS = 200  # of a table, empty ones included
 def table(known: Table, spelling: Markdown) -> str:
     """GFM or HTML, as it is asked for; by itself GFM, and HTML where cells span."""
     if not known.cells:
-        return inline.leading(inline.shown(inline.flat(known.markdown or known.html), spelling.maths))
+        return escaping.leading(escaping.shown(escaping.flat(known.markdown or known.html), spelling.maths))
     return _written(known.cells, known.cols, spelling)
 
 
 def _written(cells: Sequence[Cell], cols: int, spelling: Markdown) -> str:
     spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
     if spelling.tables is Tables.HTML or (spans and spelling.tables is Tables.AUTO):
-        return table_markup.html(cells, partial(inline.html_cell, style=spelling.maths))
+        return table_markup.html(cells, partial(escaping.html_cell, style=spelling.maths))
     return _gfm(cells, cols, spelling.maths)
 
 
@@ -37,7 +37,7 @@ def _gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     columns = sorted({cell.col for cell in cells} | set(range(min(cols, COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(inline.cell(cell.text, style))
+        texts[cell.row, cell.col].append(escaping.cell(cell.text, style))
     return table_markup.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
 
 
