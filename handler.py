@@ -14,7 +14,7 @@ import structlog
 
 from twopass import bars, house, pipeline
 from twopass.document import Status
-from twopass.engines import checks
+from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.house import House
 from twopass.job import Door, Job, Result, shown
@@ -46,7 +46,7 @@ def main() -> None:
         os.environ.setdefault(name, value)
     try:
         if door is not Door.LOCAL:
-            checks.disk(settings)
+            preflight.disk(settings)
         _serve(settings, door)
     except TwopassError as error:  # of a house that did not open: those of jobs are answered
         log.critical("worker refuses to serve", code=error.code, reason=error.message)
@@ -62,7 +62,7 @@ def _serve(settings: Settings, door: Door) -> None:
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def disk() -> None:
-            checks.disk(settings)
+            preflight.disk(settings)
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def engine() -> None:  # driver, memory, weights and canary were looked at when it was opened

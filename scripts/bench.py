@@ -274,7 +274,7 @@ def _warm(options: Any) -> Facts:
 
 
 def _started(options: Any, then: Callable[[Any, Any], Awaitable[Facts]]) -> Facts:
-    from twopass.engines import vllm
+    from twopass.engines.vllm import engine as vllm
 
     options.interval = INTERVAL
     since = bench_engine._process_start()
@@ -344,7 +344,7 @@ async def _rate(engine: Any, prompts: list[Any]) -> float:
 
 
 def _prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PROMPT, **more: Any) -> Any:
-    from twopass.engines.seam import Prompt, Sampling
+    from twopass.engines.interface import Prompt, Sampling
 
     return Prompt("p", text, pixels, mode=mode, sampling=Sampling(max_tokens=tokens, ignore_eos=True), **more)
 
@@ -545,18 +545,18 @@ def _transformers(options: Any) -> Facts:
     import torch
     import transformers
 
-    from twopass.engines import hf_models
-    from twopass.engines.seam import Prompt, Sampling
+    from twopass.engines.hf import models
+    from twopass.engines.interface import Prompt, Sampling
     from twopass.pages.shared_pixels import Pixels
 
     width, height = A4
     dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
     torch.set_default_dtype(dtype)
-    with torch.device(hf_models.device()):
-        model = transformers.DeepseekOcr2ForConditionalGeneration(hf_models.native_config(options.model_dir))
+    with torch.device(models.device()):
+        model = transformers.DeepseekOcr2ForConditionalGeneration(models.native_config(options.model_dir))
     torch.set_default_dtype(torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model_dir, local_files_only=True)
-    native = hf_models.Native(model.eval(), tokenizer, transformers.DeepseekOcr2ImageProcessorPil())
+    native = models.Native(model.eval(), tokenizer, transformers.DeepseekOcr2ImageProcessorPil())
 
     def tokens(image: Any, most: int) -> int:
         pixels = Pixels(width, height, held=image.tobytes())

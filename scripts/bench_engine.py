@@ -42,7 +42,7 @@ def main() -> None:
     since = _process_start()
     tell(stage="imports of this script", seconds=time.time() - since)
     run: dict[str, Callable[[Any], Coroutine[Any, Any, None]]] = {"modes": modes, "decoder": decoder, "pages": pages}
-    from twopass.engines import vllm
+    from twopass.engines.vllm import engine as vllm
 
     arguments = vllm.arguments
     vllm.arguments = lambda *told: {**arguments(*told), "logits_processors": BANS[options.ban]}
@@ -94,7 +94,7 @@ def tell(**facts: Any) -> None:
 
 async def modes(options: Any) -> None:
     """A page in every mode, the first of all apart: it sets things up."""
-    from twopass.engines.seam import Prompt, Sampling
+    from twopass.engines.interface import Prompt, Sampling
 
     async with _opened(options) as engine:
         for mode in ("gundam", *MODES):
@@ -144,7 +144,7 @@ async def decoder(options: Any) -> None:
 
 async def pages(options: Any) -> None:
     """Pages a second through the engine as jobs use it: pixels in, answers of a forced length out."""
-    from twopass.engines.seam import Prompt, Sampling
+    from twopass.engines.interface import Prompt, Sampling
 
     sampling = replace(Sampling(), max_tokens=options.tokens, ignore_eos=True)
     async with _opened(options) as engine:

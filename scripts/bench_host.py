@@ -26,15 +26,15 @@ import pymupdf
 import torch
 from PIL import Image, ImageOps
 
-from twopass import views
-from twopass.engines import drawn as drawn_views
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
+from twopass.engines.vllm import render_tiles as drawn_views
+from twopass.engines.vllm import tiling
 from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.steps import render
 
 ROUNDS = 5
 DPI, MODE, MOST_TILES = 144, "gundam", 6
-VISION = views.DEEPSEEK_OCR
+VISION = tiling.DEEPSEEK_OCR
 
 
 def main(paths: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def _page(file: Path, number: int, drawn: Slab, seen: Slab) -> tuple[float, floa
     for _ in range(ROUNDS):
         official.append(_ms(lambda: _official(file, number)))
         drawing.append(_ms(lambda: render.draw_pdf(pointer, DPI / 72, drawn, room)))
-        resized.append(_ms(lambda: views.prepare(VISION, pixels, MODE, tiles, seen)))
+        resized.append(_ms(lambda: tiling.prepare(VISION, pixels, MODE, tiles, seen)))
         if shown.is_scalable:
             redrawn.append(_ms(lambda: drawn_views.prepare(VISION, pointer, pixels, MODE, tiles, seen)))
     middle = statistics.median

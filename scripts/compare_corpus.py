@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 
 from twopass.document import Checkpoint, Element, Meta, Page, Run, SourceInfo, State
-from twopass.engines.cpu_page import read_page
-from twopass.engines.seam import PagePointer
+from twopass.engines.cpu.page import read_page
+from twopass.engines.interface import PagePointer
 from twopass.families.layout import LayoutFamily
 from twopass.pages.shared_pixels import Pixels
 from twopass.steps import assemble

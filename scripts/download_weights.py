@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from twopass import hub, weights
+from twopass.engines import hub, weights
 from twopass.errors import TwopassError
 
 

@@ -15,8 +15,8 @@ from typing import Any, get_args
 from pydantic import SecretStr
 
 from twopass.engine_settings import PRESETS
+from twopass.engines.weights import MODELS
 from twopass.settings import Settings
-from twopass.weights import MODELS
 
 ROOT = Path(__file__).parents[1]
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from twopass import house
-from twopass.engines.seam import Prompt, Sampling
+from twopass.engines.interface import Prompt, Sampling
 from twopass.house import House
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings

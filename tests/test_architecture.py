@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pages.shared_pixels", ()),
     ("runtime.page_pool", ("errors", "pages.shared_pixels", "runtime.task_group")),
     ("pages.pillow_image", ()),
-    ("views", ("pages.pillow_image", "pages.shared_pixels")),
+    ("engines.vllm.tiling", ("pages.pillow_image", "pages.shared_pixels")),
     ("text.prose", ()),
     ("formats.token_estimate", ()),
     ("runtime.page_slots", ("runtime.task_group",)),
@@ -51,28 +51,28 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("storage.store", ("errors", "storage.error_mapping", "job", "storage.s3_store", "settings")),  # s3 inside the function that opens one
     ("storage.pinned_connections", ("storage.ssrf_guard", "errors")),
     ("storage.s3_store", ("__version__", "storage.ssrf_guard", "errors", "storage.error_mapping", "job", "storage.download", "storage.pinned_connections", "settings", "storage.store")),
-    ("hub", ("errors",)),
-    ("weights", ("errors", "hub", "settings")),
+    ("engines.hub", ("errors",)),
+    ("engines.weights", ("errors", "engines.hub", "settings")),
     ("storage.sources", ("storage.ssrf_guard", "errors", "storage.error_mapping", "job", "storage.download", "storage.s3_store", "settings")),
     ("pages.ocr", ("document", "errors")),
-    ("engines.seam", ("document", "errors", "pages.shared_pixels", "runtime.page_pool")),
+    ("engines.interface", ("document", "errors", "pages.shared_pixels", "runtime.page_pool")),
     ("families.seam", ("document", "errors", "pages.text_layer")),
     ("families", ("families", "text.table_grid", "document", "errors", "pages.text_layer", "text.sections", "text.surrounding_text", "text.table_markup", "text.prose")),
-    ("vllm_plugin", ("vllm_plugin", "pages.shared_pixels", "views")),
+    ("vllm_plugin", ("vllm_plugin", "pages.shared_pixels", "engines.vllm.tiling")),
     (
-        "engines.vllm",
-        ("engines", "engine_settings", "errors", "runtime.gc_tuning", "settings", "pages.shared_pixels", "views", "vllm_plugin", "runtime.page_pool"),
+        "engines.vllm.engine",
+        ("engines", "engine_settings", "errors", "runtime.gc_tuning", "settings", "pages.shared_pixels", "engines.vllm.tiling", "vllm_plugin", "runtime.page_pool"),
     ),
-    ("engines.drawn", ("engines.seam", "pages.source_files", "pages.shared_pixels", "views")),
+    ("engines.vllm.render_tiles", ("engines.interface", "pages.source_files", "pages.shared_pixels", "engines.vllm.tiling")),
     (
         "engines",
         (
             "engines", "document", "engine_settings", "errors", "pages.source_files", "runtime.nvml", "pages.ocr", "settings", "pages.shared_pixels",
-            "weights", "text.prose", "runtime.page_pool",
+            "engines.weights", "text.prose", "runtime.page_pool",
         ),
     ),
     ("pages.text_layer", ("document",)),
-    ("pages.rendered_page", ("document", "engines.seam", "pages.text_layer", "pages.shared_pixels")),
+    ("pages.rendered_page", ("document", "engines.interface", "pages.text_layer", "pages.shared_pixels")),
     ("text.table_markup", ("document",)),
     ("pages.text_layer_paragraphs", ("document", "text.prose")),
     ("formats", ("document", "errors", "formats", "job", "text.sections", "text.table_markup", "formats.token_estimate", "text.prose", "format_options")),
@@ -80,7 +80,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "steps",
         (
-            "pages.pillow_image", "document", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "job", "pages.text_layer",
+            "pages.pillow_image", "document", "engines.interface", "errors", "families.seam", "pages.source_files", "formats", "job", "pages.text_layer",
             "pages.rendered_page", "pages.ocr", "settings", "pages.shared_pixels", "storage.sources", "storage.store", "pages.text_layer_paragraphs", "text.prose", "text.keywords",
             "text.page_furniture", "text.continuations", "storage.error_mapping", "runtime.scratch", "text.sections", "text.surrounding_text", "runtime.task_group", "runtime.page_pool", "format_options",
         ),
@@ -97,11 +97,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "report",
         (
-            "document", "engines.seam", "errors", "pages.source_files", "formats", "job", "telemetry.progress", "settings", "steps.upload",
+            "document", "engines.interface", "errors", "pages.source_files", "formats", "job", "telemetry.progress", "settings", "steps.upload",
             "telemetry.stopwatch", "storage.store",
         ),
     ),
-    ("canary", ("document", "engines.seam", "errors", "families.seam", "settings", "pages.shared_pixels", "runtime.page_pool")),
+    ("canary", ("document", "engines.interface", "errors", "families.seam", "settings", "pages.shared_pixels", "runtime.page_pool")),
     (
         "house",
         (
@@ -126,7 +126,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "reading",
         (
-            "document", "drafting", "engines.seam", "errors", "families.seam", "pages.source_files", "formats", "house", "runtime.admission",
+            "document", "drafting", "engines.interface", "errors", "families.seam", "pages.source_files", "formats", "house", "runtime.admission",
             "job", "telemetry.progress", "runtime.scratch", "storage.sources", "steps.upload", "telemetry.stopwatch", "storage.store", "format_options",
         ),
     ),
@@ -144,34 +144,34 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 # foreign library -> the files that may import it; one library, as few files as it can be
 HOMES = {
     "runpod": {"handler.py"},
-    "vllm": {"engines/vllm.py", "engines/cards.py", "vllm_plugin"},
-    "pymupdf": {"pages/source_files.py", "steps/render.py", "engines/cpu_"},
-    "pymupdf4llm": {"engines/cpu_page.py"},
+    "vllm": {"engines/vllm/engine.py", "engines/gpus.py", "vllm_plugin"},
+    "pymupdf": {"pages/source_files.py", "steps/render.py", "engines/cpu/"},
+    "pymupdf4llm": {"engines/cpu/page.py"},
     "PIL": {
         "pages/pillow_image.py",
-        "views.py",
+        "engines/vllm/tiling.py",
         "canary.py",
         "pages/source_files.py",
         "steps/render.py",
         "pages/ocr.py",
-        "engines/cpu_scan.py",
-        "engines/hf_models.py",
-        "engines/openai_chat.py",
+        "engines/cpu/scanned_page.py",
+        "engines/hf/models.py",
+        "engines/openai/request.py",
     },
     "boto3": {"storage/s3_store.py", "storage/error_mapping.py"},
     "botocore": {"storage/s3_store.py", "storage/error_mapping.py", "storage/pinned_connections.py"},
     "urllib3": {"storage/error_mapping.py", "storage/pinned_connections.py"},
-    "httpx": {"storage/sources.py", "engines/openai.py", "fleet/endpoint.py", "hub.py"},
-    "torch": {"engines/hf_models.py", "engines/cards.py", "vllm_plugin"},
-    "transformers": {"engines/hf_models.py", "vllm_plugin"},
-    "huggingface_hub": {"hub.py"},
+    "httpx": {"storage/sources.py", "engines/openai/engine.py", "fleet/endpoint.py", "engines/hub.py"},
+    "torch": {"engines/hf/models.py", "engines/gpus.py", "vllm_plugin"},
+    "transformers": {"engines/hf/models.py", "vllm_plugin"},
+    "huggingface_hub": {"engines/hub.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
     "markupsafe": {"formats/review.py"},
     "math_core": {"formats/mathml.py"},
-    "tenacity": {"engines/openai.py", "fleet/endpoint.py", "storage/s3_store.py"},
+    "tenacity": {"engines/openai/engine.py", "fleet/endpoint.py", "storage/s3_store.py"},
     "rapidocr": {"pages/ocr.py"},
-    "onnxruntime": {"engines/cpu_page.py"},
+    "onnxruntime": {"engines/cpu/page.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
     "rapidfuzz": {"families/agreement.py"},
@@ -206,7 +206,7 @@ def test_the_house_was_found() -> None:
     """The checks below look at real files."""
     found = {name_of(path) for path in modules()}
 
-    assert {"pipeline", "document", "steps.render", "engines.cpu", "families.layout"} <= found
+    assert {"pipeline", "document", "steps.render", "engines.cpu.engine", "families.layout"} <= found
     assert len(found) > 20
 
 

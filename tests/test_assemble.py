@@ -26,8 +26,8 @@ from twopass.document import (
     State,
     Status,
 )
-from twopass.engines.cpu_page import read_page
-from twopass.engines.seam import PagePointer
+from twopass.engines.cpu.page import read_page
+from twopass.engines.interface import PagePointer
 from twopass.errors import Code
 from twopass.families.layout import LayoutFamily
 from twopass.formats import markdown

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from fakes.reader import Reader
 from twopass.document import State, Status
-from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.job import Result
 from twopass.pages.shared_pixels import Slabs

@@ -13,7 +13,7 @@ import pytest
 
 from fakes.reader import Reader
 from twopass import families, house
-from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings

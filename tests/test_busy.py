@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.busy import BusyClock
+from twopass.engines.vllm.time_share import BusyClock
 
 
 class Time:

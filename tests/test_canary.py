@@ -15,11 +15,12 @@ import pytest
 from fakes import openai_server, recorded
 from fakes.openai_server import OpenAIServer, silent
 from fakes.reader import Reader
-from twopass import canary, engines, families, house
+from twopass import canary, families, house
 from twopass.document import Canary
-from twopass.engines.cpu import CpuEngine
+from twopass.engines import factory
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.job import Result
 from twopass.pages import ocr
@@ -117,13 +118,13 @@ async def test_who_runs_no_such_model_needs_none(engine: Engine, workers: Worker
 def test_every_engine_that_runs_a_model_needs_one() -> None:
     """And every family that asks such a model knows how, in a mode that it takes."""
     pytest.importorskip("twopass.engines.hf")
-    from twopass.engines.hf import HfEngine
-    from twopass.engines.openai import OpenAIEngine
-    from twopass.engines.vllm import VllmEngine
+    from twopass.engines.hf.engine import HfEngine
+    from twopass.engines.openai.engine import OpenAIEngine
+    from twopass.engines.vllm.engine import VllmEngine
 
     asking = [family for name, family in families.FAMILIES.items() if name != "layout"]
 
-    assert set(engines.NAMES) == {kind.kind for kind in (HfEngine, OpenAIEngine, VllmEngine, CpuEngine, ReplayEngine)}
+    assert set(factory.NAMES) == {kind.kind for kind in (HfEngine, OpenAIEngine, VllmEngine, CpuEngine, ReplayEngine)}
     assert HfEngine.canary and OpenAIEngine.canary and VllmEngine.canary
     assert asking and all(family.canary and family.canary.mode in family.modes for family in asking)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fakes.queue import LoopbackQueue
-from twopass.engines import checks
-from twopass.engines.cards import Cards
+from twopass.engines import preflight
+from twopass.engines.gpus import Cards
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -27,10 +27,10 @@ def refused(check: Any, settings: Settings, *given: Any) -> str:
 
 def test_too_little_disk_is_told() -> None:
     """Sources have to lie somewhere while they are read."""
-    told = refused(checks.disk, Settings(min_free_disk_bytes=1 << 60))
+    told = refused(preflight.disk, Settings(min_free_disk_bytes=1 << 60))
 
     assert told.startswith(Code.STORE_UNAVAILABLE) and "larger container disk" in told
-    checks.disk(Settings(min_free_disk_bytes=1))
+    preflight.disk(Settings(min_free_disk_bytes=1))
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_too_little_disk_is_told() -> None:
 )
 def test_a_driver_that_will_not_do_is_told(cards: Cards, says: str) -> None:
     """Before vLLM fails over it with words of its own."""
-    told = refused(checks.driver, Settings(), cards, lambda: CUDA)
+    told = refused(preflight.driver, Settings(), cards, lambda: CUDA)
 
     assert told.startswith(Code.ENGINE_DEAD) and says in told
 
 
 def test_a_model_over_two_gpus_needs_two() -> None:
-    told = refused(checks.driver, Settings(tensor_parallel_size=2), H200, lambda: CUDA)
+    told = refused(preflight.driver, Settings(tensor_parallel_size=2), H200, lambda: CUDA)
 
     assert "2 GPUs are asked for and 1 seen" in told
 
@@ -64,8 +64,8 @@ def test_a_model_over_two_gpus_needs_two() -> None:
     ],
 )
 def test_what_will_do_is_let_by(preset: str, cards: Cards, built_for: tuple[int, int]) -> None:
-    checks.driver(Settings(preset=preset), cards, lambda: built_for)
-    checks.memory(Settings(preset=preset), cards)
+    preflight.driver(Settings(preset=preset), cards, lambda: built_for)
+    preflight.memory(Settings(preset=preset), cards)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_will_do_is_let_by(preset: str, cards: Cards, built_for: tuple[int,
 )
 def test_too_little_memory_is_told(fields: dict[str, Any], cards: Cards, says: str) -> None:
     """A card too small for its preset, and one that somebody else fills."""
-    told = refused(checks.memory, Settings(**fields), cards)
+    told = refused(preflight.memory, Settings(**fields), cards)
 
     assert told.startswith(Code.ENGINE_MEMORY) and says in told
 

@@ -17,10 +17,11 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from twopass.engines import cpu_layout, cpu_page
-from twopass.engines.cpu import CpuEngine
-from twopass.engines.cpu_page import read_page
-from twopass.engines.seam import PagePointer, Prompt
+from twopass.engines.cpu import page as cpu_page
+from twopass.engines.cpu import reading_order
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.cpu.page import read_page
+from twopass.engines.interface import PagePointer, Prompt
 from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout import LayoutFamily
 from twopass.pages import ocr
@@ -329,12 +330,10 @@ def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
 
 def test_a_picture_of_the_whole_page_is_a_page() -> None:
     """Running text in a picture that fills the page becomes text."""
-    page = cpu_layout.Rect(0, 0, 600, 800)
-    words = [
-        cpu_layout.Word(cpu_layout.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60), "w", n // 10)
-        for n in range(40)
-    ]
-    regions = cpu_layout.fill([cpu_layout.Region("picture", page)], words, page)
+    page = reading_order.Rect(0, 0, 600, 800)
+    rects = [reading_order.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
+    words = [reading_order.Word(rect, "w", n // 10) for n, rect in enumerate(rects)]
+    regions = reading_order.fill([reading_order.Region("picture", page)], words, page)
 
     assert {region.label for region in regions} == {"orphan"}
     assert sum(len(region.words) for region in regions) == 40

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import make_contract  # noqa: E402 - scripts are no package
 import make_docs  # noqa: E402
 import make_licences  # noqa: E402
-from twopass import engines  # noqa: E402
+from twopass.engines import factory  # noqa: E402
 from twopass.errors import Code  # noqa: E402
 from twopass.job import DocumentResult, Door, Job, Result  # noqa: E402
 from twopass.settings import Settings  # noqa: E402
@@ -209,7 +209,7 @@ def test_a_variable_before_a_command_is_a_setting_with_such_a_value(monkeypatch:
     told = {name.lower(): value for line in lines for name, value in line}
 
     assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(told) <= set(Settings.model_fields)
-    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(engines.NAMES)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(factory.NAMES)
     assert Settings(**told).openai_modes
 
 

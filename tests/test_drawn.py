@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twopass import views
-from twopass.engines import drawn
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
+from twopass.engines.vllm import render_tiles, tiling
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR
 from twopass.pages import source_files
 from twopass.pages.shared_pixels import Pixels, Slab, Slabs
 from twopass.steps import render
-from twopass.views import DEEPSEEK_OCR
 
 LOREM = "The borehole reached water at a depth of forty metres, where gravel gives way to clay. " * 4
 
@@ -58,20 +57,20 @@ def rendered(path: Path, memory: Slab, password: str | None = None) -> render.Dr
     return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, memory, 1 << 24)
 
 
-def both(path: Path, mode: str, password: str | None = None) -> tuple[views.Views, views.Views, render.Drawn]:
+def both(path: Path, mode: str, password: str | None = None) -> tuple[tiling.Views, tiling.Views, render.Drawn]:
     """The views resized from the page's pixels and those drawn, and what the renderer says of the page."""
     with slabs() as (page, seen):
         shown = rendered(path, page, password)
         pixels = Pixels(shown.width, shown.height, page)
         tiles = DEEPSEEK_OCR.tiles(shown.width, shown.height, mode, 6)
-        resized = views.views(DEEPSEEK_OCR, pixels.array().copy(), mode, tiles)
+        resized = tiling.views(DEEPSEEK_OCR, pixels.array().copy(), mode, tiles)
         turned = PagePointer(str(path), 1, shown.turn, password)
-        drawn.prepare(DEEPSEEK_OCR, turned, pixels, mode, tiles, seen)
-        there = views.mapped(DEEPSEEK_OCR, seen, mode, tiles)
-        return resized, views.Views(there.whole.copy(), there.tiles.copy()), shown
+        render_tiles.prepare(DEEPSEEK_OCR, turned, pixels, mode, tiles, seen)
+        there = tiling.mapped(DEEPSEEK_OCR, seen, mode, tiles)
+        return resized, tiling.Views(there.whole.copy(), there.tiles.copy()), shown
 
 
-def far(one: views.Array, other: views.Array) -> float:
+def far(one: tiling.Array, other: tiling.Array) -> float:
     """Mean difference of 16 × 16 blocks, which is small where the same things lie in the same places."""
     blocks = [
         picture.astype(np.float32)
@@ -82,7 +81,7 @@ def far(one: views.Array, other: views.Array) -> float:
     return float(np.abs(blocks[0] - blocks[1]).mean()) if one.size else 0.0
 
 
-def same(one: views.Views, other: views.Views) -> None:
+def same(one: tiling.Views, other: tiling.Views) -> None:
     for resized, ours in zip(one, other, strict=True):
         assert resized.shape == ours.shape
         assert far(resized, ours) < 1.0
@@ -101,7 +100,7 @@ def test_drawn_tiles_show_what_enlarged_ones_show(pdf: Path, mode: str) -> None:
 
 @pytest.mark.parametrize(("width", "height", "tiles"), [(840, 1190, (2, 3)), (1280, 1920, (2, 3)), (400, 500, (1, 1))])
 def test_only_what_has_fewer_pixels_is_enlarged(width: int, height: int, tiles: tuple[int, int]) -> None:
-    assert DEEPSEEK_OCR.enlarges(width, height, views.Tiles(*tiles)) == ((width, height) == (840, 1190))
+    assert DEEPSEEK_OCR.enlarges(width, height, tiling.Tiles(*tiles)) == ((width, height) == (840, 1190))
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -221,6 +220,6 @@ def test_a_page_of_any_size_fills_its_tiles(width: float, height: float) -> None
         page.draw_rect(page.rect + (-9, -9, 9, 9), fill=(0, 0, 0))
         tiles = DEEPSEEK_OCR.tiles(round(width * 2), round(height * 2), "gundam", 6)
 
-        grid = drawn._drawn(page.get_displaylist(), *DEEPSEEK_OCR.grid(tiles))
+        grid = render_tiles._drawn(page.get_displaylist(), *DEEPSEEK_OCR.grid(tiles))
 
     assert not grid.any()

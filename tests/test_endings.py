@@ -12,8 +12,8 @@ import pytest
 from fakes.reader import Reader
 from test_pipeline import ScriptedEngine, pdf_of, stable
 from twopass.document import Status
-from twopass.engines.cpu import CpuEngine
-from twopass.engines.seam import Completion, Incident, Prompt
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import Completion, Incident, Prompt
 from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
 from twopass.pages.shared_pixels import Slabs

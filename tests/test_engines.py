@@ -10,30 +10,30 @@ from pathlib import Path
 import psutil
 import pytest
 
-from twopass import engines
 from twopass.engine_settings import CARDS, PRESETS, preset
-from twopass.engines import vllm_start
-from twopass.engines.cards import Cards
+from twopass.engines import factory
+from twopass.engines.gpus import Cards
+from twopass.engines.vllm import startup
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
 
 def test_an_unknown_engine_is_told_with_those_there_are() -> None:
     with pytest.raises(EngineError, match="ENGINE is one of cpu, vllm, openai, hf, replay") as error:
-        engines.constructed(Settings(engine="magic"))
+        factory.constructed(Settings(engine="magic"))
     assert error.value.code is Code.ENGINE_DEAD
 
 
 def test_a_missing_folder_of_weights_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=str(tmp_path)) as error:
-        engines.constructed(Settings(engine="vllm", model_dir=tmp_path))
+        factory.constructed(Settings(engine="vllm", model_dir=tmp_path))
     assert error.value.code is Code.WEIGHTS_MISSING
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed here")
 def test_a_missing_vllm_says_how_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="make gpu"):
-        engines.constructed(Settings(engine="vllm", model_dir=tmp_path, load_format="dummy"))
+        factory.constructed(Settings(engine="vllm", model_dir=tmp_path, load_format="dummy"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_caches_of_different_gpus_drivers_or_versions_lie_apart() -> None:
     named = [("NVIDIA H200", "580.1"), ("NVIDIA H200", "570.1"), ("NVIDIA L4", "580.1"), ("", "")]
     cards = [Cards(name=name, driver=driver) for name, driver in named]
 
-    keys = {vllm_start.key(card) for card in cards}
+    keys = {startup.key(card) for card in cards}
 
     assert len(keys) == len(cards)
     assert all(re.fullmatch(r"[A-Za-z0-9._+-]+", key) for key in keys)
@@ -62,20 +62,20 @@ def test_caches_of_different_gpus_drivers_or_versions_lie_apart() -> None:
 
 @pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
 def test_there_is_a_graph_for_a_full_engine_and_none_beyond(sequences: int) -> None:
-    sizes = vllm_start.graphs(sequences)["cudagraph_capture_sizes"]
+    sizes = startup.graphs(sequences)["cudagraph_capture_sizes"]
 
     assert (sizes[0], sizes[-1]) == (1, sequences)
-    assert len(sizes) == len(set(sizes)) <= len(vllm_start.SMALL) + sequences // vllm_start.STEP + 1
+    assert len(sizes) == len(set(sizes)) <= len(startup.SMALL) + sequences // startup.STEP + 1
 
 
 def test_reading_ahead_ends_with_the_start(tmp_path: Path) -> None:
     """Also where it is not through, and where there is nothing to read."""
-    with vllm_start.read_ahead(tmp_path):
+    with startup.read_ahead(tmp_path):
         pass
     os.mkfifo(tmp_path / "model.safetensors")  # which nobody ever fills
 
     before = psutil.Process().children()
-    with vllm_start.read_ahead(tmp_path):
+    with startup.read_ahead(tmp_path):
         readers = [child for child in psutil.Process().children() if child not in before]
 
     assert [reader for reader in readers if reader.is_running()] == []

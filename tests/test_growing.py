@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.growing import BROKEN, GrowingText
+from twopass.engines.vllm.detokenize import BROKEN, GrowingText
 
 
 def letters(tokens: Sequence[int]) -> str:

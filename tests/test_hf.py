@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.hf import HfEngine
-from twopass.engines.ngram import banned
+from twopass.engines.hf.engine import HfEngine
+from twopass.engines.hf.ngram_ban import banned
 from twopass.errors import Code, EngineError
 
 

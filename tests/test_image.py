@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import make_hub  # noqa: E402 - scripts are no package
-from twopass import weights  # noqa: E402
 from twopass.engine_settings import CARDS, PRESETS  # noqa: E402
-from twopass.engines import vllm_start  # noqa: E402
+from twopass.engines import weights  # noqa: E402
+from twopass.engines.vllm import startup  # noqa: E402
 from twopass.job import Door, Job  # noqa: E402
 from twopass.settings import Settings  # noqa: E402
 
@@ -90,7 +90,7 @@ def test_compiled_kernels_lie_where_the_setting_says(monkeypatch: pytest.MonkeyP
     baked = dict(one.split("=", 1) for one in told)
     monkeypatch.setattr("os.environ", {**baked, "ENGINE_CACHE": str(tmp_path)})
 
-    vllm_start.set_up(Settings().engine_cache)
+    startup.set_up(Settings().engine_cache)
 
     assert baked["ENGINE_CACHE"] == "/caches" == stage("gpu")[stage("gpu").index("COPY caches /caches")].split()[-1]
     for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"):

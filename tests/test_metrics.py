@@ -20,10 +20,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakes.reader import Reader
-from twopass import engines, house
+from twopass import house
 from twopass.document import Problem, Severity, Status
-from twopass.engines import cards as engine_cards
-from twopass.engines.cpu import CpuEngine
+from twopass.engines import factory
+from twopass.engines import gpus as engine_cards
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.job import DocumentResult, Result
 from twopass.pages.shared_pixels import Slabs
@@ -263,7 +264,7 @@ def names_of_metrics() -> set[str]:
     metrics = Metrics()
     told = {family.name for family in metrics.registry.collect()}
     parts = {f"{name}{end}" for name in told for end in ("", "_total", "_bucket", "_count", "_sum")}
-    assert "twopass_pages_total" in parts and engines.NAMES
+    assert "twopass_pages_total" in parts and factory.NAMES
     return parts
 
 

@@ -24,12 +24,13 @@ from PIL import Image
 from fakes import openai_server
 from fakes.openai_server import OpenAIServer, event, piece, said, status
 from fakes.reader import Reader
-from twopass import engines
-from twopass.engines import openai as engine_module
-from twopass.engines import openai_chat, openai_stream
-from twopass.engines.openai import OpenAIEngine
-from twopass.engines.openai_chat import Served
-from twopass.engines.seam import Completion, Prompt, Sampling
+from twopass.engines import factory
+from twopass.engines.interface import Completion, Prompt, Sampling
+from twopass.engines.openai import engine as engine_module
+from twopass.engines.openai import request as openai_chat
+from twopass.engines.openai import stream
+from twopass.engines.openai.engine import OpenAIEngine
+from twopass.engines.openai.request import Served
 from twopass.errors import Code, EngineError
 from twopass.job import Result
 from twopass.pages.shared_pixels import Pixels, Slabs
@@ -57,7 +58,7 @@ def settings(server: OpenAIServer, **fields: Any) -> Settings:
 
 
 async def opened(server: OpenAIServer, workers: Workers, **fields: Any) -> OpenAIEngine:
-    engine = engines.constructed(settings(server, **fields))
+    engine = factory.constructed(settings(server, **fields))
     assert isinstance(engine, OpenAIEngine)
     await engine.open(workers)
     return engine
@@ -318,7 +319,7 @@ async def test_an_address_that_is_none_is_told(workers: Workers, address: str) -
 def test_the_engine_needs_an_address() -> None:
     """The message names the variable."""
     with pytest.raises(EngineError, match="OPENAI_BASE_URL"):
-        engines.constructed(Settings(engine="openai"))
+        factory.constructed(Settings(engine="openai"))
 
 
 def foreign() -> list[type[Exception]]:
@@ -394,10 +395,10 @@ async def test_any_stream_is_an_answer_or_a_fault(events: list[Any]) -> None:
             yield f"data: {json.dumps(one)}"
 
     try:
-        async for answer in openai_stream.growing(lines()):
+        async for answer in stream.growing(lines()):
             assert isinstance(answer.text, str)
             assert answer.tokens_in + answer.tokens_out >= 0 or answer.usage
-    except (openai_stream.Garbled, openai_stream.Told):
+    except (stream.Garbled, stream.Told):
         pass
 
 
@@ -405,6 +406,6 @@ def test_an_error_of_a_server_is_cut_short() -> None:
     """A server may quote the prompt; what reaches the log is too little to be a document."""
     long = json.dumps({"error": {"message": "x" * 10_000}}).encode()
 
-    assert len(openai_stream.words(long)) == 200
-    assert openai_stream.words(b"\xff<html>") == "\ufffd<html>"
-    assert openai_stream.words(b'{"error": "plain"}') == "plain"
+    assert len(stream.words(long)) == 200
+    assert stream.words(b"\xff<html>") == "\ufffd<html>"
+    assert stream.words(b'{"error": "plain"}') == "plain"

@@ -20,9 +20,9 @@ from fakes import recorded, s3
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
 from twopass import report
-from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.formats import registry
 from twopass.job import Door, Format, Job

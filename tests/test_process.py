@@ -17,8 +17,8 @@ import pytest
 
 from fakes import openai_server
 from twopass import bars, canary, families
-from twopass.engines.cpu import CpuEngine
-from twopass.engines.seam import Completion, Prompt
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
 from twopass.house import House
 from twopass.job import Result

@@ -16,7 +16,7 @@ from fakes import recorded, s3
 from fakes.reader import Reader
 from twopass import reparsing
 from twopass.document import Checkpoint
-from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers

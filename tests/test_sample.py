@@ -16,7 +16,7 @@ from docling_core.transforms.chunker import HierarchicalChunker
 
 from twopass import families, pipeline
 from twopass.document import Document, Element, Kind, Layer, Section
-from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.formats import chunks, docjson, docling
 from twopass.formats.draft import Draft
 from twopass.house import House

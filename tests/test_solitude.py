@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from twopass.engines.solitude import Solitude
+from twopass.engines.vllm.shared_lock import Solitude
 
 
 async def test_one_who_must_be_alone_is() -> None:

@@ -13,9 +13,9 @@ from fakes import documents, recorded
 from fakes.reader import Reader
 from fakes.recorded import Listening
 from twopass.document import Box, State, Word
-from twopass.engines.cpu import CpuEngine
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.interface import PagePointer
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import PagePointer
 from twopass.errors import Code, InvalidJob
 from twopass.families import FAMILIES
 from twopass.families.seam import Family

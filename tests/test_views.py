@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
-from twopass import views
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.runtime.page_pool import Workers
-from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 
 A4 = (1190, 1684)
 PLACES = [
@@ -23,7 +23,7 @@ PLACES = [
 ]  # fmt: skip
 
 
-def picture(width: int, height: int) -> views.Array:
+def picture(width: int, height: int) -> tiling.Array:
     return np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
@@ -41,7 +41,7 @@ def test_the_second_model_has_no_newlines() -> None:
 def test_small_views_are_stretched(mode: str, side: int) -> None:
     page = picture(300, 420)
 
-    seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
+    seen = tiling.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
 
     assert np.array_equal(seen.whole, np.asarray(Image.fromarray(page).resize((side, side))))
     assert seen.tiles.shape == (0, 640, 640, 3)
@@ -52,7 +52,7 @@ def test_large_views_are_padded(mode: str, side: int) -> None:
     """vLLM stretches them."""
     page = picture(300, 500)
 
-    seen = views.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
+    seen = tiling.views(DEEPSEEK_OCR, page, mode, Tiles(1, 1))
 
     assert np.array_equal(seen.whole, np.asarray(ImageOps.pad(Image.fromarray(page), (side, side), color=(127,) * 3)))
 
@@ -62,19 +62,19 @@ def test_what_is_long_and_narrow_is_padded_in_small_modes(size: tuple[int, int])
     """A line of text keeps its shape: the whole picture lies between bars of grey."""
     picture = np.zeros((size[1], size[0], 3), np.uint8)
 
-    whole = views.views(DEEPSEEK_OCR, picture, "small", Tiles(1, 1)).whole
+    whole = tiling.views(DEEPSEEK_OCR, picture, "small", Tiles(1, 1)).whole
 
     black = np.argwhere((whole == 0).all(-1))
     height, width = black.max(0) - black.min(0) + 1
     assert max(width, height) == 640
     assert abs(width / height - size[0] / size[1]) < 0.1 * size[0] / size[1]
-    assert (whole[0, 0] == views.GREY).all()
+    assert (whole[0, 0] == tiling.GREY).all()
 
 
 def test_tiles_are_the_stretched_page_row_by_row() -> None:
     page = picture(*A4)
 
-    seen = views.views(DEEPSEEK_OCR, page, "gundam", Tiles(2, 3))
+    seen = tiling.views(DEEPSEEK_OCR, page, "gundam", Tiles(2, 3))
 
     grid = np.asarray(Image.fromarray(page).resize((1280, 1920)))
     assert np.array_equal(seen.tiles[1], grid[:640, 640:])
@@ -88,7 +88,7 @@ def test_a_page_without_colour_is_what_three_bands_would_be(mode: str, tiles: Ti
     speck = grey.copy()
     speck[-1, -1] = (255, 0, 0)
 
-    seen, other = (views.views(DEEPSEEK_OCR, page, mode, tiles) for page in (grey, speck))
+    seen, other = (tiling.views(DEEPSEEK_OCR, page, mode, tiles) for page in (grey, speck))
 
     assert pillow_image.image(grey).mode == "L" and pillow_image.image(speck).mode == "RGB"
     for ours, theirs in zip(seen, other, strict=True):
@@ -100,7 +100,7 @@ def test_a_page_without_colour_is_what_three_bands_would_be(mode: str, tiles: Ti
 @given(
     arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=5).map(lambda sides: (*sides, 3)), fill=st.just(7))
 )
-def test_pixels_survive_their_bands(pixels: views.Array) -> None:
+def test_pixels_survive_their_bands(pixels: tiling.Array) -> None:
     image = pillow_image.image(pixels)
 
     assert np.array_equal(pillow_image.rgb(image), pixels)
@@ -112,7 +112,7 @@ def test_pixels_survive_their_bands(pixels: views.Array) -> None:
     vision=st.sampled_from([DEEPSEEK_OCR, DEEPSEEK_OCR_2]), data=st.data(),
 )  # fmt: skip
 def test_any_picture_fits_the_memory_kept_for_it(
-    width: int, height: int, crops: int, vision: views.Vision, data: st.DataObject
+    width: int, height: int, crops: int, vision: tiling.Vision, data: st.DataObject
 ) -> None:
     mode = data.draw(st.sampled_from(sorted(vision.modes)))
 
@@ -134,12 +134,12 @@ async def test_a_page_worker_leaves_the_views_in_a_slab() -> None:
             np.frombuffer(memory.map(page.nbytes), np.uint8)[:] = page.reshape(-1)
             crop = Pixels(900, 700, memory).crop(100, 50, 500, 650).crop(0, 0, 300, 600)
             async with kept.lend(room) as slab:
-                await workers.call(views.prepare, DEEPSEEK_OCR, crop, "tiny", Tiles(1, 1), slab)
-                seen = views.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1))
+                await workers.call(tiling.prepare, DEEPSEEK_OCR, crop, "tiny", Tiles(1, 1), slab)
+                seen = tiling.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1))
     finally:
         await workers.close()
 
-    there = views.views(DEEPSEEK_OCR, page[50:650, 100:400], "tiny", Tiles(1, 1))
+    there = tiling.views(DEEPSEEK_OCR, page[50:650, 100:400], "tiny", Tiles(1, 1))
     assert np.array_equal(seen.whole, there.whole)
     slabs.close()
     kept.close()

@@ -14,10 +14,11 @@ import pytest
 
 from fakes import hub as fake
 from fakes.hub import Hub
-from twopass import families, weights
+from twopass import families
+from twopass.engines import weights
+from twopass.engines.weights import MODELS
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
-from twopass.weights import MODELS
 
 ROOT = Path(__file__).parents[1]
 WANTED = MODELS["deepseek_ocr"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fakes import documents
 from twopass import house
 from twopass.document import Element
-from twopass.engines.seam import Completion, Engine, PagePointer, Prompt
+from twopass.engines.interface import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.layout import LayoutFamily
 from twopass.families.seam import Question, Reply

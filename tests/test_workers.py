@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.shared_pixels import Pixels, Slab, Slabs

@@ -19,7 +19,7 @@ from twopass.slabs import Slabs  # noqa: E402
 
 from fakes import recorded  # noqa: E402
 from fakes.reader import Reader  # noqa: E402
-from twopass.engines.cpu import CpuEngine  # noqa: E402
+from twopass.engines.cpu.engine import CpuEngine  # noqa: E402
 from twopass.runtime.page_pool import Workers  # noqa: E402
 
 # Without these it asks its maker's hosts for news at every start.

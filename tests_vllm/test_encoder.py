@@ -13,7 +13,7 @@ import pytest
 import tiny
 import torch
 
-from twopass.views import Tiles
+from twopass.engines.vllm.tiling import Tiles
 from twopass.vllm_plugin.encoder import Encoder, Seen
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))

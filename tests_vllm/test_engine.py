@@ -20,13 +20,13 @@ import tiny
 from twopass.slabs import Pixels, Slabs
 
 from fakes.reader import Reader
-from twopass import views
-from twopass.engines.seam import PagePointer, Prompt, Sampling
-from twopass.engines.vllm import VllmEngine
+from twopass.engines.interface import PagePointer, Prompt, Sampling
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, Tiles
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.views import DEEPSEEK_OCR, Tiles
 
 PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
 INTERVAL = 4  # tokens between two looks: these answers are short
@@ -178,9 +178,9 @@ async def test_tiles_of_letters_and_lines_are_drawn_and_not_enlarged(
     assert running.engine.slabs
     async with running.engine.slabs.lend(DEEPSEEK_OCR.nbytes("gundam", tiles)) as slab:
         await running.engine._prepared(prompt, "gundam", tiles, slab)
-        shown = np.hstack(views.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles)
+        shown = np.hstack(tiling.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles)
 
-        made = views.views(DEEPSEEK_OCR, NOISE, "gundam", tiles)
+        made = tiling.views(DEEPSEEK_OCR, NOISE, "gundam", tiles)
         assert np.array_equal(shown, drawn if is_drawn else np.hstack(made.tiles))
 
 

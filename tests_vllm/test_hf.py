@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 from twopass.slabs import Pixels, Slabs
 
-from twopass import engines
-from twopass.engines.hf import HfEngine
-from twopass.engines.seam import Prompt, Sampling
+from twopass.engines import factory
+from twopass.engines.hf.engine import HfEngine
+from twopass.engines.interface import Prompt, Sampling
 from twopass.errors import EngineError
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
@@ -50,7 +50,7 @@ PROMPTS = {
 
 @pytest.fixture(scope="module")
 async def engine(weighty: Path) -> AsyncIterator[HfEngine]:
-    engine = engines.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=weighty, dtype="float32"))
+    engine = factory.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=weighty, dtype="float32"))
     assert isinstance(engine, HfEngine)
     await engine.open(Workers(0, Slabs(0, 0)))
     yield engine

@@ -18,9 +18,9 @@ import pytest
 import tiny
 from twopass.slabs import Pixels, Slabs
 
-from twopass import engines
-from twopass.engines.openai import OpenAIEngine
-from twopass.engines.seam import Prompt, Sampling
+from twopass.engines import factory
+from twopass.engines.interface import Prompt, Sampling
+from twopass.engines.openai.engine import OpenAIEngine
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 
@@ -83,7 +83,7 @@ async def engine(server: str) -> AsyncIterator[OpenAIEngine]:
     slabs = Slabs(2, 1 << 26)
     workers = Workers(1, slabs)
     await workers.open()
-    engine = engines.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_priority=True))
+    engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_priority=True))
     assert isinstance(engine, OpenAIEngine)
     await engine.open(workers)
     yield engine
@@ -171,7 +171,7 @@ async def test_a_server_with_our_plugin_takes_modes(server: str, mode: str, plac
     slabs = Slabs(1, 1 << 26)
     workers = Workers(1, slabs)
     await workers.open()
-    engine = engines.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
+    engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
     await engine.open(workers)
     try:
         answer = await engine.generate(replace(PROMPT, mode=mode, sampling=Sampling(max_tokens=2)))

@@ -11,8 +11,8 @@ import pytest
 from twopass.slabs import Pixels
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from twopass.engines.seam import Completion, Prompt
-from twopass.engines.vllm import VllmEngine
+from twopass.engines.interface import Completion, Prompt
+from twopass.engines.vllm.engine import VllmEngine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 

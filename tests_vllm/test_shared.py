@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from twopass.slabs import Slab, Slabs
 
-from twopass import views
-from twopass.views import DEEPSEEK_OCR
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR
 from twopass.vllm_plugin import inputs
 from twopass.vllm_plugin.inputs import SLAB, Place
 from twopass.vllm_plugin.shared import Shared
@@ -26,10 +26,10 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
     """Whole and tiles, bit by bit, by process and descriptor alone."""
     picture = np.random.default_rng(1).integers(0, 256, (900, 1300, 3), np.uint8)
     tiles = DEEPSEEK_OCR.tiles(1300, 900, "gundam", 6)
-    made = views.views(DEEPSEEK_OCR, picture, "gundam", tiles)
+    made = tiling.views(DEEPSEEK_OCR, picture, "gundam", tiles)
     slabs = Slabs(1, 1 << 62, fixed=DEEPSEEK_OCR.most_bytes)
     (number,) = slabs.descriptors
-    there = views.mapped(DEEPSEEK_OCR, Slab(number), "gundam", tiles)
+    there = tiling.mapped(DEEPSEEK_OCR, Slab(number), "gundam", tiles)
     there.whole[:], there.tiles[:] = made.whole, made.tiles
     item = inputs.item(Slab(number), 1024, 640, tiles)
     place = Place(*item[SLAB].data.tolist())

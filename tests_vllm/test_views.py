@@ -9,14 +9,14 @@ import pytest
 import torch
 from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, count_tiles, dynamic_preprocess
 
-from twopass import views
-from twopass.views import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 from twopass.vllm_plugin.encoder import normalised
 
 
 @pytest.mark.parametrize("crops", range(2, 10))
 @pytest.mark.parametrize("vision", [DEEPSEEK_OCR, DEEPSEEK_OCR_2])
-def test_pictures_are_cut_alike(crops: int, vision: views.Vision) -> None:
+def test_pictures_are_cut_alike(crops: int, vision: tiling.Vision) -> None:
     """Any size, those of equal shapes among them, where the order of the candidates decides."""
     rng = random.Random(crops)
     sizes = [(rng.randint(1, 5000), rng.randint(1, 5000)) for _ in range(2000)]
@@ -39,7 +39,7 @@ def test_pixels_are_equal(size: tuple[int, int]) -> None:
     whole = ImageOps.pad(page, (1024, 1024), color=(127, 127, 127))
     expected = torch.stack([ImageTransform()(one) for one in (whole,)]), torch.stack([*map(ImageTransform(), theirs)])
 
-    seen = views.views(DEEPSEEK_OCR, np.asarray(page), "gundam", tiles)
+    seen = tiling.views(DEEPSEEK_OCR, np.asarray(page), "gundam", tiles)
 
     for ours, reference in zip((seen.whole[None], seen.tiles), expected, strict=True):
         assert torch.equal(normalised(torch.from_numpy(ours.copy()), torch.bfloat16), reference.bfloat16())

@@ -29,7 +29,7 @@ import tiny
 import torch
 from transformers import DeepseekOcr2ForConditionalGeneration
 
-from twopass.engines import hf_models
+from twopass.engines.hf import models
 
 SEED = 7
 FEATURES = 896  # what the vision encoder hands on
@@ -45,7 +45,7 @@ def checkpoint(folder: Path) -> Path:
 
 
 def _with_weights(folder: Path) -> Path:
-    model = DeepseekOcr2ForConditionalGeneration(hf_models.native_config(folder))
+    model = DeepseekOcr2ForConditionalGeneration(models.native_config(folder))
     torch.manual_seed(SEED)
     with torch.no_grad():
         for name, weight in model.named_parameters():

@@ -12,7 +12,7 @@ import re
 import structlog
 
 from twopass.document import Canary
-from twopass.engines.seam import Completion, Engine, Prompt, Sampling
+from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.families.seam import Family, Question
 from twopass.pages.shared_pixels import Pixels

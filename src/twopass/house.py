@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, engines, families
+from twopass import canary, families
 from twopass.document import Canary
-from twopass.engines.seam import Engine
+from twopass.engines import factory
+from twopass.engines.interface import Engine
 from twopass.families.seam import Family
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime import gc_tuning, scratch
@@ -90,7 +91,7 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
         log.info("swept up after killed workers", folders=swept)
     stages = {"imports_s": _age_s()}
     before = time.monotonic()
-    engine = engines.constructed(settings)  # first: an engine may fork, and forks want no threads about
+    engine = factory.constructed(settings)  # first: an engine may fork, and forks want no threads about
     stages["engine_s"] = time.monotonic() - before
     places = settings.window or max(LEAST_WINDOW, round(AHEAD * (engine.sequences or settings.workers)))
     slabs = Slabs(places, settings.window_bytes or max(LEAST_BYTES, places * PAGE_BYTES))

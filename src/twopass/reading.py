@@ -17,7 +17,7 @@ from typing import Any, Self
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
-from twopass.engines.seam import describe
+from twopass.engines.interface import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.seam import Family
 from twopass.format_options import Writing

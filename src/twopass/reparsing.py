@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from twopass import drafting, families
 from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, canary_of
 from twopass.drafting import Drawing
+from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Prompt
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
 from twopass.format_options import Writing
 from twopass.formats import docjson

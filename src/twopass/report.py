@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, canary_of
-from twopass.engines.seam import Incident
+from twopass.engines.interface import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
 from twopass.job import INLINE_BYTES, Artefact, DocumentResult, FailedPages, Format, Inline, Job, Result, ranges

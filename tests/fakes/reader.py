@@ -8,7 +8,7 @@ from typing import Any
 
 from twopass import families, pipeline
 from twopass.document import Canary
-from twopass.engines.seam import Engine
+from twopass.engines.interface import Engine
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Slabs

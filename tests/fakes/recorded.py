@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 import pymupdf
 
 from fakes.answers import block
+from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.seam import Completion, Prompt
 
 
 def html(rows: Iterable[Iterable[str]]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import Workers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twopass.document import Page, Problem
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 

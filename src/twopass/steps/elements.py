@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twopass.document import Checkpoint, Element, RawCompletion
-from twopass.engines.seam import Engine, Prompt, sampling, told
+from twopass.engines.interface import Engine, Prompt, sampling, told
 from twopass.families.seam import Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import Picture

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
 from twopass.errors import Code, SourceError
 from twopass.pages import ocr
 from twopass.pages.rendered_page import Picture

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
-from twopass.engines.seam import Completion, Engine, Prompt, sampling, told
+from twopass.engines.interface import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
 from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from twopass.views import Tiles
+from twopass.engines.vllm.tiling import Tiles
 
 PIXELS = 1280  # encoded at once, for each token of a step: ten wholes, or 25 tiles, at 8,192 tokens
 SIZES = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # views in a CUDA graph; an A4 page has six tiles

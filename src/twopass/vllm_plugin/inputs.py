@@ -19,8 +19,8 @@ from vllm.multimodal.inputs import (
     PlaceholderRange,
 )
 
+from twopass.engines.vllm.tiling import Tiles
 from twopass.pages.shared_pixels import Slab
-from twopass.views import Tiles
 
 SLAB = "slab"
 _ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # read by Python: on a GPU each read would wait for it

@@ -20,8 +20,8 @@ from vllm.multimodal.parse import ImageProcessorItems, ImageSize
 from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
-from twopass import views
-from twopass.views import Tiles, Vision
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.tiling import Tiles, Vision
 from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
 from twopass.vllm_plugin.encoder import Encode, Encoder, Features, Seen
 from twopass.vllm_plugin.inputs import SLAB, Place
@@ -45,10 +45,10 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
             told |= self._seen([np.asarray(image.convert("RGB")) for image in images], mm_kwargs)
         return BatchFeature(told)
 
-    def _seen(self, pictures: Sequence[views.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    def _seen(self, pictures: Sequence[tiling.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         mode, crops = _chosen(self.vision, mm_kwargs)
         tiles = [self.vision.tiles(p.shape[1], p.shape[0], mode, crops) for p in pictures]
-        seen = [views.views(self.vision, p, mode, t) for p, t in zip(pictures, tiles, strict=True)]
+        seen = [tiling.views(self.vision, p, mode, t) for p, t in zip(pictures, tiles, strict=True)]
         return {
             "pixel_values": torch.from_numpy(np.stack([one.whole for one in seen])),
             "images_crop": torch.from_numpy(np.concatenate([one.tiles for one in seen])),
@@ -85,29 +85,29 @@ def _chosen(vision: Vision, mm_kwargs: Mapping[str, Any]) -> tuple[str, int]:
     mode, crops = str(mm_kwargs.get(MODE, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS, DEFAULT_CROPS))
     if mode not in vision.modes:
         raise ValueError(f"mode: this model takes {', '.join(sorted(vision.modes))}")
-    if not views.LEAST_CROPS <= crops <= views.MOST_CROPS:
-        raise ValueError(f"max_crops: {views.LEAST_CROPS} to {views.MOST_CROPS}")
+    if not tiling.LEAST_CROPS <= crops <= tiling.MOST_CROPS:
+        raise ValueError(f"max_crops: {tiling.LEAST_CROPS} to {tiling.MOST_CROPS}")
     return mode, crops
 
 
 class _ProcessorV1(_Processor):
-    vision = views.DEEPSEEK_OCR
+    vision = tiling.DEEPSEEK_OCR
 
 
 class _ProcessorV2(_Processor):
-    vision = views.DEEPSEEK_OCR_2
+    vision = tiling.DEEPSEEK_OCR_2
 
 
 class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
     """Memory is measured with the picture that takes most places: a column of tiles, not vLLM's square."""
 
     def get_image_size_with_most_features(self) -> ImageSize:
-        return ImageSize(width=views.DEEPSEEK_OCR.tile, height=views.DEEPSEEK_OCR.tile * DEFAULT_CROPS)
+        return ImageSize(width=tiling.DEEPSEEK_OCR.tile, height=tiling.DEEPSEEK_OCR.tile * DEFAULT_CROPS)
 
 
 class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
-        return ImageSize(width=views.DEEPSEEK_OCR_2.tile, height=views.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
+        return ImageSize(width=tiling.DEEPSEEK_OCR_2.tile, height=tiling.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
 
 
 class _Dummies(deepseek_ocr.DeepseekOCRDummyInputsBuilder):

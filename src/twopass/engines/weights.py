@@ -75,7 +75,7 @@ def _places(settings: Settings, wanted: Weights, baked: Path) -> Iterator[Path]:
 
 
 def _downloaded(settings: Settings, wanted: Weights, folder: Path) -> Path:
-    from twopass import hub
+    from twopass.engines import hub
 
     hub.download(wanted.repo, wanted.revision, folder)
     return folder

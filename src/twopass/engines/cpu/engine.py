@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from twopass.engines.cpu_page import load, read_page
-from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.engines.cpu.page import load, read_page
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import Workers
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 
 from twopass.engine_settings import card_gb, preset
-from twopass.engines.cards import Cards, cuda_needed
+from twopass.engines.gpus import Cards, cuda_needed
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from twopass.engines.cpu_layout import Grid, Rect, Word, rows
+from twopass.engines.cpu.reading_order import Grid, Rect, Word, rows
 
 SAME_LINE = 4.0  # points: grid lines nearer than this are one
 THIN = 3.0  # points: a filled box no wider than this is a rule

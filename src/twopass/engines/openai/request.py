@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from twopass.engines.seam import Prompt
+from twopass.engines.interface import Prompt
 from twopass.pages.shared_pixels import Pixels
 
 FAST = 1  # zlib's level: a page takes 40 ms instead of 300, and a quarter more bytes

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from twopass.engines.cards import Cards, cards
+from twopass.engines.gpus import Cards, cards
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from twopass.engines import cpu_layout
-from twopass.engines.cpu_layout import Rect, Word
+from twopass.engines.cpu import reading_order
+from twopass.engines.cpu.reading_order import Rect, Word
 from twopass.pages import ocr
 
 LEAST_SKEW = 0.2  # degrees worth straightening before lines are put in order
@@ -69,7 +69,7 @@ def draw(page: Any, array: ocr.Array, words: Sequence[Word], lean: float) -> Non
     page.insert_image(page.rect, pixmap=pixmap)
     for _, group in groupby(words, key=lambda word: word.line):
         own = list(group)
-        _write(page, cpu_layout.around([word.box for word in own]), " ".join(word.text for word in own))
+        _write(page, reading_order.around([word.box for word in own]), " ".join(word.text for word in own))
 
 
 def _write(page: Any, box: Rect, text: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from twopass import views
-from twopass.engines.seam import PagePointer
+from twopass.engines.interface import PagePointer
+from twopass.engines.vllm import tiling
 from twopass.pages import source_files
 from twopass.pages.shared_pixels import Pixels, Slab
 
@@ -20,20 +20,20 @@ WHITE = 255
 
 
 def prepare(
-    vision: views.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: views.Tiles, slab: Slab
+    vision: tiling.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: tiling.Tiles, slab: Slab
 ) -> None:
     """In a page worker: the page's views into a slab, as `views.prepare` makes them; raises SourceError."""
     with source_files.upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
         listed = page.get_displaylist()
 
-        def enlarged(width: int, height: int) -> views.Array:
+        def enlarged(width: int, height: int) -> tiling.Array:
             return _drawn(listed, width, height)
 
-        made = views.views(vision, pixels.array(), mode, tiles, enlarged)
-    views.put(made, views.mapped(vision, slab, mode, tiles))
+        made = tiling.views(vision, pixels.array(), mode, tiles, enlarged)
+    tiling.put(made, tiling.mapped(vision, slab, mode, tiles))
 
 
-def _drawn(listed: Any, width: int, height: int) -> views.Array:
+def _drawn(listed: Any, width: int, height: int) -> tiling.Array:
     room = listed.rect
     shown = source_files.drawn(listed, width / room.width, height / room.height)[:height, :width]
     # MuPDF may round to a pixel more or less.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from twopass.engines import cpu_layout, cpu_scan, cpu_table
-from twopass.engines.cpu_layout import Grid, Rect, Region, Word
-from twopass.engines.seam import PagePointer
+from twopass.engines.cpu import reading_order, scanned_page, table_grid
+from twopass.engines.cpu.reading_order import Grid, Rect, Region, Word
+from twopass.engines.interface import PagePointer
 from twopass.pages import ocr, source_files
 from twopass.pages.shared_pixels import Pixels
 from twopass.text.prose import is_garbage
@@ -30,7 +30,7 @@ DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 
 FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
 MUCH_MORE = 1.5
 NEXT_TO_NOTHING = 0.1  # of a hidden layer's words: OCR saw no text, or a smudge
-THIN = cpu_table.THIN
+THIN = table_grid.THIN
 LONGER = 150.0  # points by which a table's rules are longer than its text at most
 
 
@@ -172,8 +172,8 @@ def _laid_out(page: Any, blocks: Sequence[Any], words: Sequence[Word], via: str)
     whole = Rect(*page.rect)
     dense = len({word.line for word in words}) > DENSE_LINES or whole.area > LARGEST
     regions = [] if dense else _regions(page, blocks)
-    filled = cpu_layout.fill(regions, words, whole)
-    return _Seen(whole.x1, whole.y1, via, cpu_layout.in_order(filled, whole), dense=dense)
+    filled = reading_order.fill(regions, words, whole)
+    return _Seen(whole.x1, whole.y1, via, reading_order.in_order(filled, whole), dense=dense)
 
 
 def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
@@ -190,7 +190,7 @@ def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
     utils.add_image_orphans(page, list(blocks))
     regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[known:]]
     drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
-    return cpu_layout.grown(regions, drawings, Rect(*page.rect))
+    return reading_order.grown(regions, drawings, Rect(*page.rect))
 
 
 def _is_large(box: Sequence[float]) -> bool:
@@ -210,13 +210,13 @@ def _region(group: Any, rules: Sequence[Rect]) -> Region:
 
 def _around(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
     """The rules that run through the table's text, and those that these lead to; no frames of the page."""
-    reach = cpu_table.CLOSED
+    reach = table_grid.CLOSED
     width, height = box.x1 - box.x0 + LONGER, box.height + LONGER
     fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
     outer = Rect(box.x0 - reach, box.y0 - reach, box.x1 + reach, box.y1 + reach)
     through = [rule for rule in fitting if rule.meets(outer)]
-    hull = cpu_layout.around([box, *through])
-    return [rule for rule in fitting if hull.holds(rule.centre, cpu_table.SAME_LINE)]
+    hull = reading_order.around([box, *through])
+    return [rule for rule in fitting if hull.holds(rule.centre, table_grid.SAME_LINE)]
 
 
 def _rules(blocks: Sequence[Any]) -> Iterator[Rect]:
@@ -242,14 +242,14 @@ def _scanned(pixels: Pixels, language: str | None, width: float, height: float) 
 
     array = pixels.array()
     reading = ocr.read(array, language)
-    skew = cpu_scan.skew(reading.lines)
+    skew = scanned_page.skew(reading.lines)
     scale = width / pixels.width
-    words = tuple(cpu_scan.words_of(reading.lines, scale, skew, width, height))
+    words = tuple(scanned_page.words_of(reading.lines, scale, skew, width, height))
     if not words:
         return _Seen(width, height, "ocr", (), reading.score, unreadable=reading.unreadable)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
-        cpu_scan.draw(page, array, words, skew)
+        scanned_page.draw(page, array, words, skew)
         blocks, _, _ = _text_layer(page)
         seen = _laid_out(page, blocks, words, "ocr")
     source_files.empty_store()  # of the picture, which nobody draws again
@@ -276,18 +276,18 @@ def _written(seen: _Seen) -> str:
 def _box(region: Region, seen: _Seen) -> dict[str, Any]:
     box: dict[str, Any] = {"label": region.label, "box": _placed(region.box, seen)}
     if region.grid is not None:
-        rows, cols, cells = cpu_table.cells(region.box, region.grid, region.words)
+        rows, cols, cells = table_grid.cells(region.box, region.grid, region.words)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
         return box
     if region.words:
-        lines = cpu_layout.rows if region.label in ("picture", "formula") else cpu_layout.columns
+        lines = reading_order.rows if region.label in ("picture", "formula") else reading_order.columns
         box["lines"] = [_line(line, seen) for line in lines(region.words)]
     return box
 
 
 def _line(words: Sequence[Word], seen: _Seen) -> dict[str, Any]:
     line: dict[str, Any] = {
-        "box": _placed(cpu_layout.around([word.box for word in words]), seen),
+        "box": _placed(reading_order.around([word.box for word in words]), seen),
         "text": " ".join(word.text for word in words),
         "size": round(statistics.median(word.size for word in words), 1),
     }
@@ -305,7 +305,9 @@ def _placed(box: Rect, seen: _Seen) -> list[float]:
     if not seen.skew:
         return [round(value, 2) for value in box]
     corners = [
-        cpu_scan.turned(x, y, seen.skew, seen.width, seen.height) for x in (box.x0, box.x1) for y in (box.y0, box.y1)
+        scanned_page.turned(x, y, seen.skew, seen.width, seen.height)
+        for x in (box.x0, box.x1)
+        for y in (box.y0, box.y1)
     ]
     xs, ys = zip(*corners, strict=True)
     return [round(value, 2) for value in (min(xs), min(ys), max(xs), max(ys))]

@@ -21,23 +21,23 @@ from typing import Any
 
 import structlog
 
-from twopass import views
 from twopass.engine_settings import Preset, preset
-from twopass.engines import checks, drawn, vllm_start
-from twopass.engines.busy import BusyClock
-from twopass.engines.growing import GrowingText
-from twopass.engines.seam import Completion, Engine, Incident, Prompt, Sampling
-from twopass.engines.solitude import Solitude
+from twopass.engines import preflight
+from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
+from twopass.engines.vllm import render_tiles, startup, tiling
+from twopass.engines.vllm.detokenize import GrowingText
+from twopass.engines.vllm.shared_lock import Solitude
+from twopass.engines.vllm.tiling import Vision
+from twopass.engines.vllm.time_share import BusyClock
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.pages.shared_pixels import Slab, Slabs
 from twopass.runtime import gc_tuning
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.views import Vision
 from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
 from twopass.vllm_plugin.last_words import LastWords
 
-VISIONS = {"deepseek_ocr": views.DEEPSEEK_OCR, "deepseek_ocr2": views.DEEPSEEK_OCR_2}
+VISIONS = {"deepseek_ocr": tiling.DEEPSEEK_OCR, "deepseek_ocr2": tiling.DEEPSEEK_OCR_2}
 IMAGE = "<image>"
 CONTEXT = 8192  # the model's; a shorter one cuts long answers
 WAITING = 1.5  # pictures prepared for each sequence: enough wait in the core for its priorities to count
@@ -62,10 +62,10 @@ class VllmEngine(Engine):
         self._vision = _vision(settings.model)
         self.family = settings.model
         self._workers: Workers | None = None
-        with vllm_start.read_ahead(model):
-            found = vllm_start.set_up(settings.engine_cache)
-            checks.driver(settings, found)
-            checks.memory(settings, found)
+        with startup.read_ahead(model):
+            found = startup.set_up(settings.engine_cache)
+            preflight.driver(settings, found)
+            preflight.memory(settings, found)
             self._arguments = arguments(settings, model, _preset(settings, found.memory_gb))
             self._prepare(settings)
             self._core = self._started()
@@ -204,18 +204,18 @@ class VllmEngine(Engine):
             await self._prepared(prompt, mode, tiles, slab)
             return await self._asked(prompt, self._input(prompt.text, slab, mode, tiles))
 
-    async def _prepared(self, prompt: Prompt, mode: str, tiles: views.Tiles, slab: Slab) -> None:
+    async def _prepared(self, prompt: Prompt, mode: str, tiles: tiling.Tiles, slab: Slab) -> None:
         """The picture's views in the slab. A page that cannot be drawn once more has been drawn: it is resized."""
         assert self._workers
         page, image = prompt.page, prompt.image
         if self._draws and page and page.is_scalable and self._vision.enlarges(image.width, image.height, tiles):
             try:
-                return await self._workers.call(drawn.prepare, self._vision, page, image, mode, tiles, slab)
+                return await self._workers.call(render_tiles.prepare, self._vision, page, image, mode, tiles, slab)
             except TwopassError as error:
                 log.warning("resized instead of drawn", prompt=prompt.id, code=error.code, reason=error.message)
-        await self._workers.call(views.prepare, self._vision, image, mode, tiles, slab)
+        await self._workers.call(tiling.prepare, self._vision, image, mode, tiles, slab)
 
-    def _input(self, text: str, slab: Slab, mode: str, tiles: views.Tiles) -> Any:
+    def _input(self, text: str, slab: Slab, mode: str, tiles: tiling.Tiles) -> Any:
         from twopass.vllm_plugin import inputs
 
         before, image, after = self._ids(text)
@@ -287,7 +287,7 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
         "gpu_memory_utilization": settings.gpu_memory_utilization or chosen.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": vllm_start.graphs(sequences)}),
+        **({} if eager else {"compilation_config": startup.graphs(sequences)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,

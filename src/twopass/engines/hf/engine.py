@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import Workers
 
 if TYPE_CHECKING:
-    from twopass.engines.hf_models import Model
+    from twopass.engines.hf.models import Model
 
 
 class HfEngine(Engine):
@@ -31,13 +31,13 @@ class HfEngine(Engine):
 
     def __init__(self, model: str, folder: Path, dtype: str) -> None:
         try:
-            from twopass.engines import hf_models
+            from twopass.engines.hf import models
         except ImportError as error:
             message = f"engine hf needs {error.name}: pip install 'twopass[hf]'"
             raise EngineError(Code.ENGINE_DEAD, message) from error
         self.family = model
         self.precision = dtype
-        self._load = partial(hf_models.load, model, folder, dtype)
+        self._load = partial(models.load, model, folder, dtype)
         self._model: Model | None = None
         self._thread = ThreadPoolExecutor(1, "twopass-hf")  # one sequence: the next waits for the thread
 

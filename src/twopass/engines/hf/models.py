@@ -20,8 +20,8 @@ import torch
 import transformers
 from PIL import Image
 
-from twopass.engines.ngram import banned
-from twopass.engines.seam import Completion, Prompt, Sampling
+from twopass.engines.hf.ngram_ban import banned
+from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
 

@@ -18,10 +18,11 @@ import httpx
 import structlog
 import tenacity
 
-from twopass.engines import openai_chat, openai_stream
-from twopass.engines.openai_chat import Served
-from twopass.engines.openai_stream import Answer, Garbled, Told
-from twopass.engines.seam import Completion, Engine, Prompt
+from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.engines.openai import request as openai_chat
+from twopass.engines.openai import stream
+from twopass.engines.openai.request import Served
+from twopass.engines.openai.stream import Answer, Garbled, Told
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
@@ -127,7 +128,7 @@ class OpenAIEngine(Engine):
         with _translated(self._url):
             async with self._client.stream("POST", "chat/completions", content=body) as response:
                 await _check(response)
-                async with aclosing(openai_stream.growing(response.aiter_lines())) as answers:
+                async with aclosing(stream.growing(response.aiter_lines())) as answers:
                     return await _read(answers, watch)
 
     async def _listed(self) -> list[dict[str, Any]]:
@@ -205,7 +206,7 @@ async def _check(response: httpx.Response) -> None:
     status = response.status_code
     if status == 200:
         return
-    said = openai_stream.words(await response.aread())
+    said = stream.words(await response.aread())
     if status in BUSY or status >= 500:
         raise _Busy(f"HTTP {status}", status, _retry_after(response.headers.get("retry-after", "")))
     if status in REFUSED:

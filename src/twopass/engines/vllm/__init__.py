@@ -1,0 +1,1 @@
+"""The engine that runs vLLM inside the worker process."""
