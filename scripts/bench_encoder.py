@@ -61,9 +61,9 @@ def loaded(folder: Path, **more: Any) -> Iterator[Any]:
     from vllm.model_executor.model_loader import get_model
     from vllm.platforms import current_platform
 
-    from twopass import vllm_plugin
+    from twopass.engines.vllm import plugin
 
-    vllm_plugin.register()
+    plugin.register()
     config = EngineArgs(model=str(folder), load_format="dummy", max_model_len=4096, max_num_batched_tokens=8192,
                         **more).create_engine_config()  # fmt: skip
     with tempfile.NamedTemporaryFile() as place, set_current_vllm_config(config):
@@ -114,7 +114,7 @@ def ours(model: Any, told: list[dict[str, Any]]) -> list[torch.Tensor]:
 
 def stock(model: Any, told: list[dict[str, Any]]) -> list[torch.Tensor]:
     """What vLLM's class does with pictures that are normalised already."""
-    from twopass.vllm_plugin.encoder import normalised
+    from twopass.engines.vllm.plugin.encoder import normalised
 
     kind = next(model.sam_model.parameters()).dtype
     parent: Any = type(model).__mro__[1]
@@ -130,7 +130,7 @@ def stock(model: Any, told: list[dict[str, Any]]) -> list[torch.Tensor]:
 
 def far_from_exact(model: Any) -> dict[str, float]:
     """SAM's features against vLLM's own in float32: how far ours are, and how far vLLM's own in bfloat16."""
-    from twopass.vllm_plugin.encoder import normalised
+    from twopass.engines.vllm.plugin.encoder import normalised
 
     far = {}
     exact = copy.deepcopy(model.sam_model).float()
@@ -178,7 +178,7 @@ def launched_ms(work: Callable[[], Any]) -> float:
 
 def parts(model: Any, count: int) -> None:
     """Milliseconds a page of each part, `count` pages together."""
-    from twopass.vllm_plugin.encoder import normalised
+    from twopass.engines.vllm.plugin.encoder import normalised
 
     kind = next(model.sam_model.parameters()).dtype
     (told,) = pages(count)
@@ -204,7 +204,7 @@ def _one_by_one(model: Any, pixels: torch.Tensor, count: int) -> None:
 
 def sweep(model: Any, count: int) -> None:
     """The attention kernel's settings, by kind of layer: milliseconds a layer and page."""
-    from twopass.vllm_plugin import sam, sam_kernel
+    from twopass.engines.vllm.plugin import sam, sam_kernel
 
     for name, side, grid, pictures in (
         ("global 1024", 64, 64, count), ("global 640", 40, 40, 6 * count), ("window 1024", 14, 64, count),

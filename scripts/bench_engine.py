@@ -26,7 +26,7 @@ import numpy as np
 
 BANS = {
     "none": [],
-    "ours": ["twopass.vllm_plugin.ngram:NoRepeatNGram"],
+    "ours": ["twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"],
     "stock": ["vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"],
 }
 A4 = (1190, 1684)

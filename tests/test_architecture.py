@@ -58,10 +58,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("engines.interface", ("document", "errors", "pages.shared_pixels", "runtime.page_pool")),
     ("families.seam", ("document", "errors", "pages.text_layer")),
     ("families", ("families", "text.table_grid", "document", "errors", "pages.text_layer", "text.sections", "text.surrounding_text", "text.table_markup", "text.prose")),
-    ("vllm_plugin", ("vllm_plugin", "pages.shared_pixels", "engines.vllm.tiling")),
+    ("engines.vllm.plugin", ("engines.vllm.plugin", "pages.shared_pixels", "engines.vllm.tiling")),
     (
         "engines.vllm.engine",
-        ("engines", "engine_settings", "errors", "runtime.gc_tuning", "settings", "pages.shared_pixels", "engines.vllm.tiling", "vllm_plugin", "runtime.page_pool"),
+        ("engines", "engine_settings", "errors", "runtime.gc_tuning", "settings", "pages.shared_pixels", "engines.vllm.tiling", "engines.vllm.plugin", "runtime.page_pool"),
     ),
     ("engines.vllm.render_tiles", ("engines.interface", "pages.source_files", "pages.shared_pixels", "engines.vllm.tiling")),
     (
@@ -144,7 +144,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 # foreign library -> the files that may import it; one library, as few files as it can be
 HOMES = {
     "runpod": {"handler.py"},
-    "vllm": {"engines/vllm/engine.py", "engines/gpus.py", "vllm_plugin"},
+    "vllm": {"engines/vllm/engine.py", "engines/gpus.py", "engines/vllm/plugin"},
     "pymupdf": {"pages/source_files.py", "steps/render.py", "engines/cpu/"},
     "pymupdf4llm": {"engines/cpu/page.py"},
     "PIL": {
@@ -162,8 +162,8 @@ HOMES = {
     "botocore": {"storage/s3_store.py", "storage/error_mapping.py", "storage/pinned_connections.py"},
     "urllib3": {"storage/error_mapping.py", "storage/pinned_connections.py"},
     "httpx": {"storage/sources.py", "engines/openai/engine.py", "fleet/endpoint.py", "engines/hub.py"},
-    "torch": {"engines/hf/models.py", "engines/gpus.py", "vllm_plugin"},
-    "transformers": {"engines/hf/models.py", "vllm_plugin"},
+    "torch": {"engines/hf/models.py", "engines/gpus.py", "engines/vllm/plugin"},
+    "transformers": {"engines/hf/models.py", "engines/vllm/plugin"},
     "huggingface_hub": {"engines/hub.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
@@ -179,7 +179,7 @@ HOMES = {
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "rich": {"bars.py", "fleet/board.py"},
-    "triton": {"vllm_plugin/ngram_kernel.py", "vllm_plugin/sam_kernel.py"},
+    "triton": {"engines/vllm/plugin/ngram_kernel.py", "engines/vllm/plugin/sam_kernel.py"},
 }
 
 

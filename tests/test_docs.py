@@ -32,7 +32,7 @@ RUN_BY = {
     ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --reread --output newer": "tests/test_reparse.py",
     "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
     """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""
-    " --logits-processors twopass.vllm_plugin.ngram:NoRepeatNGram": "tests_vllm/test_openai.py",
+    " --logits-processors twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram": "tests_vllm/test_openai.py",
     "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
     " .venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
     "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api --rp_api_port 8000": "tests/test_handler.py",

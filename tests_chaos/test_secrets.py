@@ -94,7 +94,7 @@ def failures(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
 
 def kill_page_workers(pid: int) -> None:
     for child in psutil.Process(pid).children():
-        if "twopass.steps.page_worker" in " ".join(child.cmdline()):
+        if "twopass.runtime.page_worker" in " ".join(child.cmdline()):
             os.kill(child.pid, signal.SIGKILL)
 
 

@@ -11,7 +11,7 @@ from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
-from twopass.vllm_plugin.ngram import NoRepeatNGram
+from twopass.engines.vllm.plugin.ngram_ban import NoRepeatNGram
 
 VOCABULARY, ROWS = 6, 12  # few tokens: they repeat
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -13,7 +13,7 @@ import torch
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.model_executor.models.deepencoder import ImageEncoderViT
 
-from twopass.vllm_plugin.sam import Sam
+from twopass.engines.vllm.plugin.sam import Sam
 
 PATCH = 16
 LEARNED = 20  # patches a side that the tables are made for

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
-from twopass.vllm_plugin.scheduler import _Slots
+from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER
+from twopass.engines.vllm.plugin.scheduler import _Slots
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
 

@@ -13,8 +13,8 @@ import pytest
 import tiny
 import torch
 
+from twopass.engines.vllm.plugin.encoder import Encoder, Seen
 from twopass.engines.vllm.tiling import Tiles
-from twopass.vllm_plugin.encoder import Encoder, Seen
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 

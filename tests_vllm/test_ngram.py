@@ -8,7 +8,7 @@ import pytest
 from ngram_batch import Batch, Changes, Request
 from vllm.sampling_params import SamplingParams
 
-from twopass.vllm_plugin.ngram import NoRepeatNGram, followed
+from twopass.engines.vllm.plugin.ngram_ban import NoRepeatNGram, followed
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["in step", "ahead"])

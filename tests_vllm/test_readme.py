@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from twopass.vllm_plugin import NGRAM
+from twopass.engines.vllm.plugin import NGRAM
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
 README = Path(__file__).parents[1] / "README.md"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.vllm_plugin.scheduler import LEAST_GROUP, PATIENCE, group, is_worth_waiting, untold
+from twopass.engines.vllm.plugin.scheduler import LEAST_GROUP, PATIENCE, group, is_worth_waiting, untold
 
 
 @pytest.mark.parametrize(("seats", "together"), [(100, 4), (256, 4), (384, 6), (512, 8), (1024, 8)])

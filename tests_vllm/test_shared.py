@@ -10,10 +10,10 @@ import torch
 from twopass.slabs import Slab, Slabs
 
 from twopass.engines.vllm import tiling
+from twopass.engines.vllm.plugin import inputs
+from twopass.engines.vllm.plugin.inputs import SLAB, Place
+from twopass.engines.vllm.plugin.shared_views import Shared
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR
-from twopass.vllm_plugin import inputs
-from twopass.vllm_plugin.inputs import SLAB, Place
-from twopass.vllm_plugin.shared import Shared
 
 
 def seen(place: Place) -> tuple[bytes, bytes]:

@@ -10,8 +10,8 @@ import torch
 from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, count_tiles, dynamic_preprocess
 
 from twopass.engines.vllm import tiling
+from twopass.engines.vllm.plugin.encoder import normalised
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
-from twopass.vllm_plugin.encoder import normalised
 
 
 @pytest.mark.parametrize("crops", range(2, 10))

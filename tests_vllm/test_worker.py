@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from twopass.vllm_plugin.worker import _Decoding
+from twopass.engines.vllm.plugin.worker import _Decoding
 
 ROOM, CONTEXT, PROMPT = 8, 64, 20
 

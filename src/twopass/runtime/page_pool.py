@@ -206,7 +206,7 @@ class Workers:
         descriptors = {number: fd for slabs in self._slabs for number, fd in slabs.descriptors.items()}
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "twopass.steps.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
+                sys.executable, "-m", "twopass.runtime.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
                 limit=1 << 20, env={**_kept(os.environ), **CHILD}, start_new_session=False,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`python -m twopass.steps.page_worker`: calls in on stdin, values out on stdout, until stdin ends.
+"""`python -m twopass.runtime.page_worker`: calls in on stdin, values out on stdout, until stdin ends.
 
 Knows pickled calls and shared slabs. Knows nothing of what it is asked to compute.
 """

@@ -1,7 +1,7 @@
 """Prompts in, completions out, through vLLM inside this process: one engine core for all jobs and both passes.
 
 Everything of vLLM's life is here: start, requests, aborts, death and restart, shutdown. What runs inside
-its core is in vllm_plugin/.
+its core is in plugin/.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from twopass.engines import preflight
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.vllm import render_tiles, startup, tiling
 from twopass.engines.vllm.detokenize import GrowingText
+from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER
+from twopass.engines.vllm.plugin.exit_report import LastWords
 from twopass.engines.vllm.shared_lock import Solitude
 from twopass.engines.vllm.tiling import Vision
 from twopass.engines.vllm.time_share import BusyClock
@@ -34,8 +36,6 @@ from twopass.pages.shared_pixels import Slab, Slabs
 from twopass.runtime import gc_tuning
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.vllm_plugin import NGRAM, SCHEDULER, WORKER
-from twopass.vllm_plugin.last_words import LastWords
 
 VISIONS = {"deepseek_ocr": tiling.DEEPSEEK_OCR, "deepseek_ocr2": tiling.DEEPSEEK_OCR_2}
 IMAGE = "<image>"
@@ -132,10 +132,10 @@ class VllmEngine(Engine):
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            from twopass import vllm_plugin
+            from twopass.engines.vllm import plugin
 
         self._imported = time.monotonic() - before
-        vllm_plugin.register()
+        plugin.register()
         try:
             core = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
         except Exception as error:  # whatever stops a model from loading; vLLM has logged where
@@ -216,7 +216,7 @@ class VllmEngine(Engine):
         await self._workers.call(tiling.prepare, self._vision, image, mode, tiles, slab)
 
     def _input(self, text: str, slab: Slab, mode: str, tiles: tiling.Tiles) -> Any:
-        from twopass.vllm_plugin import inputs
+        from twopass.engines.vllm.plugin import inputs
 
         before, image, after = self._ids(text)
         picture = inputs.item(slab, self._vision.modes[mode].base, self._vision.tile, tiles)

@@ -21,12 +21,12 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
+from twopass.engines.vllm.plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
+from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, Seen
+from twopass.engines.vllm.plugin.inputs import SLAB, Place
+from twopass.engines.vllm.plugin.sam import Sam
+from twopass.engines.vllm.plugin.shared_views import Shared
 from twopass.engines.vllm.tiling import Tiles, Vision
-from twopass.vllm_plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
-from twopass.vllm_plugin.encoder import Encode, Encoder, Features, Seen
-from twopass.vllm_plugin.inputs import SLAB, Place
-from twopass.vllm_plugin.sam import Sam
-from twopass.vllm_plugin.shared import Shared
 
 IMAGE = "<image>"
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import torch
 
-from twopass.vllm_plugin.encoder import Seen
-from twopass.vllm_plugin.inputs import Place
+from twopass.engines.vllm.plugin.encoder import Seen
+from twopass.engines.vllm.plugin.inputs import Place
 
 
 class Shared:

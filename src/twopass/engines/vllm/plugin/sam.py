@@ -42,7 +42,7 @@ class Sam:
         return stock.net_3(stock.net_2(x))
 
     def _attention(self, index: int, block: Any, x: torch.Tensor, pictures: int, grid: tuple[int, int]) -> torch.Tensor:
-        from twopass.vllm_plugin import sam_kernel  # needs a GPU's compiler
+        from twopass.engines.vllm.plugin import sam_kernel  # needs a GPU's compiler
 
         side = (block.window_size, block.window_size) if block.window_size else grid
         layer = block.attn

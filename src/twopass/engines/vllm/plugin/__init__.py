@@ -6,12 +6,12 @@ vLLM finds `register` through the entry point `vllm.general_plugins`.
 from __future__ import annotations
 
 ARCHITECTURES = {
-    "DeepseekOCRForCausalLM": "twopass.vllm_plugin.model:DeepseekOcr",
-    "DeepseekOCR2ForCausalLM": "twopass.vllm_plugin.model:DeepseekOcr2",
+    "DeepseekOCRForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr",
+    "DeepseekOCR2ForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr2",
 }
-SCHEDULER = "twopass.vllm_plugin.scheduler.GroupScheduler"
-WORKER = "twopass.vllm_plugin.worker.DecodingWorker"
-NGRAM = "twopass.vllm_plugin.ngram:NoRepeatNGram"
+SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
+WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
+NGRAM = "twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"
 MODE, MAX_CROPS = "mode", "max_crops"  # what a request may say in mm_processor_kwargs
 DEFAULT_MODE, DEFAULT_CROPS = "gundam", 6
 
@@ -22,7 +22,7 @@ def register() -> None:
 
     from vllm import ModelRegistry
 
-    from twopass.vllm_plugin.last_words import Listener
+    from twopass.engines.vllm.plugin.exit_report import Listener
 
     log = logging.getLogger("vllm")
     if not any(isinstance(handler, Listener) for handler in log.handlers):

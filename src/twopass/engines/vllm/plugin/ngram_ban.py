@@ -225,7 +225,7 @@ def _entered_free(params: SamplingParams, prompt: list[int] | None, output: list
 
 
 def _kernel() -> Any:
-    from twopass.vllm_plugin import ngram_kernel  # needs a GPU's compiler
+    from twopass.engines.vllm.plugin import ngram_kernel  # needs a GPU's compiler
 
     return ngram_kernel.step
 
