@@ -45,7 +45,7 @@ from bench_engine import A4, INTERVAL, load_format, tell
 from make_mix import BOX_TOKENS
 from twopass import house, pipeline
 from twopass.engines.interface import Completion, Engine, Prompt, Sampling
-from twopass.families.deepseek_ocr import PROMPTS
+from twopass.families.deepseek.family import PROMPTS
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Pixels

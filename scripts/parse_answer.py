@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from twopass import families
 from twopass.document import Element
-from twopass.families.seam import NORMAL, Answer, Rung
+from twopass.families import registry
+from twopass.families.interface import NORMAL, Answer, Rung
 
 SHOWN = {
     "id", "category", "kind", "native_label", "boxes", "text", "markdown", "level", "table", "figure", "formula",
@@ -35,14 +35,14 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", help="a file with one answer; - for stdin")
-    parser.add_argument("--family", default="deepseek_ocr", choices=sorted(families.FAMILIES))
+    parser.add_argument("--family", default="deepseek_ocr", choices=sorted(registry.FAMILIES))
     parser.add_argument("--page", type=int, default=1, help="the page's number, for ids")
     parser.add_argument("--reads", default="document", help="the grammar: document, plain, or a task's name")
     return parser.parse_args()
 
 
 def parsed(text: str, family: str, page: int, reads: str) -> Answer:
-    return families.named(family).parse(text, page, Rung(NORMAL, "", reads=reads))
+    return registry.named(family).parse(text, page, Rung(NORMAL, "", reads=reads))
 
 
 def shown(element: Element) -> dict[str, Any]:

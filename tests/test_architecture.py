@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("storage.sources", ("storage.ssrf_guard", "errors", "storage.error_mapping", "job", "storage.download", "storage.s3_store", "settings")),
     ("pages.ocr", ("document", "errors")),
     ("engines.interface", ("document", "errors", "pages.shared_pixels", "runtime.page_pool")),
-    ("families.seam", ("document", "errors", "pages.text_layer")),
+    ("families.interface", ("document", "errors", "pages.text_layer")),
     ("families", ("families", "text.table_grid", "document", "errors", "pages.text_layer", "text.sections", "text.surrounding_text", "text.table_markup", "text.prose")),
     ("engines.vllm.plugin", ("engines.vllm.plugin", "pages.shared_pixels", "engines.vllm.tiling")),
     (
@@ -80,7 +80,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "steps",
         (
-            "pages.pillow_image", "document", "engines.interface", "errors", "families.seam", "pages.source_files", "formats", "job", "pages.text_layer",
+            "pages.pillow_image", "document", "engines.interface", "errors", "families.interface", "pages.source_files", "formats", "job", "pages.text_layer",
             "pages.rendered_page", "pages.ocr", "settings", "pages.shared_pixels", "storage.sources", "storage.store", "pages.text_layer_paragraphs", "text.prose", "text.keywords",
             "text.page_furniture", "text.continuations", "storage.error_mapping", "runtime.scratch", "text.sections", "text.surrounding_text", "runtime.task_group", "runtime.page_pool", "format_options",
         ),
@@ -101,7 +101,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "telemetry.stopwatch", "storage.store",
         ),
     ),
-    ("canary", ("document", "engines.interface", "errors", "families.seam", "settings", "pages.shared_pixels", "runtime.page_pool")),
+    ("canary", ("document", "engines.interface", "errors", "families.interface", "settings", "pages.shared_pixels", "runtime.page_pool")),
     (
         "house",
         (
@@ -126,7 +126,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "reading",
         (
-            "document", "drafting", "engines.interface", "errors", "families.seam", "pages.source_files", "formats", "house", "runtime.admission",
+            "document", "drafting", "engines.interface", "errors", "families.interface", "pages.source_files", "formats", "house", "runtime.admission",
             "job", "telemetry.progress", "runtime.scratch", "storage.sources", "steps.upload", "telemetry.stopwatch", "storage.store", "format_options",
         ),
     ),

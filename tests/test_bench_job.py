@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fakes.reader import Reader
-from twopass import families, house
+from twopass import house
 from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.families import registry
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
@@ -47,7 +48,7 @@ class Typist(Engine):
 @pytest.fixture
 def opened() -> Iterator[house.House]:
     with house.opened(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
-        yield replace(made, engine=Typist(), family=families.named("deepseek_ocr"))
+        yield replace(made, engine=Typist(), family=registry.named("deepseek_ocr"))
 
 
 @pytest.mark.parametrize("pass2", ["auto", "all"])

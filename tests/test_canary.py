@@ -15,13 +15,14 @@ import pytest
 from fakes import openai_server, recorded
 from fakes.openai_server import OpenAIServer, silent
 from fakes.reader import Reader
-from twopass import canary, families, house
+from twopass import canary, house
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError
+from twopass.families import registry
 from twopass.job import Result
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Slabs
@@ -112,7 +113,7 @@ async def test_the_setting_switches_it_off(server: OpenAIServer) -> None:
 @pytest.mark.parametrize("engine", [CpuEngine(1), ReplayEngine({}, "deepseek_ocr")], ids=lambda engine: engine.kind)
 async def test_who_runs_no_such_model_needs_none(engine: Engine, workers: Workers) -> None:
     """Not the cpu engine, and not one whose answers were read long ago."""
-    assert await canary.verdict(engine, families.named(engine.family), workers, Settings()) is None
+    assert await canary.verdict(engine, registry.named(engine.family), workers, Settings()) is None
 
 
 def test_every_engine_that_runs_a_model_needs_one() -> None:
@@ -122,7 +123,7 @@ def test_every_engine_that_runs_a_model_needs_one() -> None:
     from twopass.engines.openai.engine import OpenAIEngine
     from twopass.engines.vllm.engine import VllmEngine
 
-    asking = [family for name, family in families.FAMILIES.items() if name != "layout"]
+    asking = [family for name, family in registry.FAMILIES.items() if name != "layout"]
 
     assert set(factory.NAMES) == {kind.kind for kind in (HfEngine, OpenAIEngine, VllmEngine, CpuEngine, ReplayEngine)}
     assert HfEngine.canary and OpenAIEngine.canary and VllmEngine.canary

@@ -17,10 +17,10 @@ from fakes import answers
 from fakes.answers import TABLE, block
 from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.errors import Code
-from twopass.families import FAMILIES, named
-from twopass.families.deepseek_elements import kind_of
-from twopass.families.deepseek_ocr import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
-from twopass.families.seam import Answer, Asked, Look, Reply, Rung
+from twopass.families.deepseek.elements import kind_of
+from twopass.families.deepseek.family import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
+from twopass.families.interface import Answer, Asked, Look, Reply, Rung
+from twopass.families.registry import FAMILIES, named
 from twopass.pages.text_layer import TextLayer
 from twopass.text import prose
 

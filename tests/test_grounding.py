@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fakes import answers
 from twopass.document import Box
-from twopass.families import grounding
-from twopass.families.grounding import GRID
+from twopass.families.deepseek import grounding
+from twopass.families.deepseek.grounding import GRID
 
 TAG = "<|ref|>text<|/ref|><|det|>{}<|/det|>\nwords"
 

@@ -14,7 +14,7 @@ from fakes.documents import element
 from twopass.document import Box, Category, Figure, Kind, Source
 from twopass.families import lenient_json
 from twopass.families.instructed import ASKS, DEEPSEEK_OCR_JSON, prompt
-from twopass.families.seam import Reply
+from twopass.families.interface import Reply
 
 FAMILY = DEEPSEEK_OCR_JSON
 TOLD = {"items": ["a"], "keywords": ["pump", "water"], "summary": "A pump."}

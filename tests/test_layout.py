@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from twopass.document import Box, Category, Kind, Layer
 from twopass.errors import Code
+from twopass.families.interface import Answer
 from twopass.families.layout import LayoutFamily
-from twopass.families.seam import Answer
 from twopass.text import table_grid
 
 FAMILY = LayoutFamily()

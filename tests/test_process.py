@@ -16,10 +16,11 @@ import pymupdf
 import pytest
 
 from fakes import openai_server
-from twopass import bars, canary, families
+from twopass import bars, canary
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
+from twopass.families import registry
 from twopass.house import House
 from twopass.job import Result
 from twopass.pages.shared_pixels import Slabs
@@ -226,7 +227,7 @@ async def test_an_unforeseen_error_of_one_file_leaves_the_others_their_results(
     engine = Stumbling(2)
     await engine.open(workers)
     loop = asyncio.get_running_loop()
-    house = House(Settings(), engine, families.named("layout"), workers, slabs, Window(4), loop)
+    house = House(Settings(), engine, registry.named("layout"), workers, slabs, Window(4), loop)
     inbox, output = folder / "inbox", folder / "out"
     args = argparse.Namespace(path=inbox, output=output, formats="markdown", pages=None, password=None, no_resume=False)
     ended: dict[Path, Result | TwopassError] = {}

@@ -12,9 +12,10 @@ from fakes import documents
 from fakes.answers import TABLE, block
 from fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
-from twopass.families import agreement, deepseek_elements, figures, written_table
-from twopass.families.deepseek_ocr import DEEPSEEK_OCR, PROMPTS
-from twopass.families.seam import Reply
+from twopass.families import agreement, table_parser
+from twopass.families.deepseek import elements, figures
+from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
+from twopass.families.interface import Reply
 
 FAMILY = DEEPSEEK_OCR
 SAID = "The meter of the pump was read on Monday and entered in the log book."
@@ -135,7 +136,7 @@ SURE = {
 @pytest.mark.parametrize(("kind", "first", "second", "read_by", "differs"), SURE.values(), ids=SURE)
 def test_a_sound_reading_keeps_its_marks(kind: str, first: str, second: str, read_by: int, differs: bool) -> None:
     """What agrees raises the confidence only; what stands beside a crop is not taken in."""
-    known = deepseek_elements.told(element(kind), first)
+    known = elements.told(element(kind), first)
     after = again(known, reply(second))
 
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, differs)
@@ -164,8 +165,8 @@ SHAPES = {
 @pytest.mark.parametrize(("first", "second", "read_by"), SHAPES.values(), ids=SHAPES)
 def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int) -> None:
     """A nearer look may correct cells and not lose them; pass 1's other shape is told as a disagreement."""
-    tables = written_table.parts(first)[0]
-    known = deepseek_elements.told(element("table"), tables.text, tables.table)
+    tables = table_parser.parts(first)[0]
+    known = elements.told(element("table"), tables.text, tables.table)
     after = again(known, reply(second, "document"))
 
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, read_by == 1)
@@ -213,10 +214,10 @@ def test_a_table_without_cells_gets_them() -> None:
 
 def test_a_table_that_lost_a_row_in_pass_2_keeps_it() -> None:
     """The page's reading has more of the words."""
-    whole = written_table.html(
+    whole = table_parser.html(
         TABLE.replace("</table>", "<tr><td>P-2</td><td>9.1</td></tr><tr><td>P-3</td><td>7</td></tr></table>")
     )
-    known = element("table", written_table.words(whole), table=whole)
+    known = element("table", table_parser.words(whole), table=whole)
 
     assert again(known, reply(TABLE)).table == whole
     assert "pass2_disagrees" in again(known, reply(TABLE)).flags

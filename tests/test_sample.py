@@ -14,9 +14,10 @@ import markdown_it
 import pytest
 from docling_core.transforms.chunker import HierarchicalChunker
 
-from twopass import families, pipeline
+from twopass import pipeline
 from twopass.document import Document, Element, Kind, Layer, Section
 from twopass.engines.cpu.engine import CpuEngine
+from twopass.families import registry
 from twopass.formats import chunks, docjson, docling
 from twopass.formats.draft import Draft
 from twopass.house import House
@@ -49,7 +50,7 @@ async def read(workers: Workers, slabs: Slabs, tmp_path_factory: pytest.TempPath
     engine = CpuEngine(2)
     await engine.open(workers)
     loop = asyncio.get_running_loop()
-    house = House(Settings(), engine, families.named("layout"), workers, slabs, Window(4), loop)
+    house = House(Settings(), engine, registry.named("layout"), workers, slabs, Window(4), loop)
     job = Job.parse(
         {"input": {"source": str(SAMPLES / "sample.pdf"), "output": str(output)}}, house.settings, Door.LOCAL
     )

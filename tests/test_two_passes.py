@@ -17,8 +17,8 @@ from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import PagePointer
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob
-from twopass.families import FAMILIES
-from twopass.families.seam import Family
+from twopass.families.interface import Family
+from twopass.families.registry import FAMILIES
 from twopass.job import Mode, Result, Task
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels, Slabs

@@ -14,10 +14,10 @@ import pytest
 
 from fakes import hub as fake
 from fakes.hub import Hub
-from twopass import families
 from twopass.engines import weights
 from twopass.engines.weights import MODELS
 from twopass.errors import Code, EngineError
+from twopass.families import registry
 from twopass.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ HUB_SETTINGS = {
 @pytest.mark.parametrize("model", MODELS)
 def test_prompts_are_written_for_the_weights_that_are_loaded(model: str) -> None:
     """One revision in the document's identity, in the cache and in the image."""
-    assert families.named(model).revision == MODELS[model].revision
+    assert registry.named(model).revision == MODELS[model].revision
 
 
 def tensors(size: int = 8) -> bytes:

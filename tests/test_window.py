@@ -16,8 +16,8 @@ from twopass import house
 from twopass.document import Element
 from twopass.engines.interface import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
+from twopass.families.interface import Question, Reply
 from twopass.families.layout import LayoutFamily
-from twopass.families.seam import Question, Reply
 from twopass.job import Door, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import documents
-from twopass.families import written_table
+from twopass.families import table_parser
 from twopass.text import table_grid
 
 
 def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
-    return [(c.row, c.col, c.row_span, c.col_span, c.text, c.header) for c in written_table.html(text).cells]
+    return [(c.row, c.col, c.row_span, c.col_span, c.text, c.header) for c in table_parser.html(text).cells]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_cells_are_found_however_the_tags_are(text: str, found: list[tuple[int, 
 
 def test_a_table_cut_off_keeps_what_it_has() -> None:
     """The last cell ends with the answer."""
-    (part,) = written_table.parts("<table><tr><td>a</td><td>b")
+    (part,) = table_parser.parts("<table><tr><td>a</td><td>b")
 
     assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
 
@@ -67,7 +67,7 @@ def test_a_table_cut_off_keeps_what_it_has() -> None:
 )  # fmt: skip
 def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
     """The outer one goes on behind it."""
-    first, *others = written_table.parts(text)
+    first, *others = table_parser.parts(text)
 
     assert first.table and [cell.text for cell in first.table.cells] == texts
     assert first.table.rows == 1
@@ -76,14 +76,14 @@ def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], res
 
 def test_a_table_behind_one_that_nobody_closed_is_another() -> None:
     """It stands in no cell."""
-    parts = written_table.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
+    parts = table_parser.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
 
     assert [part.table and [cell.text for cell in part.table.cells] for part in parts] == [["a"], ["b"]]
 
 
 def test_a_table_is_known_by_its_tag() -> None:
     """A word in angle brackets is none."""
-    assert written_table.parts("See <table 3> for it") == [written_table.Part("See <table 3> for it", None)]
+    assert table_parser.parts("See <table 3> for it") == [table_parser.Part("See <table 3> for it", None)]
 
 
 def test_rows_of_other_widths_make_a_table_complex() -> None:
@@ -91,14 +91,14 @@ def test_rows_of_other_widths_make_a_table_complex() -> None:
     irregular = "<table><tr><td>a</td></tr><tr><td>a</td><td>b</td></tr></table>"
     filled = "<table><tr><td>a</td><td>b</td><td>c</td><td colspan='1'>d</td></tr></table>"
 
-    assert written_table.html(irregular).complexity == "complex"
-    assert written_table.html(filled).complexity == "simple"
+    assert table_parser.html(irregular).complexity == "complex"
+    assert table_parser.html(filled).complexity == "simple"
 
 
 def test_prose_and_tables_stand_in_their_order() -> None:
     """HTML and pipes; a line with a bar is prose."""
     text = "a | b\n<table><tr><td>1</td></tr></table>\nc\n\n| x | y\\|z |\n|---|:-:|\n| 1 | 2 |\n\nd"
-    parts = written_table.parts(text)
+    parts = table_parser.parts(text)
 
     assert [part.text.strip()[:1] for part in parts] == ["a", "<", "c", "|", "d"]
     assert parts[3].table and [c.text for c in parts[3].table.cells] == ["x", "y|z", "1", "2"]
@@ -129,7 +129,7 @@ def test_prose_and_tables_stand_in_their_order() -> None:
 )
 def test_any_tags_are_some_parts(text: str) -> None:
     """Every cell is in the table, and no two begin in one place."""
-    for part in written_table.parts(text):
+    for part in table_parser.parts(text):
         if part.table:
             places = [(cell.row, cell.col) for cell in part.table.cells]
             assert len(set(places)) == len(places)
@@ -151,7 +151,7 @@ def test_what_was_written_is_read_again(rows: list[list[str]]) -> None:
     ]
     table = documents.grid(*rows)
 
-    again = written_table.html(table_grid.html(table.cells))
+    again = table_parser.html(table_grid.html(table.cells))
 
     assert [(c.row, c.col) for c in again.cells] == [(c.row, c.col) for c in table.cells]
 
@@ -159,7 +159,7 @@ def test_what_was_written_is_read_again(rows: list[list[str]]) -> None:
 def test_spans_without_bounds_take_no_time() -> None:
     """A thousand rows of cells that would each span a thousand."""
     started = time.process_time()
-    table = written_table.html("<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * 1000)
+    table = table_parser.html("<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * 1000)
 
     assert len(table.cells) == 1000
     assert time.process_time() - started < 2

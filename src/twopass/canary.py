@@ -14,7 +14,7 @@ import structlog
 from twopass.document import Canary
 from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
-from twopass.families.seam import Family, Question
+from twopass.families.interface import Family, Question
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings

@@ -20,11 +20,12 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary, families
+from twopass import canary
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.interface import Engine
-from twopass.families.seam import Family
+from twopass.families import registry
+from twopass.families.interface import Family
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime import gc_tuning, scratch
 from twopass.runtime.page_pool import Workers
@@ -99,7 +100,7 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
     workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
     with gc_tuning.seldom(), _running_loop() as loop:
-        family, meter = families.named(engine.family), meter or Silent()
+        family, meter = registry.named(engine.family), meter or Silent()
         house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
         try:
             seen = house.submit(_warm(house, stages)).result()

@@ -19,7 +19,7 @@ from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
 from twopass.drafting import Drawing
 from twopass.engines.interface import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
-from twopass.families.seam import Family
+from twopass.families.interface import Family
 from twopass.format_options import Writing
 from twopass.formats import registry
 from twopass.house import House

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from twopass import drafting, families
+from twopass import drafting
 from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, canary_of
 from twopass.drafting import Drawing
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
+from twopass.families import registry
 from twopass.format_options import Writing
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
@@ -149,7 +150,7 @@ async def reread(
 
 async def page(stored: Checkpoint, picture: Picture, made: Made, workers: Workers) -> Checkpoint:
     """One page through the steps that read it, with the answers of then; as it was where no answer stands today."""
-    family, job = families.named(str(made.options.get("family"))), job_of(made)
+    family, job = registry.named(str(made.options.get("family"))), job_of(made)
     key, answers = _answers(stored.completions)
     first = await structure.read(picture, key, job, Recorded(answers, family.name), family, workers)
     if first.page.state not in STANDS:

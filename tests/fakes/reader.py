@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from twopass import families, pipeline
+from twopass import pipeline
 from twopass.document import Canary
 from twopass.engines.interface import Engine
+from twopass.families import registry
 from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Slabs
@@ -43,7 +44,7 @@ class Reader:
         chosen = engine or self.engine
         await chosen.open(self.workers)
         loop = asyncio.get_running_loop()
-        family = families.named(chosen.family)
+        family = registry.named(chosen.family)
         house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
         house = replace(house, canary=self.canary, closing=self.closing, meter=self.meter)
         job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)

@@ -22,10 +22,11 @@ from twopass.document import (
     Kind,
     Source,
 )
-from twopass.families import deepseek_elements, deepseek_rereading, lenient_json, witness, written_table
-from twopass.families.deepseek_ocr import DeepseekOcrFamily, crop_mode
+from twopass.families import lenient_json, table_parser, text_layer_check
+from twopass.families.deepseek import element_prompts, elements
+from twopass.families.deepseek.family import DeepseekOcrFamily, crop_mode
+from twopass.families.interface import Question, Reply
 from twopass.families.lenient_json import string, strings
-from twopass.families.seam import Question, Reply
 from twopass.text import surrounding_text
 
 NO_CONTEXT = "No surrounding context available."
@@ -123,10 +124,10 @@ class InstructedFamily(DeepseekOcrFamily):
         replies: Sequence[Reply] = (),
     ) -> Question | None:
         category = _next(element, replies)
-        if category is None or min(size) < deepseek_rereading.LEAST_SIDE:
+        if category is None or min(size) < element_prompts.LEAST_SIDE:
             return None
         visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
-        if not (visual or everything or witness.DOUBTFUL in element.flags):
+        if not (visual or everything or text_layer_check.DOUBTFUL in element.flags):
             return None
         around = surrounding_text.context(element, beside) or NO_CONTEXT
         return Question(prompt(category, around), crop_mode(size, self.crop_modes))
@@ -164,10 +165,10 @@ def _next(element: Element, replies: Sequence[Reply]) -> Category | None:
 
 def _told(element: Element, reply: Reply) -> Element:
     """The element with what one reply says; a reply that is no object only leaves its flag."""
-    why = deepseek_rereading.failure(reply)
+    why = element_prompts.failure(reply)
     told = lenient_json.read(reply.text)
     if why or told is None:
-        return deepseek_rereading.flagged(element, why or "pass2_unparsed")
+        return element_prompts.flagged(element, why or "pass2_unparsed")
     known = _content(element, told, reply)
     update = {
         "keywords": strings(told.get("keywords"))[:MOST_KEYWORDS] or element.keywords,
@@ -186,18 +187,18 @@ def _content(element: Element, told: dict[str, Any], reply: Reply) -> Element:
     text = "\n".join(strings(told.get("items")))
     if not text:
         return element
-    again = deepseek_elements.told(element, text)
-    return deepseek_rereading.standing(element, again, deepseek_rereading.judged(element, again, reply.layer), reply)
+    again = elements.told(element, text)
+    return element_prompts.standing(element, again, element_prompts.judged(element, again, reply.layer), reply)
 
 
 def _table(element: Element, told: dict[str, Any], reply: Reply) -> Element:
-    parts = written_table.parts(string(told.get("markdown")) or "")
+    parts = table_parser.parts(string(told.get("markdown")) or "")
     table = next((part.table for part in parts if part.table), None)
     if table is None:
         return element
     complexity = "complex" if string(told.get("complexity")) == "complex" else table.complexity
-    again = deepseek_elements.told(element, "", table.model_copy(update={"complexity": complexity}))
-    return deepseek_rereading.standing(element, again, deepseek_rereading.judged(element, again, reply.layer), reply)
+    again = elements.told(element, "", table.model_copy(update={"complexity": complexity}))
+    return element_prompts.standing(element, again, element_prompts.judged(element, again, reply.layer), reply)
 
 
 def _figure(element: Element, told: dict[str, Any]) -> Element:

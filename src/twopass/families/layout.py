@@ -43,7 +43,7 @@ from twopass.document import (
     element_id,
 )
 from twopass.errors import Code
-from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
+from twopass.families.interface import NORMAL, Answer, Asked, Look, Question, Reply, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose, sections, table_grid
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.interface import Engine, Prompt, sampling, told
-from twopass.families.seam import Family, Question, Reply
+from twopass.families.interface import Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels

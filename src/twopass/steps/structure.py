@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
 from twopass.engines.interface import Completion, Engine, Prompt, sampling, told
 from twopass.errors import Code
-from twopass.families.seam import NORMAL, Answer, Asked, Family, Look, Rung
+from twopass.families.interface import NORMAL, Answer, Asked, Family, Look, Rung
 from twopass.job import Job
 from twopass.pages import text_layer_paragraphs
 from twopass.pages.rendered_page import Picture

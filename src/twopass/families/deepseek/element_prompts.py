@@ -31,9 +31,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from twopass.document import Analysis, Confidence, Element, Figure, Kind, Source, Table
-from twopass.families import agreement, deepseek_elements, figures, grounding, loops, witness, written_table
-from twopass.families import deepseek_prose as prose
-from twopass.families.seam import Reply
+from twopass.families import agreement, table_parser, text_layer_check
+from twopass.families.deepseek import answer_text as prose
+from twopass.families.deepseek import elements, figures, grounding, loops
+from twopass.families.interface import Reply
 from twopass.text import prose as words
 
 LEAST_SIDE = 20  # pixels of a crop, padding included: less shows a rule or a dot
@@ -44,7 +45,9 @@ LAYER_WORDS = 3
 NEARER = frozenset({Kind.TABLE, Kind.FORMULA})  # a closer look writes better HTML and LaTeX of the same words
 SUMMED = 3  # sentences of a description
 # Signs of pass 1's bad reading, gone with it.
-_ANSWERED = frozenset({witness.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"})
+_ANSWERED = frozenset(
+    {text_layer_check.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"}
+)
 
 
 def next_prompt(
@@ -59,7 +62,8 @@ def next_prompt(
         return None
     if element.kind is Kind.TABLE:
         return "document"
-    wanted = everything or element.kind is Kind.FORMULA or element.is_figure or witness.DOUBTFUL in element.flags
+    doubtful = text_layer_check.DOUBTFUL in element.flags
+    wanted = everything or element.kind is Kind.FORMULA or element.is_figure or doubtful
     return "free" if wanted else None
 
 
@@ -122,7 +126,7 @@ def _is_better(first: Element, second: Element, score: float, layer: str | None)
     if layer and len(words.words(layer)) >= LAYER_WORDS:
         return agreement.agrees(other, layer) - agreement.agrees(one, layer) > CLEARLY
     if score >= AGREE:
-        return first.kind in NEARER or witness.DOUBTFUL in first.flags
+        return first.kind in NEARER or text_layer_check.DOUBTFUL in first.flags
     return _says_more(first, one, other) or _doubts(other) < _doubts(one)
 
 
@@ -146,14 +150,14 @@ def _says_more(element: Element, first: str, second: str) -> bool:
 
 
 def _doubts(text: str) -> int:
-    return len(list(witness.giveaways(text)))
+    return len(list(text_layer_check.giveaways(text)))
 
 
 def _text(element: Element, reply: Reply) -> Element:
     """Running text, headings, formulas and code."""
     if why := failure(reply):
         return flagged(element, why)
-    again = deepseek_elements.told(element, _said(reply.text))
+    again = elements.told(element, _said(reply.text))
     if not again.text:
         return flagged(element, "pass2_empty")
     layer = None if element.kind is Kind.FORMULA else reply.layer  # a layer spells maths otherwise
@@ -174,15 +178,15 @@ def _table(element: Element, reply: Reply) -> Element:
     if why := failure(reply):
         return flagged(element, why)
     table = _first_table(reply.text)
-    if table is None or not written_table.words(table):
+    if table is None or not table_parser.words(table):
         return flagged(element, "pass2_empty")
-    again = deepseek_elements.told(element, "", table)
+    again = elements.told(element, "", table)
     return standing(element, again, judged(element, again, reply.layer), reply)
 
 
 def _first_table(text: str) -> Table | None:
     contents = (block.content for block in grounding.read(text).blocks)
-    found = (part.table for content in contents for part in written_table.parts(prose.tidied(content)) if part.table)
+    found = (part.table for content in contents for part in table_parser.parts(prose.tidied(content)) if part.table)
     return next(found, None)
 
 
@@ -196,7 +200,7 @@ def standing(first: Element, second: Element, verdict: Verdict, reply: Reply) ->
         "confidence": Confidence(score=verdict.score, method="agreement"),
         "flags": kept,
     }
-    doubts = witness.giveaways(stands.text) if verdict.read_by == 2 else ()
+    doubts = text_layer_check.giveaways(stands.text) if verdict.read_by == 2 else ()
     return flagged(stands.model_copy(update=update), *doubts, *verdict.flags)
 
 
@@ -227,7 +231,7 @@ def _with(element: Element, reply: Reply) -> Element:
     if seen.figure.description:
         update["summary"] = words.close_up(words.sentences(words.plain(said))[:SUMMED]) or None
     if seen.figure.data and reply.layer:
-        share = agreement.known(written_table.words(seen.figure.data), reply.layer)
+        share = agreement.known(table_parser.words(seen.figure.data), reply.layer)
         update["confidence"] = Confidence(score=share, method="text_layer") if share is not None else element.confidence
     return element.model_copy(update=update)
 

@@ -21,9 +21,10 @@ from twopass.document import (
     Table,
     element_id,
 )
-from twopass.families import captions, written_table
-from twopass.families import deepseek_prose as prose
-from twopass.families.grounding import Block
+from twopass.families import table_parser
+from twopass.families.deepseek import answer_text as prose
+from twopass.families.deepseek import captions
+from twopass.families.deepseek.grounding import Block
 from twopass.text import prose as words
 from twopass.text import sections
 
@@ -117,7 +118,7 @@ def kind_of(label: str | None) -> Kind:
 def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
     """A block's tables apart from its prose; a block always gives a piece that stands for its tag."""
     for block in blocks:
-        parts = list(_parts(block.content)) or [written_table.Part("", None)]
+        parts = list(_parts(block.content)) or [table_parser.Part("", None)]
         kind = kind_of(block.label)
         if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
@@ -129,22 +130,22 @@ def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
             yield Piece(block, part.text, part.table) if n == first else _stray(block, part)
 
 
-def _parts(content: str) -> Iterator[written_table.Part]:
+def _parts(content: str) -> Iterator[table_parser.Part]:
     """Tables as they were written, and the prose between them as it was meant."""
-    for part in written_table.parts(prose.tidied(content)):
+    for part in table_parser.parts(prose.tidied(content)):
         if part.table is not None:
             yield part
         elif text := prose.cleaned(part.text):
             yield part._replace(text=text)
 
 
-def _of_tag(kind: Kind, parts: Sequence[written_table.Part]) -> int | None:
+def _of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
     """Which part a tag stands for: a table's tag for its first table, every other for the first text."""
     wanted = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
     return next(wanted, None)
 
 
-def _stray(block: Block, part: written_table.Part) -> Piece:
+def _stray(block: Block, part: table_parser.Part) -> Piece:
     return Piece(replace(block, label=None, corners=(), unread=False), part.text, part.table)
 
 
@@ -257,7 +258,7 @@ def _category(kind: Kind, label: str | None) -> Category:
 def _text(kind: Kind, content: str, table: Table | None) -> str:
     """What an element says, in plain text."""
     if table is not None:
-        return written_table.words(table)
+        return table_parser.words(table)
     if kind in HEADINGS:
         return words.flow(prose.hyphenated(prose.unmarked(prose.without_hashes(content))))
     if kind in PROSE:
@@ -320,7 +321,7 @@ def _after(headings: str, element: Element) -> Element:
 def paragraphs(text: str) -> list[Block]:
     """An answer without boxes as blocks: paragraphs, headings, formulas and tables apart."""
     blocks: list[Block] = []
-    for part in written_table.parts(text):
+    for part in table_parser.parts(text):
         pieces = [part.text] if part.table else _split(part.text)
         blocks += [Block(None, (), piece) for piece in pieces]
     return blocks

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from twopass.document import Axis, Category, Component, Connection, Figure, Kind, Table
-from twopass.families import written_table
+from twopass.families import table_parser
 
 LONGEST_SMILES = 500
 _ATOMS = r"\[[^\[\]\s]{1,20}\]|Br|Cl|[BCNOPSFI]|[bcnops]"
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 def parsed(answer: str) -> Seen | None:
     """What `Parse the figure.` made of it; None where the answer has none of the three shapes."""
-    table = next((part.table for part in written_table.parts(answer) if part.table and len(part.table.cells) > 1), None)
+    table = next((part.table for part in table_parser.parts(answer) if part.table and len(part.table.cells) > 1), None)
     if table:
         return Seen(Kind.CHART, Category.GRAPH, _charted(table))
     if found := smiles(answer):

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from twopass.document import Element, Kind, element_id
 from twopass.errors import Code
-from twopass.families import deepseek_elements, deepseek_rereading, grounding, loops, witness
-from twopass.families import deepseek_prose as prose
-from twopass.families.grounding import Block
-from twopass.families.seam import NORMAL, Answer, Asked, Look, Question, Reply, Rung
+from twopass.families import text_layer_check
+from twopass.families.deepseek import answer_text as prose
+from twopass.families.deepseek import element_prompts, elements, grounding, loops
+from twopass.families.deepseek.grounding import Block
+from twopass.families.interface import NORMAL, Answer, Asked, Look, Question, Reply, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as the model was trained on them: config.py and README of deepseek-ai/DeepSeek-OCR.
@@ -141,11 +142,11 @@ class DeepseekOcrFamily:
         beside: Sequence[Element],
         replies: Sequence[Reply] = (),
     ) -> Question | None:
-        name = deepseek_rereading.next_prompt(element, everything, size, replies, self.knows_figures)
+        name = element_prompts.next_prompt(element, everything, size, replies, self.knows_figures)
         return Question(PROMPTS[name], crop_mode(size, self.crop_modes)) if name else None
 
     def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return deepseek_rereading.reread(element, replies)
+        return element_prompts.reread(element, replies)
 
 
 DEEPSEEK_OCR = DeepseekOcrFamily()
@@ -190,11 +191,11 @@ def _read(text: str, page: int, layer: TextLayer) -> Answer:
     again = None
     if not any(block.label or block.corners for block in blocks):
         again = loops.repetition(text)
-        blocks = tuple(deepseek_elements.paragraphs(grounding.plain(text[:again])))
+        blocks = tuple(elements.paragraphs(grounding.plain(text[:again])))
     blocks, looped = loops.without(blocks)
     if told.cut and blocks and not looped:
         blocks = (*blocks[:-1], replace(blocks[-1], flags=("cut_off",)))
-    found = witness.heard(deepseek_elements.elements(blocks, page), layer)
+    found = text_layer_check.heard(elements.elements(blocks, page), layer)
     reason = Code.LOOP if looped or again is not None else Code.TRUNCATED if told.cut else None
     return Answer(found, reason)
 
@@ -209,10 +210,10 @@ def _whole(text: str, page: int, rung: Rung) -> Answer:
     kind = Kind.PICTURE if rung.reads in ("figure", "describe") else Kind.TEXT
     element = Element(id=element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
     if kind is Kind.PICTURE:
-        seen = deepseek_rereading.reread(element, (Reply(text, rung.prompt),))
-        element = deepseek_rereading.saying(seen, said[: loops.repetition(said)]).model_copy(update={"read_by": 1})
+        seen = element_prompts.reread(element, (Reply(text, rung.prompt),))
+        element = element_prompts.saying(seen, said[: loops.repetition(said)]).model_copy(update={"read_by": 1})
     else:
-        element = deepseek_elements.told(element, said)
+        element = elements.told(element, said)
     looped = loops.looping(text)
     return Answer((element,), Code.LOOP if looped else Code.TRUNCATED if told.cut else None)
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from twopass.families.grounding import Block, Corners, read
+from twopass.families.deepseek.grounding import Block, Corners, read
 from twopass.text import prose
 
 TAIL = 9000  # characters that are looked at: 150 rows of a table, 400 entries of an index

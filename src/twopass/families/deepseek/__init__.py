@@ -1,0 +1,1 @@
+"""DeepSeek-OCR: prompts for both passes and the grammar of its answers."""
