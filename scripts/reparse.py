@@ -20,8 +20,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any
 
-from twopass import reparsing
-from twopass.drafting import Drawing
 from twopass.errors import TwopassError
 from twopass.formats import registry
 from twopass.job import DocumentResult, Door, Format, Job
@@ -30,7 +28,8 @@ from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
-from twopass.steps import fetch, render
+from twopass.steps import fetch, render, reparse
+from twopass.steps.previews import Drawing
 from twopass.steps.upload import Folder
 from twopass.storage.sources import opened_sources
 from twopass.storage.store import open_output
@@ -75,29 +74,29 @@ async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, A
         _workers(settings, slabs) as workers,
         AsyncExitStack() as stack,
     ):
-        finding = await reparsing.found(folder)
+        finding = await reparse.found(folder)
         job = _job(args, finding, settings)
         file = None
         if args.reread or Format.REVIEW in job.formats:
             sources = await stack.enter_async_context(opened_sources(settings, job.s3))
             file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers, sources))
-            reparsing.check_source(finding, file)
+            reparse.check_source(finding, file)
         if not args.reread or file is None:
             drawing = Drawing(file, workers, Window(2 * settings.workers), NAME) if file else None
             writing = job.writing(finding.made.writing)
-            result, lost = await reparsing.formats(finding, job.formats_needed, writing, drawing)
+            result, lost = await reparse.formats(finding, job.formats_needed, writing, drawing)
             return _told(result, problems=[problem.message for problem in lost])
-        dpi = reparsing.job_of(finding.made).dpi
+        dpi = reparse.job_of(finding.made).dpi
 
         def draw(number: int) -> AbstractAsyncContextManager[Picture]:
             return render.page(file, number, dpi, settings.max_page_pixels, workers, slabs)
 
         output = await stack.enter_async_context(_opened(f"{args.output.rstrip('/')}/{folder.document_id}", settings))
-        result, changed = await reparsing.reread(finding, output, job.formats_needed, draw, workers)
+        result, changed = await reparse.reread(finding, output, job.formats_needed, draw, workers)
         return _told(result, pages_changed=changed)
 
 
-def _job(args: argparse.Namespace, finding: reparsing.Finding, settings: Settings) -> Job:
+def _job(args: argparse.Namespace, finding: reparse.Finding, settings: Settings) -> Job:
     """What is asked for, parsed and checked as every job is."""
     source = args.source or (finding.made.source.uri if finding.made.source else finding.done.result.source)
     asked = {"source": source, "formats": [name for name in args.formats.split(",") if name]}

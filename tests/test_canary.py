@@ -15,7 +15,7 @@ import pytest
 from fakes import openai_server, recorded
 from fakes.openai_server import OpenAIServer, silent
 from fakes.reader import Reader
-from twopass import canary, house
+from twopass import house
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
@@ -28,6 +28,7 @@ from twopass.pages import ocr
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
+from twopass.steps import canary
 
 ROOT = Path(__file__).parents[1]
 SAID = " ".join(canary.LINES)

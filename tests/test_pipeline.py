@@ -19,7 +19,6 @@ import pytest
 from fakes import recorded, s3
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
-from twopass import report
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
@@ -30,7 +29,7 @@ from twopass.pages.shared_pixels import Slabs
 from twopass.reading import GIVE_UP
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.steps import upload
+from twopass.steps import report, upload
 from twopass.telemetry.progress import Tracker
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."

@@ -16,7 +16,7 @@ import pymupdf
 import pytest
 
 from fakes import openai_server
-from twopass import bars, canary
+from twopass import bars
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
@@ -27,6 +27,7 @@ from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
+from twopass.steps import canary
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -14,21 +14,20 @@ import pytest
 
 from fakes import recorded, s3
 from fakes.reader import Reader
-from twopass import reparsing
 from twopass.document import Checkpoint
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
-from twopass.steps import fetch, render
+from twopass.steps import fetch, render, reparse
 from twopass.steps.upload import Folder
 from twopass.storage.sources import Sources
 from twopass.storage.store import FolderStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-import reparse
+import reparse as script
 
 EVERY = [str(name) for name in Format]
 CLOCKED = ("manifest.json",)
@@ -67,7 +66,7 @@ def stable(folder: Path) -> dict[str, bytes]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    code = reparse.main([str(argument) for argument in arguments])
+    code = script.main([str(argument) for argument in arguments])
     told = capsys.readouterr()
     assert code == 0, told.err
     return json.loads(told.out)  # type: ignore[no-any-return]
@@ -135,7 +134,7 @@ def test_another_file_is_not_the_source(few: Path, tmp_path: Path, capsys: pytes
     other = tmp_path / "other.pdf"
     other.write_bytes(recorded.report() + b"\n%")
 
-    assert reparse.main([str(few), "--formats", "review", "--source", str(other)]) == 1
+    assert script.main([str(few), "--formats", "review", "--source", str(other)]) == 1
     assert "SOURCE_NOT_FOUND" in capsys.readouterr().err
 
 
@@ -143,7 +142,7 @@ def test_an_unfinished_document_is_left_to_a_job(few: Path, capsys: pytest.Captu
     """A page without a checkpoint would be missing from what is written."""
     (few / "pages" / "0002.json").unlink()
 
-    assert reparse.main([str(few), "--formats", "chunks"]) == 1
+    assert script.main([str(few), "--formats", "chunks"]) == 1
     assert "OUTPUT_MISSING: " in capsys.readouterr().err
     assert not (few / "chunks.jsonl").exists()
 
@@ -228,7 +227,7 @@ def test_nothing_is_written_over_a_finished_document(few: Path, capsys: pytest.C
     """Not even by somebody who asks for it."""
     before = stable(few)
 
-    assert reparse.main([str(few), "--reread", "--output", str(few.parent)]) == 1
+    assert script.main([str(few), "--reread", "--output", str(few.parent)]) == 1
     assert "OUTPUT_DENIED" in capsys.readouterr().err
     assert stable(few) == before
 
@@ -246,7 +245,7 @@ async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs:
     page["elements"][1]["text"] = "misread"
     path.write_text(json.dumps(page))
 
-    finding = await reparsing.found(Folder(FolderStore(folder.parent), folder.name))
+    finding = await reparse.found(Folder(FolderStore(folder.parent), folder.name))
     newer = Folder(FolderStore(tmp_path / "newer"), folder.name)
     job = Job.parse({"input": {"source": str(source)}}, Settings(), Door.LOCAL)
     async with fetch.document(str(source), job, Settings(), workers, Sources(Settings())) as file:
@@ -254,7 +253,7 @@ async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs:
         def draw(number: int) -> Any:
             return render.page(file, number, job.dpi, 40_000_000, workers, slabs)
 
-        _, changed = await reparsing.reread(finding, newer, (), draw, workers)
+        _, changed = await reparse.reread(finding, newer, (), draw, workers)
 
     read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
     assert changed == (2,)

@@ -24,7 +24,7 @@ from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels, Slabs
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime.page_pool import Workers
-from twopass.steps import structure
+from twopass.steps import pass1
 
 SCALE = 2  # pixels a point, at 144 dpi
 PADDING = 16  # pixels, both sides together
@@ -271,7 +271,7 @@ def test_a_stamp_replaces_no_reading(layer: str, state: State, texts: tuple[str,
         ),
     )
 
-    fallen = structure.fallen_back(read, picture, Code.LOOP)
+    fallen = pass1.fallen_back(read, picture, Code.LOOP)
 
     assert (fallen.page.state, tuple(element.text for element in fallen.elements)) == (state, texts)
     assert fallen.problems[0].message.endswith(told)

@@ -24,7 +24,7 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window, windowed
 from twopass.settings import Settings
-from twopass.steps import elements
+from twopass.steps import pass2
 
 
 @pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
@@ -172,6 +172,6 @@ async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(workers: Workers) 
     engine = FailingEngine()
 
     with pytest.raises(EngineError):
-        await elements.read(page, picture, "source", job, engine, CuriousFamily(), workers)
+        await pass2.read(page, picture, "source", job, engine, CuriousFamily(), workers)
 
     assert sorted(engine.left) == ["e001", "e002"]

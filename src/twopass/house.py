@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twopass import canary
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.interface import Engine
@@ -32,6 +31,7 @@ from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
+from twopass.steps import canary
 from twopass.telemetry.observer import Meter, Silent
 from twopass.telemetry.stopwatch import Stopwatch
 

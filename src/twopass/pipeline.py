@@ -16,7 +16,7 @@ from functools import partial
 
 import structlog
 
-from twopass import drafting, reading, report
+from twopass import reading
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.house import House
@@ -24,11 +24,11 @@ from twopass.job import Job, Result, shown
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
 from twopass.reading import Company, Errand, Patience, Reading
-from twopass.report import Outcome
 from twopass.runtime.admission import Arrival, taken_in
 from twopass.runtime.page_slots import windowed
 from twopass.runtime.shutdown import AGAIN
-from twopass.steps import assemble, elements, enrich, fetch, render, structure, upload
+from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, upload
+from twopass.steps.report import Outcome
 from twopass.steps.upload import Folder
 from twopass.storage.sources import opened_sources
 from twopass.storage.store import opened_output
@@ -137,7 +137,7 @@ async def _written(desk: Reading, whole: Document, outcome: Outcome, selection: 
     """The document's artefacts; where it is complete, its manifest last, which says what was selected."""
     folder = desk.folder
     with desk.watch.stage("upload"):
-        draft, unseen = await drafting.draft(whole, desk.writing, desk.formats, folder, desk.drawing)
+        draft, unseen = await previews.draft(whole, desk.writing, desk.formats, folder, desk.drawing)
         artefacts = await upload.artefacts(folder, draft, desk.formats)
     outcome = report.written(outcome, artefacts, unseen, desk.watch)
     if selection is not None:
@@ -164,11 +164,11 @@ async def page(number: int, desk: Reading) -> Checkpoint:
         async with desk.house.closing.before(desk.deadline):
             read = await _stored(number, desk) or await _read(number, desk)
     except OutOfTime as end:
-        read = structure.unread(number, end.code, end.message)
+        read = pass1.unread(number, end.code, end.message)
     except EngineError as error:  # what pass 1 read goes too: half a page, once stored, would stand for ever
         log.warning("page unread", page=number, code=error.code)
         theirs = await upload.stored_page(desk.folder, number)  # another worker's engine may live
-        read = theirs or structure.unread(number, error.code, f"{error.message}; {AGAIN}")
+        read = theirs or pass1.unread(number, error.code, f"{error.message}; {AGAIN}")
     desk.arrival.page_read()
     if read.page.state is not State.UNREAD:
         desk.progress.pages_done(1)
@@ -201,7 +201,7 @@ async def _read(number: int, desk: Reading) -> Checkpoint:
         try:
             return await _twice(lambda last_try: _passes(number, desk, last_try), number)
         except (WorkerDied, SourceError) as error:
-            failed = structure.failed(number, error.code, f"page {number}: {error.message}")
+            failed = pass1.failed(number, error.code, f"page {number}: {error.message}")
             return await _stored_first(failed, desk)
 
 
@@ -221,7 +221,7 @@ async def _passes(number: int, desk: Reading, last_try: bool) -> Checkpoint:
         with watch.stage("pass1"):
             read = await _structured(picture, desk, last_try)
         with watch.stage("pass2"), desk.progress.elements(len(read.elements)):
-            read = await elements.read(read, picture, desk.source_key, job, house.engine, house.family, house.workers)
+            read = await pass2.read(read, picture, desk.source_key, job, house.engine, house.family, house.workers)
             read = await _enriched(read, desk)
         with watch.stage("upload"):
             stored = await _stored_first(read, desk)
@@ -232,11 +232,11 @@ async def _structured(picture: Picture, desk: Reading, last_try: bool) -> Checkp
     """Pass 1; where the page breaks it, or kills its worker a second time, the page's own text."""
     house = desk.house
     try:
-        return await structure.read(picture, desk.source_key, desk.job, house.engine, house.family, house.workers)
+        return await pass1.read(picture, desk.source_key, desk.job, house.engine, house.family, house.workers)
     except (WorkerDied, SourceError) as error:
         if isinstance(error, WorkerDied) and not last_try:
             raise
-        return structure.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, error.code)
+        return pass1.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, error.code)
 
 
 async def _enriched(read: Checkpoint, desk: Reading) -> Checkpoint:

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
-from twopass.drafting import Drawing
 from twopass.engines.interface import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.interface import Family
@@ -27,6 +26,7 @@ from twopass.job import Door, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import Arrival, Room
+from twopass.steps.previews import Drawing
 from twopass.steps.upload import Finished, Folder, Made, page_name
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
-from twopass import drafting
 from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, canary_of
-from twopass.drafting import Drawing
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
@@ -26,7 +24,8 @@ from twopass.job import DocumentResult, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime.page_pool import Workers
-from twopass.steps import assemble, elements, enrich, structure, upload
+from twopass.steps import assemble, enrich, pass1, pass2, previews, upload
+from twopass.steps.previews import Drawing
 from twopass.steps.upload import JSON, Finished, Folder, Made
 
 Draw = Callable[[int], AbstractAsyncContextManager[Picture]]  # page number -> its picture, as it was read
@@ -114,7 +113,7 @@ async def _written(
     finding: Finding, whole: Document, chosen: Sequence[Format], writing: Writing, drawing: Drawing | None
 ) -> tuple[DocumentResult, tuple[Problem, ...]]:
     folder = finding.folder
-    draft, lost = await drafting.draft(whole, writing, chosen, folder, drawing)
+    draft, lost = await previews.draft(whole, writing, chosen, folder, drawing)
     beside = [name for name in finding.done.result.artefacts if name != WRITERS[Format.ZIP].name]
     artefacts = await upload.artefacts(folder, draft, chosen, beside)
     result = finding.done.result.model_copy(update={"artefacts": artefacts, "status": whole.status})
@@ -152,12 +151,12 @@ async def page(stored: Checkpoint, picture: Picture, made: Made, workers: Worker
     """One page through the steps that read it, with the answers of then; as it was where no answer stands today."""
     family, job = registry.named(str(made.options.get("family"))), job_of(made)
     key, answers = _answers(stored.completions)
-    first = await structure.read(picture, key, job, Recorded(answers, family.name), family, workers)
+    first = await pass1.read(picture, key, job, Recorded(answers, family.name), family, workers)
     if first.page.state not in STANDS:
         return stored  # an answer that would not do: only an engine could give another
     names = _same_places(stored.elements, first.elements)
     about = Recorded(_renamed(answers, names, key), family.name)
-    second = await elements.read(first, picture, key, job, about, family, workers)
+    second = await pass2.read(first, picture, key, job, about, family, workers)
     unasked = {element.id: element for element in first.elements if f"{key}/{element.id}" in about.missed}
     read = tuple(_flagged(unasked[e.id]) if e.id in unasked else e for e in second.elements)
     enriched = await workers.call(enrich.page, second.model_copy(update={"elements": read}), job.language)
