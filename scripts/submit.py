@@ -24,11 +24,11 @@ from typing import Any
 from rich.console import Console
 
 from twopass.errors import EndpointError, TwopassError
-from twopass.fleet import board, saving
+from twopass.fleet import display, save_results
 from twopass.fleet.campaign import Campaign, Ended, Plan
-from twopass.fleet.endpoint import LocalApi, RunPod
+from twopass.fleet.discovery import Inbox, Item, counter, found
+from twopass.fleet.endpoints.runpod import LocalApi, RunPod
 from twopass.fleet.estimate import estimate
-from twopass.fleet.inbox import Inbox, Item, counter, found
 from twopass.fleet.ledger import Ledger
 from twopass.job import Door, Job
 from twopass.settings import Settings
@@ -117,15 +117,15 @@ async def _run(args: argparse.Namespace, settings: Settings, console: Console) -
         if args.dry_run:
             return await _dry_run(args, items, inbox, console)
         endpoint = await stack.enter_async_context(_endpoint(args))
-        shown = stack.enter_context(board.Board(len(items), console))
+        shown = stack.enter_context(display.Board(len(items), console))
         began = time.monotonic()
-        watcher = saving.Saver(shown, args.folder, settings, everything=args.save)
+        watcher = save_results.Saver(shown, args.folder, settings, everything=args.save)
         ended = await Campaign(endpoint, inbox, ledger, _plan(args), watcher).run(items)
         await watcher.saved()
     summary = summary_of(ended, time.monotonic() - began)
     args.folder.mkdir(parents=True, exist_ok=True)
     (args.folder / SUMMARY).write_text(json.dumps(summary, ensure_ascii=True, indent=1) + "\n")
-    board.print_summary(ended, console)
+    display.print_summary(ended, console)
     console.print(f"{summary['success']} of {len(ended)} documents read; {args.folder / SUMMARY}", highlight=False)
     return 0 if summary["success"] == len(ended) else 1
 
@@ -164,7 +164,7 @@ async def _dry_run(args: argparse.Namespace, items: Sequence[Item], inbox: Inbox
         ready = await inbox.ready(item, send=False)
         rows.append((item.name, plan.selected(ready.pages), len(plan.slices(ready.pages)) + 1))
     told = estimate(rows, args.pages_per_s, args.workers, args.price_per_hour, _earlier(args.folder))
-    board.print_estimate(rows, told, console)
+    display.print_estimate(rows, told, console)
     print(json.dumps(told))
     return 0
 

@@ -164,7 +164,7 @@ HOMES = {
     "boto3": {"storage/s3_store.py", "storage/error_mapping.py"},
     "botocore": {"storage/s3_store.py", "storage/error_mapping.py", "storage/pinned_connections.py"},
     "urllib3": {"storage/error_mapping.py", "storage/pinned_connections.py"},
-    "httpx": {"storage/sources.py", "engines/openai/engine.py", "fleet/endpoint.py", "engines/hub.py"},
+    "httpx": {"storage/sources.py", "engines/openai/engine.py", "fleet/endpoints/runpod.py", "engines/hub.py"},
     "torch": {"engines/hf/models.py", "engines/gpus.py", "engines/vllm/plugin"},
     "transformers": {"engines/hf/models.py", "engines/vllm/plugin"},
     "huggingface_hub": {"engines/hub.py"},
@@ -172,7 +172,7 @@ HOMES = {
     "docling_core": {"formats/docling.py"},
     "markupsafe": {"formats/review.py"},
     "math_core": {"formats/mathml.py"},
-    "tenacity": {"engines/openai/engine.py", "fleet/endpoint.py", "storage/s3_store.py"},
+    "tenacity": {"engines/openai/engine.py", "fleet/endpoints/runpod.py", "storage/s3_store.py"},
     "rapidocr": {"pages/ocr.py"},
     "onnxruntime": {"engines/cpu/page.py"},
     "yake": {"text/keywords.py"},
@@ -181,7 +181,7 @@ HOMES = {
     "prometheus_client": {"telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
-    "rich": {"bars.py", "fleet/board.py"},
+    "rich": {"bars.py", "fleet/display.py"},
     "triton": {"engines/vllm/plugin/ngram_kernel.py", "engines/vllm/plugin/sam_kernel.py"},
 }
 

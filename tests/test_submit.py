@@ -25,11 +25,11 @@ from rich.console import Console
 from fakes import s3
 from fakes.platform import Json, Platform, Queued, Scripted
 from fakes.queue import LoopbackQueue
-from twopass.fleet.board import Board, span
 from twopass.fleet.campaign import Ended, Plan
-from twopass.fleet.endpoint import LocalApi, Phase, seen
+from twopass.fleet.discovery import Item, found
+from twopass.fleet.display import Board, span
+from twopass.fleet.endpoints.runpod import LocalApi, Phase, seen
 from twopass.fleet.estimate import estimate
-from twopass.fleet.inbox import Item, found
 from twopass.fleet.ledger import Ledger
 from twopass.settings import Settings
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import structlog
 
 from twopass.errors import Code, EndpointError, TwopassError
-from twopass.fleet.endpoint import Endpoint, Phase, Seen
-from twopass.fleet.inbox import Inbox, Item, Ready
+from twopass.fleet.discovery import Inbox, Item, Ready
+from twopass.fleet.endpoints.runpod import Endpoint, Phase, Seen
 from twopass.fleet.ledger import Ledger
 from twopass.job import PageRange, shown
 from twopass.runtime import task_group

@@ -1,0 +1,1 @@
+"""Endpoints that campaigns send jobs to, one file each."""
