@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 
 import structlog
 
-from twopass import bars, house, pipeline
+from twopass import pipeline, worker
+from twopass.cli import terminal
 from twopass.document import Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
-from twopass.house import House
 from twopass.job import Door, Job, Result, shown
 from twopass.runtime.shutdown import AGAIN
 from twopass.runtime.signal_handlers import heard_first
@@ -26,6 +26,7 @@ from twopass.telemetry.metrics import Metrics, served
 from twopass.telemetry.observer import Meter, Several
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.telemetry.traces import Traces
+from twopass.worker import House
 
 log = structlog.get_logger()
 
@@ -82,7 +83,7 @@ def _serve(settings: Settings, door: Door) -> None:
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in read:  # after the SDK's own last lines
-                bars.what_lies_where(result)
+                terminal.what_lies_where(result)
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def _opened(settings: Settings) -> Iterator[House]:
         meters: list[Meter] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
             meters.append(stack.enter_context(closing(Traces())))
-        open_house = stack.enter_context(house.opened(settings, Several(*meters)))
+        open_house = stack.enter_context(worker.opened(settings, Several(*meters)))
         if metrics:  # after the engine: it may fork, and a server is a thread
             metrics.window(open_house.window)
             stack.enter_context(served(metrics, settings.metrics_port, open_house.is_alive))
@@ -179,7 +180,7 @@ async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
         if door is Door.SERVERLESS:
             progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
         if door is Door.LOCAL:
-            progress.listen(stack.enter_context(bars.one(", ".join(map(shown, job.sources))[:60])))
+            progress.listen(stack.enter_context(terminal.one(", ".join(map(shown, job.sources))[:60])))
         stack.enter_context(open_house.meter.job(job.id))
         result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
     open_house.meter.ended(result)

@@ -43,16 +43,16 @@ import bench_usage
 from bench import ENVIRONMENT, MIX
 from bench_engine import A4, INTERVAL, load_format, tell
 from make_mix import BOX_TOKENS
-from twopass import house, pipeline
+from twopass import pipeline, worker
 from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek.family import PROMPTS
-from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
+from twopass.worker import House
 
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"
@@ -544,7 +544,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
-    places = round(house.AHEAD * options.sequences)
+    places = round(worker.AHEAD * options.sequences)
     most = max((places, *options.windows))
     if options.pages <= (least := full_at(most)):
         parser.error(f"--pages: more than {least}, or no moment has all seats taken")
@@ -560,7 +560,7 @@ def main() -> None:
             bucket_access_key_id="key", bucket_secret_access_key="secret", window_bytes=most * PAGE_BYTES,
         )  # fmt: skip
         logs.set_up(settings)
-        with house.opened(settings) as opened:
+        with worker.opened(settings) as opened:
             usual = replace(opened, window=Window(places))
             told = measured(usual, endpoint, pages, options.jobs, options.windows, options.ways)
     tell(found={"job_mix": told})

@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench_usage import host_sampled
-from twopass import house, pipeline
-from twopass.house import House
+from twopass import pipeline, worker
 from twopass.job import Door, Job, Result
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
+from twopass.worker import House
 
 STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
 SAMPLE_EVERY_S = 0.2
@@ -69,7 +69,7 @@ def _stages(files: Sequence[Path], pages: str) -> Table:
     table = Table("file", "pages", *(f"{stage} ms" for stage in STAGES), "all ms", title="CPU per page")
     settings = Settings(window=1, page_workers=1, log_level="ERROR")
     logs.set_up(settings)
-    with house.opened(settings) as opened:
+    with worker.opened(settings) as opened:
         solo = SoloHouse(**{field.name: getattr(opened, field.name) for field in fields(House)})
         for file in files:
             table.add_row(*_row(file, _read(file, pages, solo)))
@@ -100,7 +100,7 @@ def _memory() -> Table:
             path = Path(folder) / f"{count}.pdf"
             make_text_pdf(path, count)
             began = time.monotonic()
-            with house.opened(Settings(log_level="ERROR")) as opened, host_sampled(SAMPLE_EVERY_S) as samples:
+            with worker.opened(Settings(log_level="ERROR")) as opened, host_sampled(SAMPLE_EVERY_S) as samples:
                 _read(path, "1-", opened)
             table.add_row(str(count), f"{time.monotonic() - began:.1f}", f"{max(mib for _, mib in samples):.0f}")
     return table

@@ -19,14 +19,15 @@ from typing import Any
 
 from rich.progress import Progress as Bars
 
-from twopass import bars, engine_settings, house, pipeline
+from twopass import engine_settings, pipeline, worker
+from twopass.cli import terminal
 from twopass.document import Status
 from twopass.errors import EngineError, TwopassError
-from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
+from twopass.worker import House
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 UNREAD = "unread"  # the batch was stopped, or something unforeseen befell the file, before it had a result
@@ -96,7 +97,7 @@ def _read(
     files: Sequence[Path], args: argparse.Namespace, settings: Settings, ended: dict[Path, Result | TwopassError]
 ) -> None:
     """Every file's result or error into `ended`, as it comes; raises what nobody foresaw when all are through."""
-    with house.opened(settings) as open_house, bars.several() as shown:
+    with worker.opened(settings) as open_house, terminal.several() as shown:
         through = threading.Event()
 
         async def all_of_them() -> None:
@@ -125,13 +126,13 @@ async def read_all(
 
     async def one(file: Path) -> None:
         async with places:
-            with bars.one_of_many(shown, file.name) as listener:
+            with terminal.one_of_many(shown, file.name) as listener:
                 try:
                     job = Job.parse(_job(file, args), open_house.settings, Door.LOCAL)
                     ended[file] = await pipeline.run(job, open_house, Tracker(listener))
                 except TwopassError as error:
                     ended[file] = error
-            bars.line(shown, _line(_row(file, ended[file])))
+            terminal.line(shown, _line(_row(file, ended[file])))
 
     outcomes = await asyncio.gather(*(one(file) for file in files), return_exceptions=True)
     if unforeseen := next(filter(None, outcomes), None):
@@ -188,7 +189,7 @@ def _row(file: Path, result: Result | TwopassError | None) -> dict[str, Any]:
 def _line(row: Mapping[str, Any]) -> str:
     """What is said of a file that has its result: its status, its name, and its pages or why it failed."""
     name = row["file"].encode(errors="backslashreplace").decode()
-    return f"{row['status']}: {name} ({row.get('error') or bars.counted(row['pages'])})"
+    return f"{row['status']}: {name} ({row.get('error') or terminal.counted(row['pages'])})"
 
 
 if __name__ == "__main__":

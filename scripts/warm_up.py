@@ -15,12 +15,12 @@ import time
 
 import numpy as np
 
-from twopass import house
+from twopass import worker
 from twopass.engines.interface import Prompt, Sampling
-from twopass.house import House
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
 from twopass.telemetry import logs
+from twopass.worker import House
 
 WIDTH, HEIGHT = 1190, 1684  # A4 at 144 dpi: six tiles
 TOKENS = 8
@@ -30,7 +30,7 @@ TOGETHER = (1, 2, 3, 4, 6, 8, 12)  # pictures: as many graphs of the encoder
 def main() -> None:
     settings = Settings()
     logs.set_up(settings)
-    with house.opened(settings) as opened:
+    with worker.opened(settings) as opened:
         seconds = dict(opened.started)
         for mode in sorted(opened.family.modes - {"auto"}):
             before = time.monotonic()

@@ -96,7 +96,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("telemetry.logs", ("errors", "storage.error_mapping", "settings")),
-    ("bars", ("job", "telemetry.progress")),
+    ("cli.terminal", ("job", "telemetry.progress")),
     (
         "steps.report",
         (
@@ -106,7 +106,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("steps.canary", ("document", "engines.interface", "errors", "families.interface", "settings", "pages.shared_pixels", "runtime.page_pool")),
     (
-        "house",
+        "worker",
         (
             "steps.canary", "runtime.shutdown", "document", "engines", "families", "runtime.gc_tuning", "telemetry.observer", "runtime.scratch", "settings", "pages.shared_pixels",
             "telemetry.stopwatch", "runtime.page_slots", "runtime.page_pool",
@@ -127,17 +127,17 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "reading",
+        "contexts",
         (
-            "document", "steps.previews", "engines.interface", "errors", "families.interface", "pages.source_files", "formats", "house", "runtime.admission",
+            "document", "steps.previews", "engines.interface", "errors", "families.interface", "pages.source_files", "formats", "worker", "runtime.admission",
             "job", "telemetry.progress", "runtime.scratch", "storage.sources", "steps.upload", "telemetry.stopwatch", "storage.store", "format_options",
         ),
     ),
     (
         "pipeline",
         (
-            "runtime.shutdown", "document", "steps.previews", "errors", "pages.source_files", "house", "runtime.admission", "job", "pages.rendered_page", "telemetry.progress",
-            "reading", "steps.report", "storage.sources", "steps", "telemetry.stopwatch", "storage.store", "runtime.page_slots",
+            "runtime.shutdown", "document", "steps.previews", "errors", "pages.source_files", "worker", "runtime.admission", "job", "pages.rendered_page", "telemetry.progress",
+            "contexts", "steps.report", "storage.sources", "steps", "telemetry.stopwatch", "storage.store", "runtime.page_slots",
         ),
     ),
     *((room, ()) for room in ("pages", "runtime", "storage", "telemetry", "text", "engines", "fleet", "cli") if (SOURCE / room).is_dir()),
@@ -181,7 +181,7 @@ HOMES = {
     "prometheus_client": {"telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
-    "rich": {"bars.py", "fleet/display.py"},
+    "rich": {"cli/terminal.py", "fleet/display.py"},
     "triton": {"engines/vllm/plugin/ngram_kernel.py", "engines/vllm/plugin/sam_kernel.py"},
 }
 

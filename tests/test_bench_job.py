@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fakes.reader import Reader
-from twopass import house
+from twopass import worker
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.families import registry
 from twopass.pages.shared_pixels import Slabs
@@ -46,8 +46,8 @@ class Typist(Engine):
 
 
 @pytest.fixture
-def opened() -> Iterator[house.House]:
-    with house.opened(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
+def opened() -> Iterator[worker.House]:
+    with worker.opened(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
         yield replace(made, engine=Typist(), family=registry.named("deepseek_ocr"))
 
 
@@ -76,7 +76,7 @@ def test_a_document_that_is_read_alone_is_one_file() -> None:
     assert [len(list(bench_job.documents(MIX[:19], each))) for each in (16, 19)] == [2, 1]
 
 
-async def test_a_job_is_told_beside_its_engine_alone(opened: house.House) -> None:
+async def test_a_job_is_told_beside_its_engine_alone(opened: worker.House) -> None:
     """Both in pages a second while the seats are taken."""
     with bench_job.store() as endpoint:
         settings = opened.settings.model_copy(update={

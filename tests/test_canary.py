@@ -15,7 +15,7 @@ import pytest
 from fakes import openai_server, recorded
 from fakes.openai_server import OpenAIServer, silent
 from fakes.reader import Reader
-from twopass import house
+from twopass import worker
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
@@ -49,7 +49,7 @@ async def verdict(server: OpenAIServer, **fields: Any) -> Canary | None:
     """Of a house that opens on a thread of its own, because the server runs on this loop."""
 
     def opened() -> Canary | None:
-        with house.opened(settings(server, **fields)) as open_house:
+        with worker.opened(settings(server, **fields)) as open_house:
             return open_house.canary
 
     return await asyncio.to_thread(opened)

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakes.reader import Reader
-from twopass import house
+from twopass import worker
 from twopass.document import Problem, Severity, Status
 from twopass.engines import factory
 from twopass.engines import gpus as engine_cards
@@ -248,7 +248,7 @@ async def test_a_log_line_says_which_page_of_which_document_it_is_of(
 
 def test_health_is_told_by_a_command() -> None:
     """0 and `ready` for a house that answers, 1 for one that does not and for none at all."""
-    with house.opened(Settings(page_workers=1)) as warm, served(Metrics(), 0, warm.is_alive) as port:
+    with worker.opened(Settings(page_workers=1)) as warm, served(Metrics(), 0, warm.is_alive) as port:
         ready = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
     with served(Metrics(), 0, lambda: False) as port:
         stuck = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)

@@ -19,6 +19,7 @@ import pytest
 from fakes import recorded, s3
 from fakes.reader import Reader
 from fakes.workers import DyingWorkers
+from twopass.contexts import GIVE_UP
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
@@ -26,7 +27,6 @@ from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.formats import registry
 from twopass.job import Door, Format, Job
 from twopass.pages.shared_pixels import Slabs
-from twopass.reading import GIVE_UP
 from twopass.runtime.page_pool import Workers
 from twopass.settings import Settings
 from twopass.steps import report, upload

@@ -16,18 +16,18 @@ import pymupdf
 import pytest
 
 from fakes import openai_server
-from twopass import bars
+from twopass.cli import terminal
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
 from twopass.families import registry
-from twopass.house import House
 from twopass.job import Result
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
 from twopass.steps import canary
+from twopass.worker import House
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -233,7 +233,7 @@ async def test_an_unforeseen_error_of_one_file_leaves_the_others_their_results(
     args = argparse.Namespace(path=inbox, output=output, formats="markdown", pages=None, password=None, no_resume=False)
     ended: dict[Path, Result | TwopassError] = {}
 
-    with bars.several() as shown, pytest.raises(LookupError):
+    with terminal.several() as shown, pytest.raises(LookupError):
         await script.read_all(script.documents_below(inbox, output), args, house, shown, ended)
 
     assert {file.name for file in ended} == {"one.pdf", "two.PDF"}

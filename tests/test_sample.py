@@ -20,13 +20,13 @@ from twopass.engines.cpu.engine import CpuEngine
 from twopass.families import registry
 from twopass.formats import chunks, docjson, docling
 from twopass.formats.draft import Draft
-from twopass.house import House
 from twopass.job import Door, Job
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 from twopass.runtime.page_slots import Window
 from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
+from twopass.worker import House
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 TRUTH: dict[str, Any] = json.loads((SAMPLES / "sample.truth.json").read_text())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import documents
-from twopass import house
+from twopass import worker
 from twopass.document import Element
 from twopass.engines.interface import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
@@ -30,12 +30,12 @@ from twopass.steps import pass2
 @pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
 def test_a_quarter_more_pages_are_in_flight_than_the_engine_takes(told: dict[str, int], places: int) -> None:
     """Each with a slab of its own, however many: WINDOW says otherwise, and one worker has two."""
-    with house.opened(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
+    with worker.opened(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
         assert opened.window.places == len(opened.slabs.descriptors) == places
         asyncio.run(_all_lent(opened))
 
 
-async def _all_lent(opened: house.House) -> None:
+async def _all_lent(opened: worker.House) -> None:
     """At once, A4 pages all of them: there are bytes for each place."""
     async with AsyncExitStack() as stack, asyncio.timeout(60):
         for _ in range(opened.window.places):

@@ -16,14 +16,13 @@ from functools import partial
 
 import structlog
 
-from twopass import reading
+from twopass import contexts
+from twopass.contexts import Company, Errand, Patience, Reading
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.house import House
 from twopass.job import Job, Result, shown
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
-from twopass.reading import Company, Errand, Patience, Reading
 from twopass.runtime.admission import Arrival, taken_in
 from twopass.runtime.page_slots import windowed
 from twopass.runtime.shutdown import AGAIN
@@ -34,15 +33,16 @@ from twopass.storage.sources import opened_sources
 from twopass.storage.store import opened_output
 from twopass.telemetry.progress import Phase, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
+from twopass.worker import House
 
 log = structlog.get_logger()
 
 
 async def run(job: Job, house: House, progress: Tracker) -> Result:
     """Read every document of the job; what goes wrong with one of them is in the result. Raises TwopassError."""
-    reading.check(job, house.family)
+    contexts.check(job, house.family)
     watch = house.stopwatch()
-    deadline = reading.deadline(job, house)
+    deadline = contexts.deadline(job, house)
     incidents = len(house.engine.incidents)
     async with (
         opened_output(job.output, house.settings, job.s3) as output,
@@ -50,7 +50,7 @@ async def run(job: Job, house: House, progress: Tracker) -> Result:
     ):
         errand = Errand(job, house, sources, output, deadline, progress)
         async with report.progress_file(output, job.id, house.settings, progress):
-            outcomes = await taken_in(partial(attempted, errand), job.sources, reading.room(house))
+            outcomes = await taken_in(partial(attempted, errand), job.sources, contexts.room(house))
             progress.phase(Phase.DONE)
         befell = house.engine.incidents[incidents:]
         return await report.result(job, outcomes, output, watch, house.settings, befell)
@@ -71,20 +71,20 @@ async def document(errand: Errand, source: str, arrival: Arrival) -> Outcome:
     watch = house.stopwatch()
     async with _fetched(source, errand, watch) as file:
         arrival.fetched(file.info.bytes)
-        run = Run(options=reading.options(job, house), prompts=dict(house.family.prompts))
-        folder = Folder(errand.output, reading.document_id(file, job, run.options))
+        run = Run(options=contexts.options(job, house), prompts=dict(house.family.prompts))
+        folder = Folder(errand.output, contexts.document_id(file, job, run.options))
         async with arrival.alone(folder.document_id) as was_read:
             async with house.closing.before(deadline):
                 done = None if job.slice else await upload.finished(folder)
                 there = await upload.existing(folder)
-            if done and (was_read or reading.is_finished(job, done)):
+            if done and (was_read or contexts.is_finished(job, done)):
                 progress.pages_found(sum(done.result.pages.values()))
                 progress.pages_done(sum(done.result.pages.values()))
                 return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
-            numbers, problems = reading.selected(job, file)
+            numbers, problems = contexts.selected(job, file)
             progress.pages_found(len(numbers))
             report.check_inline(job, progress.now.pages_total)
-            formats, writing = reading.wanted(job, done), job.writing(done.made.writing if done else None)
+            formats, writing = contexts.wanted(job, done), job.writing(done.made.writing if done else None)
             with suppress(OutOfTime):  # its pages say so, one by one
                 async with house.closing.before(deadline):
                     if await arrival.begin(len(numbers)):  # somebody may have read some of it meanwhile
@@ -112,7 +112,7 @@ async def assembled(desk: Reading, run: Run, pages: list[Checkpoint], problems: 
     desk.progress.phase(Phase.ASSEMBLING)
     pages = [await _looked_again(read, folder) for read in pages]
     with watch.stage("assemble"):
-        source = reading.source(desk.file, pages)
+        source = contexts.source(desk.file, pages)
         run = run.model_copy(update={"canary": canary_of(pages)})
         assembling = (source, desk.file.meta, run, folder.document_id, pages, problems)
         whole = await asyncio.to_thread(assemble.document, *assembling)

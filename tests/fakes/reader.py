@@ -10,7 +10,6 @@ from twopass import pipeline
 from twopass.document import Canary
 from twopass.engines.interface import Engine
 from twopass.families import registry
-from twopass.house import House
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
@@ -19,6 +18,7 @@ from twopass.runtime.shutdown import Closing
 from twopass.settings import Settings
 from twopass.telemetry.observer import Meter, Silent
 from twopass.telemetry.progress import Tracker
+from twopass.worker import House
 
 
 @dataclass

@@ -21,7 +21,6 @@ from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.interface import Family
 from twopass.format_options import Writing
 from twopass.formats import registry
-from twopass.house import House
 from twopass.job import Door, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
@@ -32,6 +31,7 @@ from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
+from twopass.worker import House
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
 
