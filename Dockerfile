@@ -11,15 +11,16 @@ ARG VLLM_VERSION=0.26.0
 # Weights at their revision, each file compared with the hub's sums. Nothing here but what fetches them, and every
 # time of day taken away: the layer is the same when it is fetched again.
 FROM python:3.12.12-slim-bookworm AS weights
-# MODEL is the family, too: how the model is asked and its answers are read. src/twopass/weights.py has the pins.
+# MODEL is the family, too: how the model is asked and its answers are read. src/twopass/engines/weights.py has the pins.
 ARG MODEL=deepseek_ocr
 ARG MODEL_REPO=deepseek-ai/DeepSeek-OCR
 ARG MODEL_REVISION=9f30c71f441d010e5429c532364a86705536c53a
 RUN pip install --no-cache-dir huggingface_hub==2.4.0
-COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/hub.py /bake/twopass/
+COPY src/twopass/__init__.py src/twopass/errors.py /bake/twopass/
+COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py /bake/twopass/engines/
 WORKDIR /bake
 ENV HF_XET_HIGH_PERFORMANCE=1
-RUN python -c "import sys, pathlib; from twopass import hub; hub.download(*sys.argv[1:3], pathlib.Path(sys.argv[3]))" \
+RUN python -c "import sys, pathlib; from twopass.engines import hub; hub.download(*sys.argv[1:3], pathlib.Path(sys.argv[3]))" \
       "$MODEL_REPO" "$MODEL_REVISION" "/models/$MODEL" \
     && find /models -exec touch --no-dereference --date=@0 {} +
 

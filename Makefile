@@ -21,22 +21,22 @@ test: $(VENV)/test
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 test-browser: $(VENV)/browser
-	$(BIN)/python -m pytest tests_browser
+	$(BIN)/python -m pytest tests/browser
 
 doors: $(VENV)/test # docs/quickstart.md, as a newcomer types it
-	$(BIN)/python -m pytest tests_doors
+	$(BIN)/python -m pytest tests/quickstart
 
 test-rag: $(VENV)/rag
-	$(BIN)/python -m pytest -W default tests_rag
+	$(BIN)/python -m pytest -W default tests/rag
 
 test-vllm: $(VLLM)/ready
-	$(VLLM)/bin/python -m pytest -W default --durations=20 tests_vllm
+	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm
 
 test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15 minutes
-	$(BIN)/python -m pytest tests_chaos
+	$(BIN)/python -m pytest tests/chaos
 
 chaos: $(VENV)/test # all of them: an hour
-	CHAOS_KILLS=50 CHAOS_FILES=2000 CHAOS_JOBS=1000 $(BIN)/python -m pytest -s tests_chaos
+	CHAOS_KILLS=50 CHAOS_FILES=2000 CHAOS_JOBS=1000 $(BIN)/python -m pytest -s tests/chaos
 
 check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")])
     parser.add_argument("--pages", default="1-", help="of each document (default: all)")
     parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--markdown", action="store_true", help="print rows for docs/LOG.md")
+    parser.add_argument("--markdown", action="store_true", help="print rows for docs/log/")
     args = parser.parse_args(arguments)
     files = [file for path in args.paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
     _print(_stages(files, args.pages), args.markdown)

@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pages", type=int, default=10, help="of each file, from the first")
-    parser.add_argument("--markdown", action="store_true", help="for docs/LOG.md")
+    parser.add_argument("--markdown", action="store_true", help="for docs/log/")
     arguments = parser.parse_args()
     rows = [row for file in sorted(arguments.folder.glob("*.pdf")) for row in compared(file, arguments.pages)]
     print(as_markdown(rows)) if arguments.markdown else Console(width=140).print(as_table(rows))

@@ -12,11 +12,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from fakes import s3
+from tests import ROOT
+from tests.fakes import s3
 from twopass.pages.shared_pixels import Slabs
 from twopass.runtime.page_pool import Workers
 
-ROOT = Path(__file__).parents[1]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
 

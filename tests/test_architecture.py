@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+
 SOURCE = ROOT / "src" / "twopass"
 
 # A module may import those on its own level's list; the first matching prefix counts, and every module has one.

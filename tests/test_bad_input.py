@@ -13,7 +13,7 @@ import pymupdf
 import pytest
 from PIL import Image, ImageDraw
 
-from fakes.reader import Reader
+from tests.fakes.reader import Reader
 from twopass.document import State, Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code

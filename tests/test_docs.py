@@ -12,16 +12,17 @@ import jsonschema
 import openapi_spec_validator
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import make_contract  # noqa: E402 - scripts are no package
-import make_docs  # noqa: E402
-import make_licences  # noqa: E402
-from twopass.engines import factory  # noqa: E402
-from twopass.errors import Code  # noqa: E402
-from twopass.job import DocumentResult, Door, Job, Result  # noqa: E402
-from twopass.settings import Settings  # noqa: E402
+import make_contract
+import make_docs
+import make_licences
+from twopass.engines import factory
+from twopass.errors import Code
+from twopass.job import DocumentResult, Door, Job, Result
+from twopass.settings import Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.documents import boxes, checkpoint
+from tests.fakes.documents import boxes, checkpoint
 from twopass.document import Box, Page, Problem, Severity, State, Status, status_of
 from twopass.errors import Code
 

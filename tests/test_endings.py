@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fakes.reader import Reader
-from test_pipeline import ScriptedEngine, pdf_of, stable
+from tests.fakes.reader import Reader
+from tests.test_pipeline import ScriptedEngine, pdf_of, stable
 from twopass.document import Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Incident, Prompt

@@ -18,10 +18,10 @@ import httpx
 import pymupdf
 import pytest
 
-from fakes import s3
-from fakes.queue import LoopbackQueue
+from tests import ROOT
+from tests.fakes import s3
+from tests.fakes.queue import LoopbackQueue
 
-ROOT = Path(__file__).parents[1]
 HANDLER = [sys.executable, str(ROOT / "handler.py")]
 LINES = [
     "Water works of the town",

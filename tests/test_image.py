@@ -15,15 +15,16 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import make_hub  # noqa: E402 - scripts are no package
-from twopass.engine_settings import CARDS, PRESETS  # noqa: E402
-from twopass.engines import weights  # noqa: E402
-from twopass.engines.vllm import startup  # noqa: E402
-from twopass.job import Door, Job  # noqa: E402
-from twopass.settings import Settings  # noqa: E402
+import make_hub
+from twopass.engine_settings import CARDS, PRESETS
+from twopass.engines import weights
+from twopass.engines.vllm import startup
+from twopass.job import Door, Job
+from twopass.settings import Settings
 
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
 POOLS = frozenset(  # of RunPod's GPUs

@@ -16,9 +16,9 @@ from typing import Any
 import pymupdf
 import pytest
 
-from fakes import recorded, s3
-from fakes.reader import Reader
-from fakes.workers import DyingWorkers
+from tests.fakes import recorded, s3
+from tests.fakes.reader import Reader
+from tests.fakes.workers import DyingWorkers
 from twopass.contexts import GIVE_UP
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.queue import BODY_LIMIT, LoopbackQueue, Worker
+from tests.fakes.queue import BODY_LIMIT, LoopbackQueue, Worker
 
 HANDLER = """
 import asyncio

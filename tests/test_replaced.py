@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fakes.queue import LoopbackQueue, Worker
-from test_pipeline import pdf_of
+from tests import ROOT
+from tests.fakes.queue import LoopbackQueue, Worker
+from tests.test_pipeline import pdf_of
 
-ROOT = Path(__file__).parents[1]
 WORKER = """
 import sys
 
-sys.path += [{root!r}, {tests!r}]
+sys.path.insert(0, {root!r})
 
 import handler
-from test_pipeline import ScriptedEngine
-from twopass import engines
+from tests.test_pipeline import ScriptedEngine
+from twopass.engines import factory
 from twopass.errors import Code, EngineError
 
 
@@ -35,7 +35,7 @@ class Dying(ScriptedEngine):
 
 
 if __name__ == "__main__":
-    engines.constructed = lambda settings: Dying()
+    factory.constructed = lambda settings: Dying()
     handler.main()
 """
 
@@ -49,7 +49,7 @@ def queue() -> Iterator[LoopbackQueue]:
 @pytest.fixture
 def worker(queue: LoopbackQueue, tmp_path: Path) -> Iterator[Worker]:
     script = tmp_path / "worker.py"
-    script.write_text(WORKER.format(root=str(ROOT), tests=str(ROOT / "tests")))
+    script.write_text(WORKER.format(root=str(ROOT)))
     env = {"PAGE_WORKERS": "1", "WINDOW": "1"}
     with queue.worker([sys.executable, script], cwd=ROOT, env=env) as worker:
         yield worker

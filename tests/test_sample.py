@@ -14,6 +14,7 @@ import markdown_it
 import pytest
 from docling_core.transforms.chunker import HierarchicalChunker
 
+from tests import ROOT
 from twopass import pipeline
 from twopass.document import Document, Element, Kind, Layer, Section
 from twopass.engines.cpu.engine import CpuEngine
@@ -28,7 +29,7 @@ from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
 from twopass.worker import House
 
-SAMPLES = Path(__file__).parents[1] / "samples"
+SAMPLES = ROOT / "samples"
 TRUTH: dict[str, Any] = json.loads((SAMPLES / "sample.truth.json").read_text())
 BORN_DIGITAL = [page for page in TRUTH["pages"] if page["kind"] in ("born_digital", "rotated", "sideways")]
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fakes import documents, recorded
-from fakes.reader import Reader
-from fakes.recorded import Listening
+from tests.fakes import documents, recorded
+from tests.fakes.reader import Reader
+from tests.fakes.recorded import Listening
 from twopass.document import Box, State, Word
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import PagePointer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
-REAL = Path(__file__).parents[3] / "shared" / "corpus" / "answers"  # beside the repository, where somebody has it
+from tests import ROOT
+
+REAL = ROOT.parent / "shared" / "corpus" / "answers"  # beside the repository, where somebody has it
 PAIRS = REAL.parent / "pairs"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
-from fakes.queue import LoopbackQueue
+from tests.fakes.queue import LoopbackQueue
 
 Json = dict[str, Any]
 

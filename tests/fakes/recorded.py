@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import pymupdf
 
-from fakes.answers import block
+from tests.fakes.answers import block
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 

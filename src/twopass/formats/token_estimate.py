@@ -1,7 +1,7 @@
 """Text in, about how many tokens a model of today makes of it out; no vocabulary, no network, the same everywhere.
 
 Chunks must fit into models that nobody named, so one model's exact count would be no truth either, and vocabularies are
-tens of megabytes. docs/LOG.md says how far this is from two of them.
+tens of megabytes. docs/log/ says how far this is from two of them.
 """
 
 from __future__ import annotations

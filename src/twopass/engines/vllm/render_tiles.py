@@ -1,7 +1,7 @@
 """A page of a PDF in, its views out, the tiles drawn anew instead of enlarged.
 
 Tiles show a page of 144 dpi larger than it was drawn. Drawn in their own size they take a fifth of the time, and no
-letter is blurred (docs/LOG.md has the figures). The whole is smaller than the page, and is resized as ever: small print
+letter is blurred (docs/log/ has the figures). The whole is smaller than the page, and is resized as ever: small print
 drawn anew reads a little worse. Knows files and views. Knows nothing of models or engines.
 """
 

@@ -1,0 +1,50 @@
+"""What needs many turns: kills, hostile files, a soak. `make test-chaos` runs a few of each, `make chaos` all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fakes import s3
+
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
+
+
+@pytest.fixture(autouse=True)
+def bare_environment() -> None:
+    """No setting of the machine reaches a test but the numbers of turns."""
+    for name in set(os.environ) - {*KEPT, "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
+        if not name.startswith("CHAOS_"):
+            del os.environ[name]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An S3 of moto's, over real HTTP."""
+    with s3.moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def bucket(endpoint: str) -> Iterator[Any]:
+    """A client of the empty bucket `bucket`."""
+    with s3.client(endpoint, "bucket") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def worker_env(endpoint: str, bucket: Any) -> dict[str, str]:
+    """What a worker is told: where its bucket is, two page workers."""
+    return {
+        "BUCKET_ENDPOINT_URL": endpoint,
+        "BUCKET_ACCESS_KEY_ID": s3.KEY,
+        "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+        "BUCKET_NAME": "bucket",
+        "BUCKET_PREFIX": "out",
+        "PROGRESS_INTERVAL_S": "0.05",
+        "PAGE_WORKERS": "2",
+        "CONCURRENCY": "4",
+    }

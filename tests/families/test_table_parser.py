@@ -1,0 +1,165 @@
+"""Tables as models write them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import documents
+from twopass.families import table_parser
+from twopass.text import table_grid
+
+
+def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
+    return [(c.row, c.col, c.row_span, c.col_span, c.text, c.header) for c in table_parser.html(text).cells]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<table><tr><td>a</td><td>b</td></tr></table>", [(0, 0, 1, 1, "a", False), (0, 1, 1, 1, "b", False)]),
+        ("<table><tr><th>a</th></tr></table>", [(0, 0, 1, 1, "a", True)]),
+        (
+            "<table><thead><tr><td>a</td></tr></thead><tr><td>b</td></tr>",
+            [(0, 0, 1, 1, "a", True), (1, 0, 1, 1, "b", False)],
+        ),
+        (
+            '<table><tr><td rowspan="2">a<td>b<tr><td>c',
+            [(0, 0, 2, 1, "a", False), (0, 1, 1, 1, "b", False), (1, 1, 1, 1, "c", False)],
+        ),
+        ("<table><tr><td colspan=2>a</td></tr></table>", [(0, 0, 1, 2, "a", False)]),
+        ('<table><tr><td rowspan="99">a</td></tr></table>', [(0, 0, 1, 1, "a", False)]),
+        ('<table><tr><td colspan="0">a</td></tr></table>', [(0, 0, 1, 1, "a", False)]),
+        ("<table><tr><td>1 &lt; 2 &amp;gt; 0</td></tr></table>", [(0, 0, 1, 1, "1 < 2 > 0", False)]),
+        ("<table><tr><td>a<br>b<br/></td></tr></table>", [(0, 0, 1, 1, "a\nb", False)]),
+        ("<table><tr><td><b>a</b> \\(x\\)</td></tr></table>", [(0, 0, 1, 1, "a \\(x\\)", False)]),
+        ("<table>loose<tr></tr><tr><td>a", [(0, 0, 1, 1, "loose", False), (1, 0, 1, 1, "a", False)]),
+        ("<table><tr>x<td>a</td>y<td>b", [(0, 0, 1, 1, "x\na\ny", False), (0, 1, 1, 1, "b", False)]),
+        ("<TABLE><TR><TD>a</TD></TR></TABLE>", [(0, 0, 1, 1, "a", False)]),
+        ("<table>", []),
+    ],
+)
+def test_cells_are_found_however_the_tags_are(text: str, found: list[tuple[int, int, int, int, str, bool]]) -> None:
+    """Unclosed, misspelled, escaped twice, spanning beyond the table."""
+    assert cells(text) == found
+
+
+def test_a_table_cut_off_keeps_what_it_has() -> None:
+    """The last cell ends with the answer."""
+    (part,) = table_parser.parts("<table><tr><td>a</td><td>b")
+
+    assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "rest"),
+    [
+        ("<table><tr><td>o<table><tr><td>in</td><td>x</td></tr><tr><td>y</td></tr></table></td><td>out</td></tr></table>z",
+         ["o in x\ny", "out"], "z"),
+        ("<table><tr><td><table><tr><td>a</td></tr></table><table><tr><td>b</td></tr></table></td><td>c</td></tr></table>",
+         ["a\nb", "c"], ""),
+        ("<table><tr><td>a</td><td>b<table><tr><td>c</td></tr></table> after", ["a", "b c"], "after"),
+        ("<table><tr><td>a<table><tr><td>b", ["a b"], ""),
+    ],
+)  # fmt: skip
+def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
+    """The outer one goes on behind it."""
+    first, *others = table_parser.parts(text)
+
+    assert first.table and [cell.text for cell in first.table.cells] == texts
+    assert first.table.rows == 1
+    assert "".join(part.text.strip() for part in others) == rest
+
+
+def test_a_table_behind_one_that_nobody_closed_is_another() -> None:
+    """It stands in no cell."""
+    parts = table_parser.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
+
+    assert [part.table and [cell.text for cell in part.table.cells] for part in parts] == [["a"], ["b"]]
+
+
+def test_a_table_is_known_by_its_tag() -> None:
+    """A word in angle brackets is none."""
+    assert table_parser.parts("See <table 3> for it") == [table_parser.Part("See <table 3> for it", None)]
+
+
+def test_rows_of_other_widths_make_a_table_complex() -> None:
+    """Spans that fill it up do not."""
+    irregular = "<table><tr><td>a</td></tr><tr><td>a</td><td>b</td></tr></table>"
+    filled = "<table><tr><td>a</td><td>b</td><td>c</td><td colspan='1'>d</td></tr></table>"
+
+    assert table_parser.html(irregular).complexity == "complex"
+    assert table_parser.html(filled).complexity == "simple"
+
+
+def test_prose_and_tables_stand_in_their_order() -> None:
+    """HTML and pipes; a line with a bar is prose."""
+    text = "a | b\n<table><tr><td>1</td></tr></table>\nc\n\n| x | y\\|z |\n|---|:-:|\n| 1 | 2 |\n\nd"
+    parts = table_parser.parts(text)
+
+    assert [part.text.strip()[:1] for part in parts] == ["a", "<", "c", "|", "d"]
+    assert parts[3].table and [c.text for c in parts[3].table.cells] == ["x", "y|z", "1", "2"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "<table>",
+                "<tr>",
+                "<td>",
+                "</td>",
+                "<td rowspan=3 colspan=2>",
+                "</tr>",
+                "</table>",
+                "<thead>",
+                "|",
+                "\n",
+                "|-|",
+                "a",
+                "&lt;",
+                "<",
+            ]
+        ),
+        max_size=40,
+    ).map("".join)
+)
+def test_any_tags_are_some_parts(text: str) -> None:
+    """Every cell is in the table, and no two begin in one place."""
+    for part in table_parser.parts(text):
+        if part.table:
+            places = [(cell.row, cell.col) for cell in part.table.cells]
+            assert len(set(places)) == len(places)
+            assert all(
+                c.row + c.row_span <= part.table.rows and c.col + c.col_span <= part.table.cols
+                for c in part.table.cells
+            )
+
+
+@given(
+    st.lists(
+        st.lists(documents.texts.map(lambda t: " ".join(t.split())), min_size=1, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_what_was_written_is_read_again(rows: list[list[str]]) -> None:
+    """Our own HTML of a table gives the table back; cells hold any text that is no tag."""
+    rows = [
+        [text.replace("<b>", "").replace("<!--", "").replace("-->", "").strip() or "x" for text in row] for row in rows
+    ]
+    table = documents.grid(*rows)
+
+    again = table_parser.html(table_grid.html(table.cells))
+
+    assert [(c.row, c.col) for c in again.cells] == [(c.row, c.col) for c in table.cells]
+
+
+def test_spans_without_bounds_take_no_time() -> None:
+    """A thousand rows of cells that would each span a thousand."""
+    started = time.process_time()
+    table = table_parser.html("<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * 1000)
+
+    assert len(table.cells) == 1000
+    assert time.process_time() - started < 2

@@ -1,0 +1,63 @@
+"""content_list.json: what tools made for MinerU look for, in its words and on its grid."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+
+from tests.fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
+from twopass.document import Document, Figure, Formula
+from twopass.formats import mineru
+from twopass.formats.draft import Draft
+from twopass.text import prose
+
+
+def listed(document: Document) -> list[dict[str, Any]]:
+    return json.loads(mineru.write(Draft(document)))  # type: ignore[no-any-return]
+
+
+@settings(max_examples=80)
+@given(documents())
+def test_no_word_of_an_element_is_lost(document: Document) -> None:
+    """Furniture too: MinerU keeps it under types of its own."""
+    told = prose.words(json.dumps(listed(document), ensure_ascii=False).replace("\\n", " "))
+    said = {
+        word
+        for e in document.elements
+        if not (e.formula and e.formula.latex) and not (e.table and e.table.cells)
+        for word in prose.words(e.text)
+    }
+
+    whole = "".join(told)
+    assert all(word in whole for word in said)
+
+
+def test_entries_are_minerus() -> None:
+    """Types, levels, captions within what they belong to, places on its grid, pages from 0."""
+    page = (
+        element("title", "Water"),
+        element("section_header", "1.1 Springs", level=2),
+        element("text", "Two of\nthem."),
+        element("caption", "Table 1: Pumps", parent_id="p0001-e004"),
+        element("table", table=grid(["Pump", "<12.5"], header=True), image="images/p0001-e004.png"),
+        element("picture", figure=Figure(description="A wall."), image="images/p0001-e005.png"),
+        element("formula", formula=Formula(latex="E = 1")),
+        element("page_footer", "Page 1", BOTTOM, content_layer="furniture"),
+        element("code", "a  b\n  c", None),
+    )
+
+    found = listed(assembled(checkpoint(1, *page)))
+
+    place = {"page_idx": 0, "bbox": [100, 400, 900, 500]}
+    assert MIDDLE == (0.1, 0.4, 0.9, 0.5)
+    assert found[0] == {"type": "text", "text": "Water", "text_level": 1, **place}
+    assert found[1] == {"type": "text", "text": "1.1 Springs", "text_level": 2, **place}
+    assert found[2] == {"type": "text", "text": "Two of them.", **place}
+    assert found[3]["table_caption"] == ["Table 1: Pumps"] and found[3]["img_path"] == "images/p0001-e004.png"
+    assert found[3]["table_body"] == "<table>\n<tr><th>Pump</th><th>&lt;12.5</th></tr>\n</table>"
+    assert (found[4]["type"], found[4]["content"]) == ("image", "A wall.")
+    assert found[5] == {"type": "equation", "text": "$$\nE = 1\n$$", "text_format": "latex", "img_path": "", **place}
+    assert found[6]["type"] == "footer"
+    assert found[7] == {"type": "code", "sub_type": "code", "code_body": "a  b\n  c", "code_caption": [], "page_idx": 0}

@@ -1,0 +1,131 @@
+"""review.html: everything escaped, nothing asked of the network, the same bytes for the same draft."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import html
+
+from tests import ROOT
+from tests.fakes.documents import MIDDLE, any_texts, assembled, checkpoint, documents, element, grid
+from twopass.document import Box, Confidence, Document, Figure, Formula, State
+from twopass.errors import Code
+from twopass.formats import mathml, review
+from twopass.formats.draft import Draft
+
+TAGS = {
+    "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "span", "input", "label", "button",
+    "div", "i", "b", "nav", "section", "p", "ol", "li", "a", "em", "main", "article", "svg", "rect", "img", "details",
+    "summary", "pre", "code", "table", "tr", "td", "th", "dialog", "dl", "dt", "dd", "form", "script",
+}  # fmt: skip
+
+
+def written(document: Document) -> str:
+    return review.write(Draft(document)).decode()
+
+
+@settings(max_examples=25)
+@given(documents())
+def test_no_tag_of_a_document_gets_through(document: Document) -> None:
+    """Whatever a page says, the page has our tags, MathML, and one script."""
+    tree = html.fromstring(written(document).encode())
+    found = [node for node in tree.iter() if isinstance(node.tag, str)]
+    maths = {node for top in tree.iter("math") for node in top.iter()}
+
+    assert {node.tag for node in found if node not in maths} <= TAGS
+    assert len(list(tree.iter("script"))) == 1
+    assert not [name for node in found for name in node.attrib if name.startswith("on")]
+    assert not [n for node in maths for n in node.attrib if n in ("href", "src", "xlink:href")]
+
+
+def test_the_policy_knows_the_script_and_the_style_by_their_hashes() -> None:
+    """Nothing else runs, wherever the page is opened."""
+    page = written(assembled(checkpoint(1, element("text", "Water"))))
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy
+
+    for tag in ("script", "style"):
+        (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
+        assert f"sha256-{base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()}" in policy[1]
+    assert policy[1].startswith("default-src &#39;none&#39;;")
+
+
+@settings(max_examples=200)
+@given(st.one_of(any_texts, st.text(alphabet="\\{}[]&%$_^abc12<>'\" \n", max_size=40)), st.booleans())
+def test_any_latex_is_drawn_or_left(latex: str, display: bool) -> None:
+    """No LaTeX ends the page, and none writes a tag that is not MathML's."""
+    drawn = mathml.converter()(latex, display)
+
+    assert drawn is None or re.fullmatch(r"<math[ >].*</math>", drawn, re.S)
+    assert not drawn or not re.search(r"<(?!/?(?:math|m[a-z]+|semantics|annotation)\b)", drawn)
+
+
+@pytest.mark.parametrize(
+    ("latex", "told"),
+    [
+        (r"Q = v A \tag{1}", "<mtext>(1)</mtext>"),
+        (r"a &= b \\ c &= d", "<mtable"),
+        (r"\mathrm{e}^{i\pi}", "<msup>"),
+        (r"a < b", "&lt;"),
+    ],
+)
+def test_formulas_as_models_write_them_are_drawn(latex: str, told: str) -> None:
+    """Numbers of equations, rows without an environment, comparisons."""
+    assert told in (mathml.converter()(latex, True) or "")
+
+
+def test_a_formula_that_nobody_can_draw_is_shown_as_it_is_written() -> None:
+    """Source and not a gap."""
+    page = written(assembled(checkpoint(1, element("formula", "x", formula=Formula(latex=r"\frac{1 < \left[")))))
+
+    assert r'<code class="latex">\frac{1 &lt; \left[</code>' in page
+
+
+def test_the_least_certain_come_first() -> None:
+    """Lost pages, then flagged and unsure elements; what only tells how it was read is no doubt."""
+    sure = element("text", "sure", confidence=Confidence(score=0.99, method="ocr"), flags=("derived_summary",))
+    unsure = element("text", "unsure", confidence=Confidence(score=0.7, method="ocr"))
+    flagged = element("text", "flagged", flags=("loop",))
+    lost = checkpoint(2, state=State.FAILED, reason=Code.EMPTY)
+
+    page = written(assembled(checkpoint(1, sure, unsure, flagged), lost))
+
+    listed = page.partition('id="doubts"')[2].partition("</section>")[0]
+    assert re.findall(r"failed EMPTY|\bsure|unsure|flagged", listed) == ["failed EMPTY", "flagged", "unsure"]
+
+
+def test_tables_are_written_from_their_cells() -> None:
+    """What a model wrote as HTML never gets into the page."""
+    table = grid(["<b>a</b>", "1 \\(x^2\\)"]).model_copy(update={"html": "<table onclick=x><script>"})
+    figure = Figure(data=grid(["2021", "610"]))
+
+    page = written(assembled(checkpoint(1, element("table", "", table=table), element("chart", "", figure=figure))))
+
+    assert "<td>&lt;b&gt;a&lt;/b&gt;</td>" in page and "<msup>" in page and "<td>610</td>" in page
+    assert "onclick" not in page
+
+
+def test_the_page_is_in_the_package() -> None:
+    """A wheel without the page's script would fail on the worker only."""
+    declared = (ROOT / "pyproject.toml").read_text()
+    beside = {path.name for path in Path(review.__file__).parent.glob("review.*") if path.suffix != ".py"}
+
+    assert beside == set(re.findall(r'"(review\.\w+)"', declared))
+
+
+def test_boxes_lie_around_their_elements_and_within_the_page() -> None:
+    """Beside the letters; what lies beyond the page's edge would not be drawn."""
+    page = written(assembled(checkpoint(1, element("text", "a"), element("text", "b", box=Box(0, 0, 1, 1)))))
+    told = re.findall(r'x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"', page)
+    drawn = [tuple(map(int, numbers)) for numbers in told]
+
+    x, y, width, height = drawn[0]
+    assert x < MIDDLE.x0 * review.GRID and x + width > MIDDLE.x1 * review.GRID
+    assert y < MIDDLE.y0 * review.GRID and y + height > MIDDLE.y1 * review.GRID
+    assert drawn[1] == (0, 0, review.GRID, review.GRID)

@@ -1,0 +1,149 @@
+"""docs/quickstart.md as a newcomer types it: every line of its three doors, in a folder like a fresh clone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.fakes import s3
+from tests.fakes.platform import Platform, Queued
+from tests.fakes.queue import LoopbackQueue
+
+PAGE = (ROOT / "docs" / "quickstart.md").read_text()
+CHECKOUT = ("handler.py", "scripts", "src")
+
+
+def lines(heading: str) -> list[str]:
+    """The shell lines below a heading."""
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    assert section
+    return [line for block in re.findall(r"^```sh\n(.*?)^```$", section[1], re.M | re.S) for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a fresh clone has after `make demo`: the checkout's files and .venv."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in CHECKOUT:
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "samples", folder / "samples")  # a link would lead out of ALLOWED_DIR
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / ".venv" / "bin" / "python").chmod(0o755)
+    return folder
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "COLUMNS": "200", "PAGE_WORKERS": "1", **more}
+
+
+def typed(line: str, clone: Path, **more: str) -> str:
+    """What the line prints; it must succeed."""
+    ran = subprocess.run(
+        ["bash", "-c", line], cwd=clone, env=environment(clone, **more), capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+    return ran.stdout + ran.stderr
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_laptops_door(clone: Path) -> None:
+    """A folder and a single job: artefacts and the summary lie where the page says."""
+    folder, job = lines("A laptop")
+
+    typed(folder, clone)
+    typed(job, clone)
+
+    assert json.loads((clone / "output" / "batch_summary.json").read_text())["success"] == 1
+    assert len(list((clone / "output").glob("sample-*/manifest.json"))) == 2  # all pages, and the first two
+
+
+@pytest.fixture
+def service(clone: Path) -> Iterator[tuple[str, str]]:
+    """The server's line, running on ports of its own; what its ports are."""
+    (line,) = (line for line in lines("A service") if "--rp_serve_api" in line)
+    api, metrics = free_port(), free_port()
+    line = "exec env " + line.replace("8000", api).replace("9400", metrics)
+    with subprocess.Popen(
+        ["bash", "-c", line],
+        cwd=clone,
+        env=environment(clone),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        yield api, metrics
+        server.terminate()
+
+
+def test_the_services_door(clone: Path, service: tuple[str, str]) -> None:
+    """Health, one job by curl, a folder by submit.py."""
+    api, metrics = service
+    health, curl, submit = (
+        line.replace("8000", api).replace("9400", metrics) for line in lines("A service") if "--rp_serve" not in line
+    )
+    until = time.monotonic() + 120
+    while subprocess.run(["bash", "-c", health], cwd=clone, env=environment(clone), capture_output=True).returncode:
+        assert time.monotonic() < until, "the service did not come up"
+        time.sleep(0.5)
+    while not listens(int(api)):  # the engine is warm; the SDK's server comes after it
+        assert time.monotonic() < until, "the local API did not come up"
+        time.sleep(0.1)
+
+    answer = json.loads(typed(curl, clone))
+    typed(submit, clone)
+    metrics_told = typed(f"curl -s http://localhost:{metrics}/metrics", clone)
+
+    assert 'twopass_jobs_total{status="success"} 2.0' in metrics_told
+    assert 'twopass_pages_total{state="read"}' in metrics_told
+    assert "markdown" in answer["output"]["documents"][0]["inline"]
+    assert json.loads((clone / "submitted" / "submit_summary.json").read_text())["success"] == 1
+
+
+def test_runpods_door_with_three_workers_behind_a_queue(clone: Path) -> None:
+    """The page's lines against three worker processes of the unmodified SDK: counted, sliced, read, saved."""
+    keys, estimate, send = lines("RunPod")
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(s3.moto_server())
+        stack.enter_context(s3.client(endpoint, "bucket"))
+        access = {
+            "BUCKET_ENDPOINT_URL": endpoint,
+            "BUCKET_ACCESS_KEY_ID": s3.KEY,
+            "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+        }
+        queue = stack.enter_context(LoopbackQueue())
+        handler = [sys.executable, str(ROOT / "handler.py")]
+        for _ in range(3):
+            stack.enter_context(queue.worker(handler, cwd=ROOT, env={**access, "PAGE_WORKERS": "1"}))
+        url = stack.enter_context(Platform(Queued(queue)).running())
+        assert set(re.findall(r"(\w+)=", keys)) == {"RUNPOD_API_KEY", *access}
+
+        told = typed(estimate, clone)
+        typed(f"rm -rf submitted; {send.replace('ENDPOINT_ID', url)}", clone, RUNPOD_API_KEY="secret-key", **access)
+
+    summary = json.loads((clone / "submitted" / "submit_summary.json").read_text())
+    row = summary["documents"][0]
+    assert '"pages": 12' in told and '"dollars"' in told
+    assert (row["status"], row["jobs"]) == ("success", 4)
+    assert (clone / "submitted" / row["id"] / "document.md").stat().st_size > 1000

@@ -1,0 +1,262 @@
+"""scripts/reparse.py: formats from checkpoints, and recorded answers read by today's grammar; no engine anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ROOT
+from tests.fakes import recorded, s3
+from tests.fakes.reader import Reader
+from twopass.document import Checkpoint
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.job import Door, Format, Job
+from twopass.pages.shared_pixels import Slabs
+from twopass.runtime.page_pool import Workers
+from twopass.settings import Settings
+from twopass.steps import fetch, render, reparse
+from twopass.steps.upload import Folder
+from twopass.storage.sources import Sources
+from twopass.storage.store import FolderStore
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import reparse as script
+
+EVERY = [str(name) for name in Format]
+CLOCKED = ("manifest.json",)
+
+
+@pytest.fixture(scope="module")
+async def made(workers: Workers, slabs: Slabs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`few` has the formats that every job writes, `all` has all of them; both of one source."""
+    folder = tmp_path_factory.mktemp("reparse")
+    source = folder / "report.pdf"
+    source.write_bytes(recorded.report())
+    reader = Reader(workers, slabs, CpuEngine(2))
+    for name, formats in (("few", EVERY[:2]), ("all", EVERY)):
+        engine = recorded.Listening(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
+        await reader.run(engine=engine, source=str(source), output=f"{folder}/{name}", formats=formats)
+    return folder
+
+
+@pytest.fixture
+def few(made: Path, tmp_path: Path) -> Path:
+    """A finished document that a test may change."""
+    place = next((made / "few").glob("report-*"))
+    return Path(shutil.copytree(place, tmp_path / "few" / place.name))
+
+
+def stable(folder: Path) -> dict[str, bytes]:
+    """Everything but what holds clocks; of checkpoints all but what they cost."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in CLOCKED:
+            told = path.read_bytes()
+            if path.parent.name == "pages":
+                told = json.dumps({**json.loads(told), "cost": None}).encode()
+            found[str(path.relative_to(folder))] = told
+    return found
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code = script.main([str(argument) for argument in arguments])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    return json.loads(told.out)  # type: ignore[no-any-return]
+
+
+def test_every_format_comes_from_the_checkpoints(few: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same bytes as if the job had asked for all of them, and a manifest that lists them."""
+    told = run(capsys, few, "--formats", ",".join(EVERY))
+
+    manifest = json.loads((few / "manifest.json").read_text())
+    assert stable(few) == stable(next((made / "all").glob("report-*")))
+    assert told["problems"] == []
+    assert set(manifest["result"]["artefacts"]) == {Path(uri).name for uri in told["artefacts"].values()}
+    assert len(manifest["result"]["artefacts"]) == len(EVERY)
+
+
+def test_document_json_is_not_needed(few: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Checkpoints and the manifest are enough; without a source too."""
+    (few / "document.json").unlink()
+
+    run(capsys, few, "--formats", "docjson,chunks", "--source", "/nowhere.pdf")
+
+    assert stable(few)["document.json"] == stable(next((made / "all").glob("report-*")))["document.json"]
+    assert (few / "chunks.jsonl").exists()
+
+
+def test_a_folder_in_a_bucket_gets_the_same_formats(
+    few: Path,
+    made: Path,
+    endpoint: str,
+    bucket: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Checkpoints come from S3 and artefacts go there; the source lies on this machine."""
+    for path in few.rglob("*"):
+        if path.is_file():
+            bucket.upload_file(str(path), "bucket", f"out/{few.name}/{path.relative_to(few)}")
+    for name, value in (("ENDPOINT_URL", endpoint), ("ACCESS_KEY_ID", s3.KEY), ("SECRET_ACCESS_KEY", s3.SECRET)):
+        monkeypatch.setenv(f"BUCKET_{name}", value)
+
+    told = run(capsys, f"s3://bucket/out/{few.name}", "--formats", ",".join(EVERY), "--source", made / "report.pdf")
+
+    whole = next((made / "all").glob("report-*"))
+    written = {key.removeprefix(f"out/{few.name}/"): data for key, data in s3.objects(bucket).items()}
+    assert told["problems"] == []
+    assert {Path(uri).name for uri in told["artefacts"].values()} <= set(written)
+    assert written["document.json"] == (whole / "document.json").read_bytes()
+    assert written["review.html"] == (whole / "review.html").read_bytes()
+
+
+def test_options_come_along(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And are kept: the next format is spelled alike."""
+    run(capsys, few, "--formats", "markdown", "--markdown", '{"page_marks": false}')
+    run(capsys, few, "--formats", "chunks")
+
+    assert "<!-- page: 1 -->" not in (few / "document.md").read_text()
+    (first, *_) = (few / "chunks.jsonl").read_text().splitlines()
+    start, end = json.loads(first)["md_span"]
+    assert (few / "document.md").read_text()[start:end] == json.loads(first)["text"]
+
+
+def test_another_file_is_not_the_source(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its pictures would lie under the boxes of this document."""
+    other = tmp_path / "other.pdf"
+    other.write_bytes(recorded.report() + b"\n%")
+
+    assert script.main([str(few), "--formats", "review", "--source", str(other)]) == 1
+    assert "SOURCE_NOT_FOUND" in capsys.readouterr().err
+
+
+def test_an_unfinished_document_is_left_to_a_job(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page without a checkpoint would be missing from what is written."""
+    (few / "pages" / "0002.json").unlink()
+
+    assert script.main([str(few), "--formats", "chunks"]) == 1
+    assert "OUTPUT_MISSING: " in capsys.readouterr().err
+    assert not (few / "chunks.jsonl").exists()
+
+
+def test_todays_grammar_reads_todays_answers_the_same(
+    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing changes, and the document in the new place is the old one, crops included."""
+    told = run(capsys, few, "--reread", "--output", tmp_path / "newer")
+
+    assert told["pages_changed"] == []
+    assert stable(tmp_path / "newer" / few.name) == stable(few)
+
+
+OLDER: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a text was cut": lambda page: page["elements"][2].update(text="The reservoir", markdown="The reservoir"),
+    "a table had no cells": lambda page: page["elements"][3].update(table=None, text="Pump Flow"),
+    "a paragraph was lost, and ids were others": lambda page: page.update(elements=_without(page["elements"], 2)),
+    "a chart was not understood": lambda page: page["elements"][5].update(figure=None, read_by=1),
+}
+
+
+def _without(elements: list[dict[str, Any]], lost: int) -> list[dict[str, Any]]:
+    """As a grammar that did not see one element would have counted them."""
+    kept = [element for n, element in enumerate(elements) if n != lost]
+    names = {element["id"]: f"p0001-e{n:03d}" for n, element in enumerate(kept)}
+    for element in kept:
+        element["id"] = names[element["id"]]
+        element["image"] = element["image"] and f"images/{element['id']}.png"
+        element["parent_id"] = names.get(element["parent_id"])
+        element["caption_ids"] = [names[name] for name in element["caption_ids"] if name in names]
+    return kept
+
+
+@pytest.mark.parametrize("mistake", OLDER)
+def test_what_an_older_grammar_misread_is_read_anew(
+    few: Path, made: Path, tmp_path: Path, mistake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recorded answers of both passes are enough; pages that come out the same stay as they are."""
+    path = few / "pages" / "0001.json"
+    page = json.loads(path.read_text())
+    as_it_should_be = [dict(element) for element in page["elements"]]
+    crops = {e["id"]: (few / e["image"]).read_bytes() for e in page["elements"] if e["image"]}
+    OLDER[mistake](page)
+    if "ids" in mistake:
+        page = _with_answers_renamed(page, as_it_should_be, few, crops)
+    path.write_text(json.dumps(page))
+
+    told = run(capsys, few, "--reread", "--output", tmp_path / "newer")
+
+    newer = tmp_path / "newer" / few.name
+    read = Checkpoint.model_validate_json((newer / "pages" / "0001.json").read_bytes())
+    assert told["pages_changed"] == [1]
+    wanted = Checkpoint.model_validate({**page, "elements": as_it_should_be})
+    names = ("id", "kind", "text", "boxes", "table", "figure", "formula", "read_by", "image")
+    assert [[getattr(e, n) for n in names] for e in read.elements] == [
+        [getattr(e, n) for n in names] for e in wanted.elements
+    ]
+    assert {e.id: (newer / e.image).read_bytes() for e in read.elements if e.image} == crops
+    assert "Water in the Hills" in (newer / "document.md").read_text()
+
+
+def _with_answers_renamed(
+    page: dict[str, Any], right: list[dict[str, Any]], folder: Path, crops: dict[str, bytes]
+) -> dict[str, Any]:
+    """The answers about elements, and their crops, under the ids that they had for the older grammar."""
+    places = {json.dumps(element["boxes"]): element["id"] for element in page["elements"]}
+    names = {e["id"]: places[json.dumps(e["boxes"])] for e in right if json.dumps(e["boxes"]) in places}
+    for told in page["completions"]:
+        key, _, about = told["prompt_id"].partition("/")
+        name = about[:10]
+        if name in names:
+            told["prompt_id"] = f"{key}/{names[name]}{about[10:]}"
+    for old in crops:
+        (folder / "images" / f"{old}.png").unlink()
+    for old, data in crops.items():
+        (folder / "images" / f"{names[old]}.png").write_bytes(data)
+    return page
+
+
+def test_nothing_is_written_over_a_finished_document(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not even by somebody who asks for it."""
+    before = stable(few)
+
+    assert script.main([str(few), "--reread", "--output", str(few.parent)]) == 1
+    assert "OUTPUT_DENIED" in capsys.readouterr().err
+    assert stable(few) == before
+
+
+async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs: Slabs, tmp_path: Path) -> None:
+    """Its answers are recorded like any other's."""
+    source = tmp_path / "report.pdf"
+    source.write_bytes(recorded.report())
+    reader = Reader(workers, slabs, CpuEngine(2))
+    await reader.run(source=str(source), output=f"{tmp_path}/out", pages="1-2")
+    folder = next((tmp_path / "out").glob("report-*"))
+    path = folder / "pages" / "0002.json"
+    page = json.loads(path.read_text())
+    right = page["elements"][1]["text"]
+    page["elements"][1]["text"] = "misread"
+    path.write_text(json.dumps(page))
+
+    finding = await reparse.found(Folder(FolderStore(folder.parent), folder.name))
+    newer = Folder(FolderStore(tmp_path / "newer"), folder.name)
+    job = Job.parse({"input": {"source": str(source)}}, Settings(), Door.LOCAL)
+    async with fetch.document(str(source), job, Settings(), workers, Sources(Settings())) as file:
+
+        def draw(number: int) -> Any:
+            return render.page(file, number, job.dpi, 40_000_000, workers, slabs)
+
+        _, changed = await reparse.reread(finding, newer, (), draw, workers)
+
+    read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
+    assert changed == (2,)
+    assert read["elements"][1]["text"] == right
+    assert "misread" not in (tmp_path / "newer" / folder.name / "document.md").read_text()

@@ -1,0 +1,34 @@
+"""What needs the real vLLM: run with `make test-vllm`, in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before anybody imports torch. Two threads: more than that is slower on two cores, binding fails in containers.
+os.environ.update(
+    OMP_NUM_THREADS="2",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",
+    VLLM_CPU_KVCACHE_SPACE="1",
+    HF_HUB_OFFLINE="1",
+    VLLM_NO_USAGE_STATS="1",
+)
+
+
+@pytest.fixture(autouse=True)
+def bare_environment() -> None:
+    """Keep the environment: vLLM and its child processes need the variables set above."""
+
+
+@pytest.fixture(scope="session")
+def weighty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """DeepSeek-OCR-2 with random weights that keep each of its parts talking, written once for all who want it."""
+    from tests.vllm import tiny_v2
+
+    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
+    yield folder
+    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times
