@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from twopass import pipeline, worker
+from twopass import pipeline
 from twopass.cli import terminal
 from twopass.document import Status
 from twopass.engines import preflight
@@ -23,10 +23,10 @@ from twopass.runtime.signal_handlers import heard_first
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.metrics import Metrics, served
-from twopass.telemetry.observer import Meter, Several
+from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.telemetry.traces import Traces
-from twopass.worker import House
+from twopass.worker import Worker, open_worker
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ def main() -> None:
 
 def _serve(settings: Settings, door: Door) -> None:
     read: list[Result] = []
-    with _opened(settings) as open_house:
+    with _opened(settings) as worker:
         import runpod  # takes seconds, and every worker but this process may already be warm
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
@@ -67,10 +67,10 @@ def _serve(settings: Settings, door: Door) -> None:
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def engine() -> None:  # driver, memory, weights and canary were looked at when it was opened
-            if open_house.engine.is_gone:
+            if worker.engine.is_gone:
                 raise EngineError(Code.ENGINE_DEAD, "the engine died as the worker started")
 
-        hear_of_the_end = heard_first(open_house.stop_soon)
+        hear_of_the_end = heard_first(worker.stop_soon)
 
         def concurrency(_: int) -> int:
             """Constant: the SDK stops taking jobs whenever it changes. Asked before jobs are taken."""
@@ -79,7 +79,7 @@ def _serve(settings: Settings, door: Door) -> None:
 
         try:
             keep = read.append if door is Door.LOCAL else _forget
-            handler = _handler(open_house, door, keep, hear_of_the_end if door is Door.API else _nothing)
+            handler = _handler(worker, door, keep, hear_of_the_end if door is Door.API else _nothing)
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in read:  # after the SDK's own last lines
@@ -87,18 +87,18 @@ def _serve(settings: Settings, door: Door) -> None:
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[House]:
+def _opened(settings: Settings) -> Iterator[Worker]:
     """The house, its work told to whoever is set to listen: metrics on a port, traces."""
     metrics = Metrics() if settings.metrics_port else None
     with ExitStack() as stack:
-        meters: list[Meter] = [metrics] if metrics else []
+        observers: list[Observer] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
-            meters.append(stack.enter_context(closing(Traces())))
-        open_house = stack.enter_context(worker.opened(settings, Several(*meters)))
+            observers.append(stack.enter_context(closing(Traces())))
+        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
         if metrics:  # after the engine: it may fork, and a server is a thread
-            metrics.window(open_house.window)
-            stack.enter_context(served(metrics, settings.metrics_port, open_house.is_alive))
-        yield open_house
+            metrics.window(worker.window)
+            stack.enter_context(served(metrics, settings.metrics_port, worker.is_alive))
+        yield worker
 
 
 def _report_unfit(error: TwopassError) -> NoReturn:
@@ -130,37 +130,37 @@ def _nothing() -> None:
 
 
 def _handler(
-    open_house: House, door: Door, keep: Callable[[Result], None], first: Callable[[], None]
+    worker: Worker, door: Door, keep: Callable[[Result], None], first: Callable[[], None]
 ) -> Callable[[Answer], Awaitable[Answer]]:
-    started = iter([dict(open_house.started)])
+    started = iter([dict(worker.started)])
 
     async def handler(job: Answer) -> Answer:
         """Always a dict RunPod understands; the program's one catch-all is here."""
         first()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
-            result = await answer(job, open_house, door)
+            result = await answer(job, worker, door)
             result = result.model_copy(update={"started": next(started, None)})
             keep(result)
-            return _replacing(open_house, door, result.as_answer())
+            return _replacing(worker, door, result.as_answer())
         except TwopassError as error:
             log.warning("job refused", code=error.code)
-            open_house.meter.refused(error.code)
-            return _replacing(open_house, door, {"error": str(error)[:1000]})
+            worker.observer.refused(error.code)
+            return _replacing(worker, door, {"error": str(error)[:1000]})
         except Exception:
             log.exception("job failed")
-            open_house.meter.refused(Code.INTERNAL)
+            worker.observer.refused(Code.INTERNAL)
             return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
 
     return handler
 
 
-def _replacing(open_house: House, door: Door, said: Answer) -> Answer:
+def _replacing(worker: Worker, door: Door, said: Answer) -> Answer:
     """The answer; of a worker whose engine is gone for good it asks for another worker, and fails if pages are left.
 
     Such a worker takes no job any more: refusing them one by one, it would empty the queue.
     """
-    if not open_house.engine.is_gone or door is not Door.SERVERLESS:
+    if not worker.engine.is_gone or door is not Door.SERVERLESS:
         return said
     signal.raise_signal(signal.SIGTERM)
     if "error" in said or said["status"] == Status.SUCCESS:
@@ -169,10 +169,10 @@ def _replacing(open_house: House, door: Door, said: Answer) -> Answer:
     return {"error": message, "detail": said, "refresh_worker": True}
 
 
-async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
+async def answer(delivered: Answer, worker: Worker, door: Door) -> Result:
     """Read the job on the house's loop and tell its progress; raises TwopassError."""
-    settings = open_house.settings
-    if open_house.engine.is_gone:
+    settings = worker.settings
+    if worker.engine.is_gone:
         raise EngineError(Code.ENGINE_DEAD, "this worker's engine is gone and it is being replaced; send the job again")
     job = Job.parse(delivered, settings, door)
     progress = Tracker()
@@ -181,9 +181,9 @@ async def answer(delivered: Answer, open_house: House, door: Door) -> Result:
             progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
         if door is Door.LOCAL:
             progress.listen(stack.enter_context(terminal.one(", ".join(map(shown, job.sources))[:60])))
-        stack.enter_context(open_house.meter.job(job.id))
-        result = await asyncio.wrap_future(open_house.submit(pipeline.run(job, open_house, progress)))
-    open_house.meter.ended(result)
+        stack.enter_context(worker.observer.job(job.id))
+        result = await asyncio.wrap_future(worker.submit(pipeline.run(job, worker, progress)))
+    worker.observer.ended(result)
     return result
 
 

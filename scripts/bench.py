@@ -175,7 +175,7 @@ def _kept(options: Any) -> dict[str, str]:
 
 def _command(stage: str, options: Any) -> list[str]:
     if stage == "job":
-        told = {"--model-dir": options.model_dir, "--sequences": options.sequences, "--workers": options.workers}
+        told = {"--model-dir": options.model_dir, "--sequences": options.sequences, "--workers": options.page_pool}
         flags = [str(part) for pair in told.items() for part in pair]
         return [sys.executable, str(Path(__file__).with_name("bench_job.py")), *flags, *JOBS]
     passed = [arg for arg in sys.argv[1:] if arg not in ("--only", *STAGES)]
@@ -423,8 +423,9 @@ async def _decoder(core: Any, options: Any, bans: dict[str, Any]) -> Facts:
 
 
 def _params(tokens: int, ban: Any) -> Any:
-    from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
+
+    from vllm import SamplingParams
 
     return SamplingParams(
         temperature=0, max_tokens=tokens, ignore_eos=True, skip_special_tokens=False, extra_args=ban,
@@ -491,7 +492,7 @@ def _stock_async(options: Any) -> Facts:
 
     told = {
         **_stock_arguments(options),
-        "renderer_num_workers": min(options.workers, options.renderers),
+        "renderer_num_workers": min(options.page_pool, options.renderers),
         "stream_interval": INTERVAL,
     }
     core = AsyncLLM.from_engine_args(AsyncEngineArgs(**told))

@@ -71,7 +71,7 @@ def _settings(options: Any) -> Any:
     from twopass.settings import Settings
 
     return Settings(
-        engine="vllm", max_num_seqs=options.sequences, page_workers=options.workers,
+        engine="vllm", max_num_seqs=options.sequences, page_workers=options.page_pool,
         load_format=load_format(options.model_dir), stream_interval=options.interval, model_dir=options.model_dir,
     )  # fmt: skip
 
@@ -109,8 +109,9 @@ async def modes(options: Any) -> None:
 
 async def decoder(options: Any) -> None:
     """Tokens a second without pictures: as many prompts as sequences, all of one length."""
-    from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
+
+    from vllm import SamplingParams
 
     rng = np.random.default_rng(1)
     ban = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
@@ -168,31 +169,31 @@ class _opened:
         self._options = options
 
     async def __aenter__(self) -> Any:
-        from twopass.pages.shared_pixels import Slab, Slabs
-        from twopass.runtime.page_pool import Workers
+        from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
+        from twopass.runtime.page_pool import PagePool
 
         engine = self._options.engine
         size = A4[0] * A4[1] * 3
-        slabs = Slabs(PAGES, PAGES * size, fixed=size)
-        self._workers = Workers(self._options.workers, slabs, more_slabs=(engine.slabs,))
-        self._options.shown = [_page(slab) for slab in (Slab(number) for number in slabs.descriptors)]
-        await self._workers.open()
-        await engine.open(self._workers)
+        buffers = PixelBufferPool(PAGES, PAGES * size, fixed=size)
+        self._page_pool = PagePool(self._options.page_pool, buffers, more_buffers=(engine.buffers,))
+        self._options.shown = [_page(buffer) for buffer in (PixelBuffer(number) for number in buffers.descriptors)]
+        await self._page_pool.open()
+        await engine.open(self._page_pool)
         return engine
 
     async def __aexit__(self, *error: object) -> None:
         await self._options.engine.close()
-        await self._workers.close()
+        await self._page_pool.close()
 
 
-def _page(slab: Any) -> Any:
+def _page(buffer: Any) -> Any:
     """A page of grey noise: every page is worth the same to a model that sees all pixels."""
     from twopass.pages.shared_pixels import Pixels
 
     width, height = A4
-    noise = np.random.default_rng(slab.number).integers(0, 256, width * height * 3, np.uint8)
-    np.frombuffer(slab.map(noise.nbytes), np.uint8)[:] = noise
-    return Pixels(width, height, slab)
+    noise = np.random.default_rng(buffer.number).integers(0, 256, width * height * 3, np.uint8)
+    np.frombuffer(buffer.map(noise.nbytes), np.uint8)[:] = noise
+    return Pixels(width, height, buffer)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from PIL import Image, ImageOps
 from twopass.engines.interface import PagePointer
 from twopass.engines.vllm import render_tiles as drawn_views
 from twopass.engines.vllm import tiling
-from twopass.pages.shared_pixels import Pixels, Slab, Slabs
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.steps import render
 
 ROUNDS = 5
@@ -40,10 +40,10 @@ VISION = tiling.DEEPSEEK_OCR
 def main(paths: Sequence[str]) -> None:
     torch.set_num_threads(1)
     files = [Path(path) for path in paths] or [Path("samples/sample.pdf")]
-    slabs = Slabs(1, 1 << 30)
-    (drawn,) = map(Slab, slabs.descriptors)
-    prepared = Slabs(1, VISION.most_bytes, fixed=VISION.most_bytes)
-    (seen,) = map(Slab, prepared.descriptors)
+    buffers = PixelBufferPool(1, 1 << 30)
+    (drawn,) = map(PixelBuffer, buffers.descriptors)
+    prepared = PixelBufferPool(1, VISION.most_bytes, fixed=VISION.most_bytes)
+    (seen,) = map(PixelBuffer, prepared.descriptors)
     print(f"{'':42} {'official':>9} {'drawn anew':>14} {'resized':>14}   parts: page, views; resized; not drawn anew")
     for file in files:
         with pymupdf.open(file) as pdf:
@@ -52,7 +52,7 @@ def main(paths: Sequence[str]) -> None:
         official, page, seen_ms, resized, left = (statistics.mean(part) for part in zip(*told, strict=True))
         row = f"{count:5} {official:9.1f}{_against(official, page + seen_ms)}{_against(official, page + resized)}"
         print(f"{file.name:36} {row}   {page:7.1f} {seen_ms:6.1f} {resized:6.1f} {left:6.0%}", flush=True)
-    for pool in (slabs, prepared):
+    for pool in (buffers, prepared):
         pool.close()
 
 
@@ -60,7 +60,7 @@ def _against(official: float, ours: float) -> str:
     return f" {ours:7.1f} {official / ours:6.2f}"
 
 
-def _page(file: Path, number: int, drawn: Slab, seen: Slab) -> tuple[float, float, float, float, bool]:
+def _page(file: Path, number: int, drawn: PixelBuffer, seen: PixelBuffer) -> tuple[float, float, float, float, bool]:
     """Milliseconds: the official way, the page, its views, resized ones; and whether it is not drawn anew."""
     pointer = PagePointer(str(file), number)
     room = 1 << 28

@@ -43,16 +43,16 @@ import bench_usage
 from bench import ENVIRONMENT, MIX
 from bench_engine import A4, INTERVAL, load_format, tell
 from make_mix import BOX_TOKENS
-from twopass import pipeline, worker
+from twopass import pipeline
 from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.families.deepseek.family import PROMPTS
 from twopass.job import Door, Job, Result
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime.page_slots import Window
+from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
-from twopass.worker import House
+from twopass.worker import AHEAD, Worker, open_worker
 
 ROOT = Path(__file__).parents[1]
 BUCKET = "bench"
@@ -248,10 +248,10 @@ class Meter:
 class Believed(Engine):
     """An engine that works as hard as the mix says and is believed to have answered the page."""
 
-    def __init__(self, inner: Engine, said: Mapping[str, Said], meter: Meter) -> None:
-        self._inner, self._said, self.meter = inner, said, meter
+    def __init__(self, inner: Engine, said: Mapping[str, Said], observer: Meter) -> None:
+        self._inner, self._said, self.observer = inner, said, observer
         self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
-        self.sequences, self.canary, self.slabs = inner.sequences, inner.canary, inner.slabs
+        self.sequences, self.canary, self.buffers = inner.sequences, inner.canary, inner.buffers
         self.asked: list[Prompt] = []
         self.unknown: Counter[str] = Counter()
 
@@ -276,18 +276,18 @@ class Believed(Engine):
             nonlocal before
             step = min(INTERVAL, said.tokens - before)
             before += step
-            self.meter.made += step
+            self.observer.made += step
             if prompt.watch:
                 prompt.watch(said.text[: round(len(said.text) * before / said.tokens)])
             return False
 
         sampling = Sampling(max_tokens=said.tokens, ignore_eos=True)
         if is_page(prompt):
-            self.meter.page()
+            self.observer.page()
         answer = await self._inner.generate(replace(prompt, sampling=sampling, watch=watch))
         if answer.finish_reason != "length":
             raise RuntimeError(f"{prompt.id}: {answer.finish_reason} after {answer.tokens_out} tokens")
-        self.meter.made += answer.tokens_out - before
+        self.observer.made += answer.tokens_out - before
         return answer
 
 
@@ -373,18 +373,18 @@ def full_at(places: int) -> int:
     return round(1.5 * places)
 
 
-async def jobs(opened: House, shelf: Shelf, count: int, **more: str) -> Believed:
+async def jobs(opened: Worker, shelf: Shelf, count: int, **more: str) -> Believed:
     """The documents as so many jobs at once, until the last page has begun; `more` are further fields of theirs."""
     engine = Believed(opened.engine, shelf.said, Meter(full_at(opened.window.places), shelf.asked_about))
     told = replace(opened, engine=engine)
     running = [asyncio.create_task(_succeeded(_job(shelf.names[n::count], told, **more), told)) for n in range(count)]
-    await _until_over(engine.meter, running)
+    await _until_over(engine.observer, running)
     if engine.unknown:
         tell(unknown=dict(engine.unknown.most_common(5)))
     return engine
 
 
-async def latency(opened: House, shelf: Shelf) -> tuple[float, dict[str, float]]:
+async def latency(opened: Worker, shelf: Shelf) -> tuple[float, dict[str, float]]:
     """Seconds from the job's beginning to its result, with nothing beside it; milliseconds of a processor by stage."""
     told = replace(opened, engine=Believed(opened.engine, shelf.said, Meter(2, shelf.asked_about)))
     before = time.monotonic()
@@ -395,20 +395,20 @@ async def latency(opened: House, shelf: Shelf) -> tuple[float, dict[str, float]]
     }
 
 
-def _job(names: Sequence[str], opened: House, **more: str) -> Job:
+def _job(names: Sequence[str], opened: Worker, **more: str) -> Job:
     name = f"job{next(_numbers)}"
     given = {"sources": names, "output": f"s3://{BUCKET}/out/{name}/", "mode": "gundam", "resume": False, **more}
     return Job.parse({"id": name, "input": given}, opened.settings, Door.LOCAL)
 
 
-async def _succeeded(job: Job, opened: House) -> Result:
+async def _succeeded(job: Job, opened: Worker) -> Result:
     result = await pipeline.run(job, opened, Tracker())
     if result.status != "success":
         raise RuntimeError(f"{job.id}: {result.problems[:3]}")
     return result
 
 
-async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
+async def alone(opened: Worker, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
     """The same requests in the same order, with nothing around the engine."""
     engine = Believed(opened.engine, shelf.said, Meter(full_at(opened.window.places), shelf.asked_about))
     async with _shown(opened) as page:
@@ -420,16 +420,16 @@ async def alone(opened: House, asked: Sequence[Prompt], shelf: Shelf) -> Meter:
                 await engine.generate(prompt)
 
         running = [asyncio.create_task(seated(prompt)) for prompt in prompts]
-        await _until_over(engine.meter, running)
-    return engine.meter
+        await _until_over(engine.observer, running)
+    return engine.observer
 
 
-async def _until_over(meter: Meter, running: Sequence[asyncio.Task[Any]]) -> None:
-    over = asyncio.create_task(meter.over.wait())
+async def _until_over(observer: Meter, running: Sequence[asyncio.Task[Any]]) -> None:
+    over = asyncio.create_task(observer.over.wait())
     while not over.done():
         if not running:
             over.cancel()
-            raise RuntimeError(f"{meter.begun} of {meter.pages} pages have begun, and nothing goes on")
+            raise RuntimeError(f"{observer.begun} of {observer.pages} pages have begun, and nothing goes on")
         done, _ = await asyncio.wait((over, *running), return_when=asyncio.FIRST_COMPLETED)
         running = [task for task in running if not task.done()]
         for task in done:
@@ -441,12 +441,12 @@ async def _until_over(meter: Meter, running: Sequence[asyncio.Task[Any]]) -> Non
 
 
 @asynccontextmanager
-async def _shown(opened: House) -> Any:
+async def _shown(opened: Worker) -> Any:
     width, height = A4
-    async with opened.slabs.lend(width * height * 3) as slab:
+    async with opened.buffers.lend(width * height * 3) as buffer:
         noise = np.random.default_rng(2).integers(0, 256, width * height * 3, np.uint8)
-        np.frombuffer(slab.map(noise.nbytes), np.uint8)[:] = noise
-        yield Pixels(width, height, slab)
+        np.frombuffer(buffer.map(noise.nbytes), np.uint8)[:] = noise
+        yield Pixels(width, height, buffer)
 
 
 def _alike(image: Pixels, page: Pixels) -> Pixels:
@@ -464,7 +464,7 @@ def ceiling(endpoint: str) -> float:
 
 
 def measured(
-    opened: House, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
+    opened: Worker, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
     windows: Sequence[int] = (), ways: Sequence[str] = (), few: Sequence[int] = LATENCIES, rounds: int = LATENCY_ROUNDS,
 ) -> dict[str, Any]:  # fmt: skip
     """{"pages_per_s", "share_of_engine", …}, the first of `counts` being the one that is told as the job's.
@@ -498,8 +498,8 @@ def measured(
     with bench_usage.watched() as usage:
         for number in counts:
             engine = opened.submit(jobs(opened, shelf, number)).result()
-            speed = engine.meter.tokens_per_s
-            taken = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.between(*engine.meter.between)}
+            speed = engine.observer.tokens_per_s
+            taken = {"cpu_ms_per_page": engine.observer.cpu_ms(tokens), **usage.between(*engine.observer.between)}
             tell(jobs=number, tokens_per_s=speed, **taken)
             by(f"{number}_jobs", speed / tokens)
             if first is None:
@@ -508,22 +508,22 @@ def measured(
         assert first
         of_engine = opened.submit(alone(opened, first.asked, shelf)).result()  # watched too: that takes its share
     found(
-        share_of_engine=round(first.meter.tokens_per_s / of_engine.tokens_per_s, 3),
+        share_of_engine=round(first.observer.tokens_per_s / of_engine.tokens_per_s, 3),
         alone_tokens_per_s=round(of_engine.tokens_per_s), alone_cpu_ms_per_page=of_engine.cpu_ms(tokens),
     )  # fmt: skip
     for places in windows:
         part = shelf.first(max(5 * places, 48))
-        meter = opened.submit(jobs(replace(opened, window=Window(places)), part, 1)).result().meter
-        by(f"{places}_in_flight", meter.tokens_per_s / part.tokens_a_page)
+        observer = opened.submit(jobs(replace(opened, window=PageSlots(places)), part, 1)).result().observer
+        by(f"{places}_in_flight", observer.tokens_per_s / part.tokens_a_page)
     for way in ways:
         part = replace(shelf, everything="pass2" in WAYS[way])
         engine = opened.submit(jobs(opened, part, 1, **WAYS[way])).result()
         tell(way=way, prompts_a_page=part.prompts_a_page, modes=dict(Counter(one.mode for one in engine.asked)))
-        by(way, engine.meter.tokens_per_s / part.tokens_a_page)
+        by(way, engine.observer.tokens_per_s / part.tokens_a_page)
     return told
 
 
-def _latency(opened: House, shelf: Shelf, rounds: int) -> tuple[float, dict[str, float]]:
+def _latency(opened: Worker, shelf: Shelf, rounds: int) -> tuple[float, dict[str, float]]:
     """Medians of the seconds, and of each stage's milliseconds a page."""
     seen = [opened.submit(latency(opened, shelf)).result() for _ in range(rounds)]
     tell(pages=len(shelf.pages), latency_s=[seconds for seconds, _ in seen])
@@ -544,7 +544,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parser.parse_args()
-    places = round(worker.AHEAD * options.sequences)
+    places = round(AHEAD * options.sequences)
     most = max((places, *options.windows))
     if options.pages <= (least := full_at(most)):
         parser.error(f"--pages: more than {least}, or no moment has all seats taken")
@@ -560,8 +560,8 @@ def main() -> None:
             bucket_access_key_id="key", bucket_secret_access_key="secret", window_bytes=most * PAGE_BYTES,
         )  # fmt: skip
         logs.set_up(settings)
-        with worker.opened(settings) as opened:
-            usual = replace(opened, window=Window(places))
+        with open_worker(settings) as opened:
+            usual = replace(opened, window=PageSlots(places))
             told = measured(usual, endpoint, pages, options.jobs, options.windows, options.ways)
     tell(found={"job_mix": told})
     if options.json:

@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench_usage import host_sampled
-from twopass import pipeline, worker
+from twopass import pipeline
 from twopass.job import Door, Job, Result
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
-from twopass.worker import House
+from twopass.worker import Worker, open_worker
 
 STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
 SAMPLE_EVERY_S = 0.2
@@ -47,9 +47,9 @@ class SoloStopwatch(Stopwatch):
             self._cpu[name] += time.process_time() - began
 
 
-class SoloHouse(House):
+class SoloHouse(Worker):
     def stopwatch(self) -> Stopwatch:
-        return SoloStopwatch(self.meter)
+        return SoloStopwatch(self.observer)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -69,8 +69,8 @@ def _stages(files: Sequence[Path], pages: str) -> Table:
     table = Table("file", "pages", *(f"{stage} ms" for stage in STAGES), "all ms", title="CPU per page")
     settings = Settings(window=1, page_workers=1, log_level="ERROR")
     logs.set_up(settings)
-    with worker.opened(settings) as opened:
-        solo = SoloHouse(**{field.name: getattr(opened, field.name) for field in fields(House)})
+    with open_worker(settings) as opened:
+        solo = SoloHouse(**{field.name: getattr(opened, field.name) for field in fields(Worker)})
         for file in files:
             table.add_row(*_row(file, _read(file, pages, solo)))
     return table
@@ -86,7 +86,7 @@ def _row(file: Path, result: Result) -> list[str]:
     return [file.name, str(count), *(f"{ms:.1f}" for ms in spent), f"{sum(spent):.1f}"]
 
 
-def _read(file: Path, pages: str, opened: House) -> Result:
+def _read(file: Path, pages: str, opened: Worker) -> Result:
     with tempfile.TemporaryDirectory() as output:
         given = {"source": str(file), "output": output, "pages": pages}
         job = Job.parse({"id": "bench", "input": given}, opened.settings, Door.LOCAL)
@@ -100,7 +100,7 @@ def _memory() -> Table:
             path = Path(folder) / f"{count}.pdf"
             make_text_pdf(path, count)
             began = time.monotonic()
-            with worker.opened(Settings(log_level="ERROR")) as opened, host_sampled(SAMPLE_EVERY_S) as samples:
+            with open_worker(Settings(log_level="ERROR")) as opened, host_sampled(SAMPLE_EVERY_S) as samples:
                 _read(path, "1-", opened)
             table.add_row(str(count), f"{time.monotonic() - began:.1f}", f"{max(mib for _, mib in samples):.0f}")
     return table

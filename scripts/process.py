@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.progress import Progress as Bars
 
-from twopass import engine_settings, pipeline, worker
+from twopass import engine_settings, pipeline
 from twopass.cli import terminal
 from twopass.document import Status
 from twopass.errors import EngineError, TwopassError
@@ -27,7 +27,7 @@ from twopass.job import Door, Job, Result
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
-from twopass.worker import House
+from twopass.worker import Worker, open_worker
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 UNREAD = "unread"  # the batch was stopped, or something unforeseen befell the file, before it had a result
@@ -97,16 +97,16 @@ def _read(
     files: Sequence[Path], args: argparse.Namespace, settings: Settings, ended: dict[Path, Result | TwopassError]
 ) -> None:
     """Every file's result or error into `ended`, as it comes; raises what nobody foresaw when all are through."""
-    with worker.opened(settings) as open_house, terminal.several() as shown:
+    with open_worker(settings) as worker, terminal.several() as shown:
         through = threading.Event()
 
         async def all_of_them() -> None:
             try:
-                await read_all(files, args, open_house, shown, ended)
+                await read_all(files, args, worker, shown, ended)
             finally:
                 through.set()
 
-        work = open_house.submit(all_of_them())
+        work = worker.submit(all_of_them())
         try:
             work.result()
         finally:
@@ -117,19 +117,19 @@ def _read(
 async def read_all(
     files: Sequence[Path],
     args: argparse.Namespace,
-    open_house: House,
+    worker: Worker,
     shown: Bars,
     ended: dict[Path, Result | TwopassError],
 ) -> None:
     """The same on the house's loop; one file's misfortune leaves the others to be read."""
-    places = asyncio.Semaphore(open_house.settings.concurrency)
+    places = asyncio.Semaphore(worker.settings.concurrency)
 
     async def one(file: Path) -> None:
         async with places:
             with terminal.one_of_many(shown, file.name) as listener:
                 try:
-                    job = Job.parse(_job(file, args), open_house.settings, Door.LOCAL)
-                    ended[file] = await pipeline.run(job, open_house, Tracker(listener))
+                    job = Job.parse(_job(file, args), worker.settings, Door.LOCAL)
+                    ended[file] = await pipeline.run(job, worker, Tracker(listener))
                 except TwopassError as error:
                     ended[file] = error
             terminal.line(shown, _line(_row(file, ended[file])))

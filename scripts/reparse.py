@@ -24,9 +24,9 @@ from twopass.errors import TwopassError
 from twopass.formats import registry
 from twopass.job import DocumentResult, Door, Format, Job
 from twopass.pages.rendered_page import Picture
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
 from twopass.steps.previews import Drawing
@@ -68,10 +68,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     """What was written, as the manifest tells it. Raises TwopassError."""
-    slabs = Slabs(1, settings.max_page_pixels * 3)
+    buffers = PixelBufferPool(1, settings.max_page_pixels * 3)
     async with (
         _opened(args.folder, settings) as folder,
-        _workers(settings, slabs) as workers,
+        _page_pool(settings, buffers) as page_pool,
         AsyncExitStack() as stack,
     ):
         finding = await reparse.found(folder)
@@ -79,20 +79,20 @@ async def _reparsed(args: argparse.Namespace, settings: Settings) -> dict[str, A
         file = None
         if args.reread or Format.REVIEW in job.formats:
             sources = await stack.enter_async_context(opened_sources(settings, job.s3))
-            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, workers, sources))
+            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, page_pool, sources))
             reparse.check_source(finding, file)
         if not args.reread or file is None:
-            drawing = Drawing(file, workers, Window(2 * settings.workers), NAME) if file else None
+            drawing = Drawing(file, page_pool, PageSlots(2 * settings.page_worker_count), NAME) if file else None
             writing = job.writing(finding.made.writing)
             result, lost = await reparse.formats(finding, job.formats_needed, writing, drawing)
             return _told(result, problems=[problem.message for problem in lost])
         dpi = reparse.job_of(finding.made).dpi
 
         def draw(number: int) -> AbstractAsyncContextManager[Picture]:
-            return render.page(file, number, dpi, settings.max_page_pixels, workers, slabs)
+            return render.page(file, number, dpi, settings.max_page_pixels, page_pool, buffers)
 
         output = await stack.enter_async_context(_opened(f"{args.output.rstrip('/')}/{folder.document_id}", settings))
-        result, changed = await reparse.reread(finding, output, job.formats_needed, draw, workers)
+        result, changed = await reparse.reread(finding, output, job.formats_needed, draw, page_pool)
         return _told(result, pages_changed=changed)
 
 
@@ -121,14 +121,14 @@ async def _opened(place: str, settings: Settings) -> AsyncIterator[Folder]:
 
 
 @asynccontextmanager
-async def _workers(settings: Settings, slabs: Slabs) -> AsyncIterator[Workers]:
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s)
+async def _page_pool(settings: Settings, buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
+    page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s)
     try:
-        await workers.open()
-        yield workers
+        await page_pool.open()
+        yield page_pool
     finally:
-        await workers.close()
-        slabs.close()
+        await page_pool.close()
+        buffers.close()
 
 
 if __name__ == "__main__":

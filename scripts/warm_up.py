@@ -15,12 +15,11 @@ import time
 
 import numpy as np
 
-from twopass import worker
 from twopass.engines.interface import Prompt, Sampling
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
 from twopass.telemetry import logs
-from twopass.worker import House
+from twopass.worker import Worker, open_worker
 
 WIDTH, HEIGHT = 1190, 1684  # A4 at 144 dpi: six tiles
 TOKENS = 8
@@ -30,7 +29,7 @@ TOGETHER = (1, 2, 3, 4, 6, 8, 12)  # pictures: as many graphs of the encoder
 def main() -> None:
     settings = Settings()
     logs.set_up(settings)
-    with worker.opened(settings) as opened:
+    with open_worker(settings) as opened:
         seconds = dict(opened.started)
         for mode in sorted(opened.family.modes - {"auto"}):
             before = time.monotonic()
@@ -39,7 +38,7 @@ def main() -> None:
     print(json.dumps(seconds))
 
 
-async def _look(opened: House, mode: str) -> None:
+async def _look(opened: Worker, mode: str) -> None:
     """One answer after the other would do; a few at once fill what is made for several pictures."""
     noise = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
     picture = Pixels(WIDTH, HEIGHT, held=noise.tobytes())

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import ROOT
 from tests.fakes import s3
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
@@ -52,19 +52,19 @@ def sample() -> Path:
 
 
 @pytest.fixture(scope="session")
-async def slabs() -> AsyncIterator[Slabs]:
-    slabs = Slabs(16, 1 << 28)
-    yield slabs
-    slabs.close()
+async def buffers() -> AsyncIterator[PixelBufferPool]:
+    buffers = PixelBufferPool(16, 1 << 28)
+    yield buffers
+    buffers.close()
 
 
 @pytest.fixture(scope="session")
-async def workers(slabs: Slabs) -> AsyncIterator[Workers]:
+async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
     """Two page workers for all tests: each takes a second to start."""
-    workers = Workers(2, slabs, timeout_s=120)
-    await workers.open()
-    yield workers
-    await workers.close()
+    page_pool = PagePool(2, buffers, timeout_s=120)
+    await page_pool.open()
+    yield page_pool
+    await page_pool.close()
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,16 @@ from twopass.document import State, Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.job import Result
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 
 
 @pytest.fixture
-def reader(workers: Workers, slabs: Slabs) -> Reader:
-    return Reader(workers, slabs, CpuEngine(2), Settings(max_page_pixels=2_000_000))
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
+    return Reader(page_pool, buffers, CpuEngine(2), Settings(max_page_pixels=2_000_000))
 
 
 def good(pages: int = 1) -> bytes:

@@ -16,15 +16,15 @@ from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Incident, Prompt
 from twopass.errors import Code, InvalidJob
 from twopass.job import Door, Job, ranges
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.telemetry.progress import Phase, Progress, Tracker
 
 
 @pytest.fixture
-def reader(workers: Workers, slabs: Slabs) -> Reader:
-    return Reader(workers, slabs, CpuEngine(2))
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
+    return Reader(page_pool, buffers, CpuEngine(2))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_a_worker_told_to_stop_finishes_what_it_reads_and_begins_nothing(
 
 
 async def test_what_a_stopped_worker_left_makes_the_same_document(
-    reader: Reader, workers: Workers, slabs: Slabs, fields: dict[str, Any], tmp_path: Path
+    reader: Reader, page_pool: PagePool, buffers: PixelBufferPool, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     """The next worker asks about the pages that are left, and writes an undisturbed run's bytes."""
     engine = Gated()
@@ -79,8 +79,10 @@ async def test_what_a_stopped_worker_left_makes_the_same_document(
     await work
     second = ScriptedEngine()
 
-    await Reader(workers, slabs, CpuEngine(2)).run(engine=second, **fields)
-    await Reader(workers, slabs, CpuEngine(2)).run(engine=ScriptedEngine(), **{**fields, "output": f"{tmp_path}/alone"})
+    await Reader(page_pool, buffers, CpuEngine(2)).run(engine=second, **fields)
+    await Reader(page_pool, buffers, CpuEngine(2)).run(
+        engine=ScriptedEngine(), **{**fields, "output": f"{tmp_path}/alone"}
+    )
 
     assert sorted(prompt[-1] for prompt in second.asked) == ["2", "3", "4", "5", "6"]
     assert stable(tmp_path / "out") == stable(tmp_path / "alone")
@@ -113,7 +115,7 @@ async def test_a_finished_document_has_nothing_left(reader: Reader, fields: dict
 
 
 async def test_a_document_that_cannot_be_written_in_time_says_so(
-    reader: Reader, workers: Workers, slabs: Slabs, fields: dict[str, Any]
+    reader: Reader, page_pool: PagePool, buffers: PixelBufferPool, fields: dict[str, Any]
 ) -> None:
     """All pages are read and stored when the grace is over: the next job writes the document and reads nothing."""
 
@@ -123,7 +125,7 @@ async def test_a_document_that_cannot_be_written_in_time_says_so(
 
     first = await reader.run(engine=ScriptedEngine(), progress=Tracker(now), **fields)
     asked = ScriptedEngine()
-    second = await Reader(workers, slabs, CpuEngine(2)).run(engine=asked, **fields)
+    second = await Reader(page_pool, buffers, CpuEngine(2)).run(engine=asked, **fields)
 
     assert (first.status, first.documents[0].pages) == ("partial_success", {"read": 6})
     assert first.problems[-1].message.startswith("the pages are read, the document is not written")
@@ -259,12 +261,12 @@ async def test_what_befell_an_engine_is_told_by_the_jobs_of_that_time(
 
 
 async def test_a_page_that_another_worker_read_meanwhile_is_no_loss(
-    reader: Reader, workers: Workers, slabs: Slabs, tmp_path: Path
+    reader: Reader, page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
     """Ours was lost to an accident; when all pages are there it is looked for again, and the document is whole."""
     (tmp_path / "a.pdf").write_bytes(drawings(4))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    other = Reader(workers, slabs, CpuEngine(2))
+    other = Reader(page_pool, buffers, CpuEngine(2))
 
     class Late(Silent):
         async def generate(self, prompt: Prompt) -> Completion:
@@ -281,13 +283,13 @@ async def test_a_page_that_another_worker_read_meanwhile_is_no_loss(
 
 
 async def test_two_workers_that_begin_together_share_a_document(
-    reader: Reader, workers: Workers, slabs: Slabs, tmp_path: Path
+    reader: Reader, page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
     """Who meets the other goes on elsewhere: together they ask about few pages twice, and write one document."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(40))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     engines = [ScriptedEngine(delay=lambda prompt: 0.2) for _ in range(2)]
-    other = Reader(workers, slabs, CpuEngine(2))
+    other = Reader(page_pool, buffers, CpuEngine(2))
 
     results = await asyncio.gather(
         reader.run(2, engines[0], job_id="one", **fields), other.run(2, engines[1], job_id="two", **fields)

@@ -26,8 +26,8 @@ from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.formats import registry
 from twopass.job import Door, Format, Job
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import report, upload
 from twopass.telemetry.progress import Tracker
@@ -55,8 +55,8 @@ def drawing() -> bytes:
 
 
 @pytest.fixture
-def reader(workers: Workers, slabs: Slabs) -> Reader:
-    return Reader(workers, slabs, CpuEngine(2))
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
+    return Reader(page_pool, buffers, CpuEngine(2))
 
 
 def stable(folder: Path) -> dict[str, bytes]:
@@ -97,7 +97,7 @@ class ScriptedEngine(Engine):
         self.asked: list[str] = []
         self._answer, self._delay = answer, delay
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Nothing to open."""
 
     async def generate(self, prompt: Prompt) -> Completion:
@@ -399,7 +399,7 @@ async def test_many_page_pictures_lie_beside_the_review_page(
 async def test_a_page_that_cannot_be_drawn_again_is_missed_by_name(reader: Reader, tmp_path: Path) -> None:
     """The review page is written without its picture, and the result says so; the document itself has all it had."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(2))
-    dying = replace(reader, workers=DyingWorkers(reader.workers, preview_of=4))
+    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, preview_of=4))
 
     result = await dying.run(
         1, ScriptedEngine(), formats=["docjson", "review"], source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out"
@@ -514,7 +514,7 @@ async def test_a_page_lost_to_a_dead_worker_is_tried_again_by_the_next_job(reade
     """The document is finished and says what is missing; the same job again reads that page and all formats anew."""
     (tmp_path / "a.pdf").write_bytes(pdf_of(3))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, draw_pdf=2))
     first = await dying.run(1, ScriptedEngine(), **fields)
     told = manifest_in(tmp_path / "out")
 
@@ -639,7 +639,7 @@ async def test_a_page_that_cannot_be_drawn_again_keeps_its_text(reader: Reader, 
             path.unlink()
 
     again = ScriptedEngine()
-    dying = replace(reader, workers=DyingWorkers(reader.workers, draw_pdf=2))
+    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, draw_pdf=2))
     result = await dying.run(engine=again, **fields)
 
     assert not again.asked
@@ -654,7 +654,7 @@ async def test_a_crop_that_cannot_be_cut_is_no_broken_link(reader: Reader, tmp_p
     (tmp_path / "a.pdf").write_bytes(pdf_of(2))
     engine = ScriptedEngine()
 
-    dying = replace(reader, workers=DyingWorkers(reader.workers, png_of=2))
+    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, png_of=2))
     result = await dying.run(1, engine, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
     assert len(engine.asked) == 2

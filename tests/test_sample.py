@@ -22,12 +22,12 @@ from twopass.families import registry
 from twopass.formats import chunks, docjson, docling
 from twopass.formats.draft import Draft
 from twopass.job import Door, Job
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
-from twopass.worker import House
+from twopass.worker import Worker
 
 SAMPLES = ROOT / "samples"
 TRUTH: dict[str, Any] = json.loads((SAMPLES / "sample.truth.json").read_text())
@@ -46,16 +46,16 @@ class Read:
 
 
 @pytest.fixture(scope="session")
-async def read(workers: Workers, slabs: Slabs, tmp_path_factory: pytest.TempPathFactory) -> Read:
+async def read(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> Read:
     output = tmp_path_factory.mktemp("sample")
     engine = CpuEngine(2)
-    await engine.open(workers)
+    await engine.open(page_pool)
     loop = asyncio.get_running_loop()
-    house = House(Settings(), engine, registry.named("layout"), workers, slabs, Window(4), loop)
+    worker = Worker(Settings(), engine, registry.named("layout"), page_pool, buffers, PageSlots(4), loop)
     job = Job.parse(
-        {"input": {"source": str(SAMPLES / "sample.pdf"), "output": str(output)}}, house.settings, Door.LOCAL
+        {"input": {"source": str(SAMPLES / "sample.pdf"), "output": str(output)}}, worker.settings, Door.LOCAL
     )
-    result = await pipeline.run(job, house, Tracker())
+    result = await pipeline.run(job, worker, Tracker())
     folder = output / str(result.documents[0].id)
     document = docjson.loads((folder / "document.json").read_bytes())
     return Read(folder, document, (folder / "document.md").read_text())

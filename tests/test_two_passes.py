@@ -21,9 +21,9 @@ from twopass.families.interface import Family
 from twopass.families.registry import FAMILIES
 from twopass.job import Mode, Result, Task
 from twopass.pages.rendered_page import Picture
-from twopass.pages.shared_pixels import Pixels, Slabs
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.pages.text_layer import TextLayer
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.steps import pass1
 
 SCALE = 2  # pixels a point, at 144 dpi
@@ -48,13 +48,13 @@ class Read(NamedTuple):
 
 
 @pytest.fixture
-def reader(workers: Workers, slabs: Slabs) -> Reader:
-    return Reader(workers, slabs, CpuEngine(2))
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
+    return Reader(page_pool, buffers, CpuEngine(2))
 
 
 @pytest.fixture(scope="module")
-async def read(workers: Workers, slabs: Slabs, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    return await reading(Reader(workers, slabs, CpuEngine(2)), tmp_path_factory.mktemp("read"))
+async def read(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    return await reading(Reader(page_pool, buffers, CpuEngine(2)), tmp_path_factory.mktemp("read"))
 
 
 async def reading(reader: Reader, folder: Path, **fields: Any) -> Read:

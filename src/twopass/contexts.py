@@ -31,12 +31,12 @@ from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
-from twopass.worker import House
+from twopass.worker import Worker
 
 GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
 
 
-class Patience:
+class EngineFailureBudget:
     """How long a document goes on with an engine that is gone: so many pages in a row, and then without asking."""
 
     def __init__(self, pages: int) -> None:
@@ -45,8 +45,8 @@ class Patience:
         self._last: EngineError | None = None
 
     @classmethod
-    def of(cls, house: House) -> Self:
-        return cls(house.window.places + GIVE_UP)
+    def of(cls, worker: Worker) -> Self:
+        return cls(worker.window.places + GIVE_UP)
 
     @contextmanager
     def tried(self) -> Iterator[None]:
@@ -61,7 +61,7 @@ class Patience:
         self._lost = 0
 
 
-class Company:
+class ConcurrentReaders:
     """Whether another worker reads the same document, and where to go on when it was met.
 
     Two that begin together would read every page twice; who is met goes on from a place taken at random.
@@ -85,11 +85,11 @@ class Company:
 
 
 @dataclass(frozen=True)
-class Errand:
+class JobContext:
     """What all documents of one job share. `deadline` is on the loop's clock, None without one."""
 
     job: Job
-    house: House
+    worker: Worker
     sources: Sources
     output: Store
     deadline: float | None
@@ -97,11 +97,11 @@ class Errand:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DocumentContext:
     """What every page of one document needs. `deadline` is on the loop's clock, None without one."""
 
     job: Job
-    house: House
+    worker: Worker
     file: CheckedFile
     folder: Folder
     there: frozenset[str]
@@ -110,8 +110,8 @@ class Reading:
     deadline: float | None
     progress: Tracker
     watch: Stopwatch
-    patience: Patience
-    company: Company
+    patience: EngineFailureBudget
+    company: ConcurrentReaders
     arrival: Arrival
 
     @property
@@ -122,7 +122,7 @@ class Reading:
     @property
     def last_call(self) -> float | None:
         """When whatever is written of the document must be written."""
-        return None if self.deadline is None else self.deadline + self.house.settings.write_reserve_s
+        return None if self.deadline is None else self.deadline + self.worker.settings.write_reserve_s
 
     def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
         """The pages that somebody read already come first: a deadline then cuts off none of them."""
@@ -136,7 +136,7 @@ class Reading:
     @property
     def drawing(self) -> Drawing:
         """Where pictures for people come from."""
-        return Drawing(self.file, self.house.workers, self.house.window, self.job.id)
+        return Drawing(self.file, self.worker.page_pool, self.worker.window, self.job.id)
 
     def made(self, document: Document, selection: Sequence[Problem]) -> Made:
         """What the manifest keeps beside the result."""
@@ -145,10 +145,10 @@ class Reading:
         return Made(options=run.options, prompts=run.prompts, selection=tuple(selection), **kept)
 
 
-def room(house: House) -> Room:
+def room(worker: Worker) -> Room:
     """For one of the jobs that a worker has at once."""
-    settings = house.settings
-    return Room(house.window.places, settings.max_source_bytes, lambda: scratch.free_bytes() // settings.concurrency)
+    settings = worker.settings
+    return Room(worker.window.places, settings.max_source_bytes, lambda: scratch.free_bytes() // settings.concurrency)
 
 
 def check(job: Job, family: Family) -> None:
@@ -160,9 +160,9 @@ def check(job: Job, family: Family) -> None:
             raise InvalidJob(Code.INVALID_JOB, f"{field}: {family.name} takes no {asked}; it takes {known}")
 
 
-def options(job: Job, house: House) -> dict[str, Any]:
+def options(job: Job, worker: Worker) -> dict[str, Any]:
     """Everything that changes what is read, and nothing else."""
-    reader = {"family": house.family.name, "revision": house.family.revision, **describe(house.engine)}
+    reader = {"family": worker.family.name, "revision": worker.family.revision, **describe(worker.engine)}
     return {**job.reading_options, **reader}
 
 
@@ -187,9 +187,9 @@ def wanted(job: Job, done: Finished | None) -> tuple[Format, ...]:
     return tuple(name for name in Format if name in all_of_them)
 
 
-def deadline(job: Job, house: House) -> float | None:
+def deadline(job: Job, worker: Worker) -> float | None:
     """On the loop's clock; a local run without a deadline of its own has all the time it needs."""
-    seconds = job.deadline_s or (None if job.door is Door.LOCAL else house.settings.deadline_s)
+    seconds = job.deadline_s or (None if job.door is Door.LOCAL else worker.settings.deadline_s)
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 

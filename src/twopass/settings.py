@@ -94,7 +94,7 @@ class Settings(EngineSettings):
     runpod_pod_id: str | None = Field(None, description="set by RunPod: this worker's id")
 
     @property
-    def workers(self) -> int:
+    def page_worker_count(self) -> int:
         """Page workers to start."""
         return self.page_workers or len(os.sched_getaffinity(0))
 

@@ -25,14 +25,14 @@ from twopass.engines import factory
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
-from twopass.pages.shared_pixels import Slabs
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import gc_tuning, scratch
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
-from twopass.runtime.shutdown import Closing
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
+from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.steps import canary
-from twopass.telemetry.observer import Meter, Silent
+from twopass.telemetry.observer import NullObserver, Observer
 from twopass.telemetry.stopwatch import Stopwatch
 
 log = structlog.get_logger()
@@ -47,23 +47,23 @@ DESCRIPTORS = 1 << 16  # slabs of two kinds take 1,400 at 512 sequences; many sy
 
 
 @dataclass(frozen=True)
-class House:
+class Worker:
     """What all jobs of a worker share. Its coroutines run on `loop`."""
 
     settings: Settings
     engine: Engine
     family: Family
-    workers: Workers
-    slabs: Slabs
-    window: Window
+    page_pool: PagePool
+    buffers: PixelBufferPool
+    window: PageSlots
     loop: asyncio.AbstractEventLoop
-    meter: Meter = field(default_factory=Silent)
+    observer: Observer = field(default_factory=NullObserver)
     canary: Canary | None = None
-    closing: Closing = field(default_factory=Closing)
+    closing: Shutdown = field(default_factory=Shutdown)
     started: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of the start, and of all
 
     def stopwatch(self) -> Stopwatch:
-        return Stopwatch(self.meter)
+        return Stopwatch(self.observer)
 
     def is_alive(self) -> bool:
         """Whether the loop that reads answers within HEALTH_S; for any thread but its own."""
@@ -85,7 +85,7 @@ class House:
 
 
 @contextmanager
-def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
+def open_worker(settings: Settings, observer: Observer | None = None) -> Iterator[Worker]:
     """A warm house; called on the main thread, before the SDK starts. Raises EngineError, a failed canary too."""
     _raise_descriptors()
     if swept := scratch.sweep():
@@ -94,22 +94,22 @@ def opened(settings: Settings, meter: Meter | None = None) -> Iterator[House]:
     before = time.monotonic()
     engine = factory.constructed(settings)  # first: an engine may fork, and forks want no threads about
     stages["engine_s"] = time.monotonic() - before
-    places = settings.window or max(LEAST_WINDOW, round(AHEAD * (engine.sequences or settings.workers)))
-    slabs = Slabs(places, settings.window_bytes or max(LEAST_BYTES, places * PAGE_BYTES))
-    own = (engine.slabs,) if engine.slabs else ()
+    places = settings.window or max(LEAST_WINDOW, round(AHEAD * (engine.sequences or settings.page_worker_count)))
+    buffers = PixelBufferPool(places, settings.window_bytes or max(LEAST_BYTES, places * PAGE_BYTES))
+    own = (engine.buffers,) if engine.buffers else ()
     limits = {"memory_bytes": settings.worker_memory_bytes, "calls": settings.worker_calls}
-    workers = Workers(settings.workers, slabs, settings.worker_timeout_s, more_slabs=own, **limits)
+    page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s, more_buffers=own, **limits)
     with gc_tuning.seldom(), _running_loop() as loop:
-        family, meter = registry.named(engine.family), meter or Silent()
-        house = House(settings, engine, family, workers, slabs, Window(places), loop, meter)
+        family, observer = registry.named(engine.family), observer or NullObserver()
+        worker = Worker(settings, engine, family, page_pool, buffers, PageSlots(places), loop, observer)
         try:
-            seen = house.submit(_warm(house, stages)).result()
+            seen = worker.submit(_warm(worker, stages)).result()
             stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _age_s()}.items()}
             log.info("worker ready", **stages)
-            yield replace(house, canary=seen, started=stages)
+            yield replace(worker, canary=seen, started=stages)
         finally:
-            house.submit(_close(house)).result()
-            for pool in (slabs, *own):
+            worker.submit(_close(worker)).result()
+            for pool in (buffers, *own):
                 pool.close()
 
 
@@ -120,13 +120,13 @@ def _raise_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _warm(house: House, stages: dict[str, float]) -> Canary | None:
+async def _warm(worker: Worker, stages: dict[str, float]) -> Canary | None:
     before = time.monotonic()
-    await house.workers.open()
-    await house.engine.open(house.workers)
+    await worker.page_pool.open()
+    await worker.engine.open(worker.page_pool)
     opened = time.monotonic()
-    verdict = await canary.verdict(house.engine, house.family, house.workers, house.settings)
-    stages |= {f"engine_{name}": seconds for name, seconds in house.engine.started.items()}
+    verdict = await canary.verdict(worker.engine, worker.family, worker.page_pool, worker.settings)
+    stages |= {f"engine_{name}": seconds for name, seconds in worker.engine.started.items()}
     stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}
     return verdict
 
@@ -137,13 +137,13 @@ def _age_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - began
 
 
-async def _close(house: House) -> None:
+async def _close(worker: Worker) -> None:
     try:
         async with asyncio.timeout(CLOSE_S):
-            await house.engine.close()
+            await worker.engine.close()
     except TimeoutError:
         log.error("the engine does not end")
-    await house.workers.close()
+    await worker.page_pool.close()
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from playwright.async_api import Browser, Page, async_playwright
 from tests.fakes import recorded
 from tests.fakes.reader import Reader
 from twopass.engines.cpu.engine import CpuEngine
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 
 # Without these it asks its maker's hosts for news at every start.
 QUIET = (
@@ -34,15 +34,15 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
     made = tmp_path_factory.mktemp("review")
     source = made / "report.pdf"
     source.write_bytes(recorded.report())
-    slabs = Slabs(16, 1 << 28)
-    workers = Workers(2, slabs)
-    await workers.open()
-    reader = Reader(workers, slabs, CpuEngine(2))
+    buffers = PixelBufferPool(16, 1 << 28)
+    page_pool = PagePool(2, buffers)
+    await page_pool.open()
+    reader = Reader(page_pool, buffers, CpuEngine(2))
     engine = recorded.Listening(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
     await reader.run(engine=engine, source=str(source), output=f"{made}/out", formats=["docjson", "review"])
     yield next((made / "out").glob("report-*"))
-    await workers.close()
-    slabs.close()
+    await page_pool.close()
+    buffers.close()
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,12 @@ from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
 from twopass.families import registry
 from twopass.job import Result
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.steps import canary
-from twopass.worker import House
+from twopass.worker import Worker
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -219,21 +219,21 @@ class Stumbling(CpuEngine):
 
 
 async def test_an_unforeseen_error_of_one_file_leaves_the_others_their_results(
-    folder: Path, workers: Workers, slabs: Slabs
+    folder: Path, page_pool: PagePool, buffers: PixelBufferPool
 ) -> None:
     """It is raised when all are through, for whoever has to mend it."""
     with pymupdf.open() as pdf:
         pdf.new_page().insert_text((72, 90), "stumble")
         pdf.save(folder / "inbox" / "a.pdf")
     engine = Stumbling(2)
-    await engine.open(workers)
+    await engine.open(page_pool)
     loop = asyncio.get_running_loop()
-    house = House(Settings(), engine, registry.named("layout"), workers, slabs, Window(4), loop)
+    worker = Worker(Settings(), engine, registry.named("layout"), page_pool, buffers, PageSlots(4), loop)
     inbox, output = folder / "inbox", folder / "out"
     args = argparse.Namespace(path=inbox, output=output, formats="markdown", pages=None, password=None, no_resume=False)
     ended: dict[Path, Result | TwopassError] = {}
 
     with terminal.several() as shown, pytest.raises(LookupError):
-        await script.read_all(script.documents_below(inbox, output), args, house, shown, ended)
+        await script.read_all(script.documents_below(inbox, output), args, worker, shown, ended)
 
     assert {file.name for file in ended} == {"one.pdf", "two.PDF"}

@@ -496,16 +496,16 @@ class _Desk:
             self._changed.notify_all()
 
 
-def _run_server(desk: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
+def _run_server(doc: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
     try:
-        asyncio.run(_serve(desk, started))
+        asyncio.run(_serve(doc, started))
     except OSError as error:
         started.set_exception(error)
 
 
-async def _serve(desk: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
+async def _serve(doc: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
     app = web.Application(client_max_size=REQUEST_LIMIT)
-    app.add_routes(desk.routes())
+    app.add_routes(doc.routes())
     # Without handler_cancellation a killed worker's poll would live on and be dealt the next job.
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
@@ -513,7 +513,7 @@ async def _serve(desk: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, 
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0][:2]
         started.set_result((asyncio.get_running_loop(), f"http://{host}:{port}"))
-        await desk.closed()
+        await doc.closed()
     finally:
         await runner.cleanup()
 

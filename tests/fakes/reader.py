@@ -11,27 +11,27 @@ from twopass.document import Canary
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.job import Door, Job, Result
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
-from twopass.runtime.shutdown import Closing
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
+from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
-from twopass.telemetry.observer import Meter, Silent
+from twopass.telemetry.observer import NullObserver, Observer
 from twopass.telemetry.progress import Tracker
-from twopass.worker import House
+from twopass.worker import Worker
 
 
 @dataclass
 class Reader:
     """Runs jobs in a house of shared workers."""
 
-    workers: Workers
-    slabs: Slabs
+    page_pool: PagePool
+    buffers: PixelBufferPool
     engine: Engine
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
-    closing: Closing = field(default_factory=Closing)
-    meter: Meter = field(default_factory=Silent)
+    closing: Shutdown = field(default_factory=Shutdown)
+    observer: Observer = field(default_factory=NullObserver)
 
     async def run(
         self,
@@ -42,10 +42,10 @@ class Reader:
         **fields: Any,
     ) -> Result:
         chosen = engine or self.engine
-        await chosen.open(self.workers)
+        await chosen.open(self.page_pool)
         loop = asyncio.get_running_loop()
         family = registry.named(chosen.family)
-        house = House(self.settings, chosen, family, self.workers, self.slabs, Window(window), loop)
-        house = replace(house, canary=self.canary, closing=self.closing, meter=self.meter)
-        job = Job.parse({"id": job_id, "input": fields}, house.settings, Door.LOCAL)
-        return await pipeline.run(job, house, progress or Tracker())
+        worker = Worker(self.settings, chosen, family, self.page_pool, self.buffers, PageSlots(window), loop)
+        worker = replace(worker, canary=self.canary, closing=self.closing, observer=self.observer)
+        job = Job.parse({"id": job_id, "input": fields}, worker.settings, Door.LOCAL)
+        return await pipeline.run(job, worker, progress or Tracker())

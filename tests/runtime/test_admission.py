@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.runtime.admission import ENDING, FETCHES, LEAST_FETCHES, Arrival, Room, taken_in
-from twopass.runtime.page_slots import Window, windowed
+from twopass.runtime.page_slots import PageSlots, windowed
 
 PLACES, LARGEST = 20, 1000
 WAITING = PLACES // 4  # pages
@@ -36,7 +36,7 @@ class Shelf:
     bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.window = Window(self.room.places)
+        self.window = PageSlots(self.room.places)
         self.let.set()
         self.end.set()
 
@@ -315,7 +315,7 @@ async def test_the_first_failure_cancels_the_rest() -> None:
 )
 def test_all_are_read_whatever_their_size(shelf: list[tuple[int, int, float]], places: int, free: int) -> None:
     """No mixture of sizes, delays and room makes the intake wait for ever, and the order of outcomes is kept."""
-    window = Window(places)
+    window = PageSlots(places)
 
     async def read(told: tuple[int, tuple[int, int, float]], arrival: Arrival) -> int:
         number, (pages, size, delay) = told

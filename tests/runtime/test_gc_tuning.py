@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import weakref
 
-from twopass import worker
 from twopass.runtime import gc_tuning
 from twopass.settings import Settings
+from twopass.worker import open_worker
 
 
 class Circle:
@@ -35,7 +35,7 @@ def test_nobody_looks_for_garbage_among_what_imports_leave() -> None:
 def test_a_worker_looks_seldom_and_leaves_no_trace() -> None:
     """While a house is open; what only refers to itself goes all the same."""
     before, circles = gc.get_threshold(), [weakref.ref(Circle()) for _ in range(3)]
-    with worker.opened(Settings(page_workers=1, log_level="ERROR")):
+    with open_worker(Settings(page_workers=1, log_level="ERROR")):
         within = gc.get_threshold()
         kept = [[number] for number in range(gc_tuning.MORE + 1)]
 

@@ -21,74 +21,74 @@ from tests import ROOT
 from twopass.engines.interface import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
-from twopass.pages.shared_pixels import Pixels, Slab, Slabs
-from twopass.runtime.page_pool import ANSWER_BYTES, Workers, cpu_meter
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
+from twopass.runtime.page_pool import ANSWER_BYTES, PagePool, cpu_meter
 from twopass.steps import fetch, render
 
 PAGE = 30
 
 
 @pytest.fixture
-async def slabs() -> AsyncIterator[Slabs]:
-    slabs = Slabs(2, budget=PAGE * 2)
-    yield slabs
-    slabs.close()
+async def buffers() -> AsyncIterator[PixelBufferPool]:
+    buffers = PixelBufferPool(2, budget=PAGE * 2)
+    yield buffers
+    buffers.close()
 
 
 @pytest.fixture
-async def workers(slabs: Slabs) -> AsyncIterator[Workers]:
-    workers = Workers(1, slabs, timeout_s=60.0)
-    await workers.open()
-    yield workers
-    await workers.close()
+async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
+    page_pool = PagePool(1, buffers, timeout_s=60.0)
+    await page_pool.open()
+    yield page_pool
+    await page_pool.close()
 
 
-async def test_a_value_comes_back_from_another_process(workers: Workers) -> None:
+async def test_a_value_comes_back_from_another_process(page_pool: PagePool) -> None:
     """A call runs in a child, not here."""
-    assert await workers.call(os.getpid) != os.getpid()
+    assert await page_pool.call(os.getpid) != os.getpid()
 
 
-async def test_a_coded_error_comes_through_whole(workers: Workers) -> None:
+async def test_a_coded_error_comes_through_whole(page_pool: PagePool) -> None:
     """What a step raises in a child is raised here with its code."""
     with pytest.raises(SourceError) as caught:
-        await workers.call(fetch.inspect, "/nowhere.pdf", "application/pdf", None, fetch.Limits(1, 1))
+        await page_pool.call(fetch.inspect, "/nowhere.pdf", "application/pdf", None, fetch.Limits(1, 1))
 
     assert caught.value.code is Code.DAMAGED
 
 
-async def test_a_crash_costs_one_call(workers: Workers) -> None:
+async def test_a_crash_costs_one_call(page_pool: PagePool) -> None:
     """A child that dies is replaced alone; the next call is answered."""
     with pytest.raises(WorkerDied) as caught:
-        await workers.call(os._exit, 1)
+        await page_pool.call(os._exit, 1)
 
     assert caught.value.code is Code.RENDER_CRASH
-    assert await workers.call(operator.add, 1, 2) == 3
+    assert await page_pool.call(operator.add, 1, 2) == 3
 
 
-async def test_a_child_that_died_while_idle_costs_no_call(workers: Workers) -> None:
+async def test_a_child_that_died_while_idle_costs_no_call(page_pool: PagePool) -> None:
     """Whoever comes next gets another child and its answer."""
-    child = await workers.call(os.getpid)
+    child = await page_pool.call(os.getpid)
     os.kill(child, signal.SIGKILL)
     async with asyncio.timeout(60):
         while psutil.pid_exists(child):
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)  # its end reaches the loop
 
-    assert await workers.call(operator.add, 1, 2) == 3
-    assert await workers.call(os.getpid) != child
+    assert await page_pool.call(operator.add, 1, 2) == 3
+    assert await page_pool.call(os.getpid) != child
 
 
-async def test_a_call_that_hangs_is_killed(slabs: Slabs) -> None:
+async def test_a_call_that_hangs_is_killed(buffers: PixelBufferPool) -> None:
     """A call beyond its time ends with a code and the worker is usable again."""
-    workers = Workers(1, slabs, timeout_s=1.0)
-    await workers.open()
+    page_pool = PagePool(1, buffers, timeout_s=1.0)
+    await page_pool.open()
 
     with pytest.raises(WorkerDied) as caught:
-        await workers.call(time.sleep, 60.0)
+        await page_pool.call(time.sleep, 60.0)
 
     assert caught.value.code is Code.RENDER_TIMEOUT
-    assert await workers.call(operator.add, 1, 2) == 3
-    await workers.close()
+    assert await page_pool.call(operator.add, 1, 2) == 3
+    await page_pool.close()
 
 
 def hoard(size: int) -> int:
@@ -100,71 +100,73 @@ def hoard(size: int) -> int:
     return len(kept)
 
 
-async def test_a_call_that_takes_too_much_memory_is_killed(slabs: Slabs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_takes_too_much_memory_is_killed(
+    buffers: PixelBufferPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bomb ends its page worker with a code of its own, long before the machine has no memory left."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    workers = Workers(1, slabs, memory_bytes=128 << 20)
-    await workers.open()
-    within = await workers.call(hoard, 16 << 20)
+    page_pool = PagePool(1, buffers, memory_bytes=128 << 20)
+    await page_pool.open()
+    within = await page_pool.call(hoard, 16 << 20)
 
     with pytest.raises(WorkerDied, match="RENDER_MEMORY: hoard took over 128 MiB of memory; raise WORKER_MEMORY"):
-        await workers.call(hoard, 1 << 30)
+        await page_pool.call(hoard, 1 << 30)
 
     assert within == 16
-    assert await workers.call(operator.add, 1, 2) == 3
-    await workers.close()
+    assert await page_pool.call(operator.add, 1, 2) == 3
+    await page_pool.close()
 
 
-async def test_an_answer_that_no_page_has_is_refused(workers: Workers) -> None:
+async def test_an_answer_that_no_page_has_is_refused(page_pool: PagePool) -> None:
     """What a page worker hands over fills the memory of the process that takes the jobs, so it is bounded."""
-    before = await workers.call(os.getpid)
+    before = await page_pool.call(os.getpid)
 
     with pytest.raises(WorkerDied, match="RENDER_MEMORY: an answer of 256 MiB"):
-        await workers.call(bytes, ANSWER_BYTES)
+        await page_pool.call(bytes, ANSWER_BYTES)
 
-    assert await workers.call(os.getpid) == before
+    assert await page_pool.call(os.getpid) == before
 
 
-async def test_a_page_worker_knows_no_key(slabs: Slabs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_worker_knows_no_key(buffers: PixelBufferPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who breaks out of a decoder finds no key of a store, an engine or the platform in the environment."""
     for name in ("BUCKET_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "RUNPOD_AI_API_KEY"):
         monkeypatch.setenv(name, "hunter2")
-    workers = Workers(1, slabs)
-    await workers.open()
+    page_pool = PagePool(1, buffers)
+    await page_pool.open()
 
-    child = await workers.call(os.getpid)
+    child = await page_pool.call(os.getpid)
 
     environment = Path(f"/proc/{child}/environ").read_bytes()
     assert b"PATH=" in environment and b"hunter2" not in environment
-    await workers.close()
+    await page_pool.close()
 
 
-async def test_a_page_worker_is_the_first_to_go_where_memory_ends(workers: Workers) -> None:
+async def test_a_page_worker_is_the_first_to_go_where_memory_ends(page_pool: PagePool) -> None:
     """The kernel, which ends a process where the machine has no memory left, takes this one and not its parent."""
-    child = await workers.call(os.getpid)
+    child = await page_pool.call(os.getpid)
 
     assert Path(f"/proc/{child}/oom_score_adj").read_text().strip() == "1000"
 
 
-async def test_a_cancelled_call_leaves_no_child_at_work(workers: Workers) -> None:
+async def test_a_cancelled_call_leaves_no_child_at_work(page_pool: PagePool) -> None:
     """Cancelling kills the child that was at it, because it might write into a slab lent on."""
-    before = await workers.call(os.getpid)
-    call = asyncio.create_task(workers.call(time.sleep, 60.0))
+    before = await page_pool.call(os.getpid)
+    call = asyncio.create_task(page_pool.call(time.sleep, 60.0))
     await asyncio.sleep(0.1)
 
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    assert await workers.call(os.getpid) != before
+    assert await page_pool.call(os.getpid) != before
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
 
 
-async def test_a_place_outlives_a_second_cancellation(workers: Workers) -> None:
+async def test_a_place_outlives_a_second_cancellation(page_pool: PagePool) -> None:
     """However often a call is cancelled, its child is dead when it ends and its place is filled again."""
-    before = await workers.call(os.getpid)
-    call = asyncio.create_task(workers.call(time.sleep, 60.0))
+    before = await page_pool.call(os.getpid)
+    call = asyncio.create_task(page_pool.call(time.sleep, 60.0))
     await asyncio.sleep(0.1)
 
     for _ in range(3):
@@ -175,7 +177,7 @@ async def test_a_place_outlives_a_second_cancellation(workers: Workers) -> None:
 
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
-    assert await asyncio.wait_for(workers.call(operator.add, 1, 2), 30) == 3
+    assert await asyncio.wait_for(page_pool.call(operator.add, 1, 2), 30) == 3
 
 
 def children() -> set[int]:
@@ -188,12 +190,12 @@ def children() -> set[int]:
     return found
 
 
-async def test_a_call_cancelled_while_a_child_starts_leaves_none(workers: Workers) -> None:
+async def test_a_call_cancelled_while_a_child_starts_leaves_none(page_pool: PagePool) -> None:
     """A child that nobody waits for any more is not left behind half started."""
     with pytest.raises(WorkerDied):
-        await workers.call(os._exit, 1)
+        await page_pool.call(os._exit, 1)
     before = children()
-    call = asyncio.create_task(workers.call(operator.add, 1, 2))
+    call = asyncio.create_task(page_pool.call(operator.add, 1, 2))
     async with asyncio.timeout(60):
         while children() == before:
             await asyncio.sleep(0.001)
@@ -205,38 +207,40 @@ async def test_a_call_cancelled_while_a_child_starts_leaves_none(workers: Worker
     assert children() == before
 
 
-async def test_a_child_that_does_not_start_in_time_is_killed(slabs: Slabs) -> None:
+async def test_a_child_that_does_not_start_in_time_is_killed(buffers: PixelBufferPool) -> None:
     """The error names the start and not the call's time, and no child is left."""
     before = children()
-    workers = Workers(1, slabs, start_s=0.01)
+    page_pool = PagePool(1, buffers, start_s=0.01)
 
     with pytest.raises(WorkerDied, match="RENDER_TIMEOUT.*did not start within 0.01 s"):
-        await workers.open()
+        await page_pool.open()
 
     assert children() == before
 
 
 async def test_a_child_that_cannot_be_started_is_a_dead_worker(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
+    page_pool: PagePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine without room for another process costs the page and not the job."""
     with pytest.raises(WorkerDied):
-        await workers.call(os._exit, 1)
+        await page_pool.call(os._exit, 1)
     with monkeypatch.context() as broken, pytest.raises(WorkerDied, match="RENDER_CRASH.*no page worker"):
         broken.setattr(sys, "executable", "/nowhere/python")
-        await workers.call(operator.add, 1, 2)
+        await page_pool.call(operator.add, 1, 2)
 
-    assert await workers.call(operator.add, 1, 2) == 3
+    assert await page_pool.call(operator.add, 1, 2) == 3
 
 
-async def test_a_crash_tells_no_text_of_the_document(slabs: Slabs, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_crash_tells_no_text_of_the_document(
+    buffers: PixelBufferPool, capfd: pytest.CaptureFixture[str]
+) -> None:
     """An unexpected error's frames and type reach the log, and nothing that it quotes."""
-    workers = Workers(1, slabs)
-    await workers.open()  # here: a child inherits the stderr of its time
+    page_pool = PagePool(1, buffers)
+    await page_pool.open()  # here: a child inherits the stderr of its time
 
     with pytest.raises(WorkerDied):
-        await workers.call(int, "CONFIDENTIAL")
-    await workers.close()
+        await page_pool.call(int, "CONFIDENTIAL")
+    await page_pool.close()
 
     told = capfd.readouterr().err
     assert "ValueError" in told and "page_worker.py" in told
@@ -252,19 +256,19 @@ def open_files(process: int) -> list[str]:
 
 
 async def test_a_finished_jobs_pdf_is_closed_by_the_next_call(
-    workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+    page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
     """A worker holds no deleted document open, nor its password, once it is called for anything else."""
     pdf = tmp_path / "job" / "source"
     pdf.parent.mkdir()
     shutil.copy(sample, pdf)
-    child = await workers.call(os.getpid)
-    async with slabs.lend(10_000) as slab:
-        await workers.call(render.draw_pdf, PagePointer(str(pdf), 1), 0.05, slab, 10_000)
+    child = await page_pool.call(os.getpid)
+    async with buffers.lend(10_000) as buffer:
+        await page_pool.call(render.draw_pdf, PagePointer(str(pdf), 1), 0.05, buffer, 10_000)
     kept = open_files(child)
     shutil.rmtree(pdf.parent)
 
-    await workers.call(operator.add, 1, 2)
+    await page_pool.call(operator.add, 1, 2)
 
     assert str(pdf) in kept
     assert not any(str(pdf) in name for name in open_files(child))
@@ -285,23 +289,23 @@ def test_another_pdf_closes_those_that_are_gone(sample: Path, tmp_path: Path) ->
     assert not any(str(gone) in name for name in held)
 
 
-async def test_processor_seconds_reach_the_meter_of_the_caller(workers: Workers) -> None:
+async def test_processor_seconds_reach_the_meter_of_the_caller(page_pool: PagePool) -> None:
     """A child's processor time is told in the context that asked."""
     told: list[float] = []
     cpu_meter.set(told.append)
 
-    await workers.call(sum, range(2_000_000))
+    await page_pool.call(sum, range(2_000_000))
 
     assert 0 < told[0] < 10
 
 
-async def test_pixels_written_by_a_child_are_read_here(workers: Workers, slabs: Slabs) -> None:
+async def test_pixels_written_by_a_child_are_read_here(page_pool: PagePool, buffers: PixelBufferPool) -> None:
     """A slab is one memory in both processes."""
-    async with slabs.lend(PAGE) as slab:
-        pixels = Pixels(5, 2, slab)
+    async with buffers.lend(PAGE) as buffer:
+        pixels = Pixels(5, 2, buffer)
         pixels.array()[:] = 7
-        total = await workers.call(np.sum, pixels.array())
-        seen_there = await workers.call(Pixels.array, pixels)
+        total = await page_pool.call(np.sum, pixels.array())
+        seen_there = await page_pool.call(Pixels.array, pixels)
 
     assert total == 7 * PAGE
     assert seen_there.tolist() == [[[7, 7, 7]] * 5] * 2
@@ -309,57 +313,57 @@ async def test_pixels_written_by_a_child_are_read_here(workers: Workers, slabs: 
 
 async def test_a_third_page_waits_until_the_budget_allows() -> None:
     """No more bytes are lent than the budget, first come first served."""
-    slabs = Slabs(3, budget=PAGE * 2)
+    buffers = PixelBufferPool(3, budget=PAGE * 2)
     order: list[str] = []
 
     async def use(name: str, seconds: float) -> None:
-        async with slabs.lend(PAGE):
+        async with buffers.lend(PAGE):
             order.append(name)
             await asyncio.sleep(seconds)
 
     await asyncio.gather(use("first", 0.02), use("second", 0.05), use("third", 0))
-    slabs.close()
+    buffers.close()
 
     assert order == ["first", "second", "third"]
 
 
-async def test_a_page_beyond_the_budget_is_lent_alone(slabs: Slabs) -> None:
+async def test_a_page_beyond_the_budget_is_lent_alone(buffers: PixelBufferPool) -> None:
     """A page larger than the whole budget is not refused: it waits until nothing else is lent."""
-    async with slabs.lend(PAGE * 10) as slab:
-        assert isinstance(slab, Slab)
+    async with buffers.lend(PAGE * 10) as buffer:
+        assert isinstance(buffer, PixelBuffer)
 
 
-async def test_a_cancelled_wait_takes_nothing_with_it(slabs: Slabs) -> None:
+async def test_a_cancelled_wait_takes_nothing_with_it(buffers: PixelBufferPool) -> None:
     """Whoever stops waiting for a slab leaves it to the next."""
-    async with slabs.lend(PAGE * 10):
-        waiting = asyncio.create_task(slabs.lend(PAGE).__aenter__())
+    async with buffers.lend(PAGE * 10):
+        waiting = asyncio.create_task(buffers.lend(PAGE).__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    async with slabs.lend(PAGE * 10) as slab:
-        assert slab
+    async with buffers.lend(PAGE * 10) as buffer:
+        assert buffer
 
 
 async def test_a_large_page_that_gives_up_lets_smaller_ones_through() -> None:
     """Cancelling the first in the queue grants the next at once, not only when a slab comes back."""
-    slabs = Slabs(3, budget=PAGE * 2)
-    async with slabs.lend(PAGE):
-        large = asyncio.create_task(slabs.lend(PAGE * 2).__aenter__())
-        small = asyncio.create_task(slabs.lend(PAGE).__aenter__())
+    buffers = PixelBufferPool(3, budget=PAGE * 2)
+    async with buffers.lend(PAGE):
+        large = asyncio.create_task(buffers.lend(PAGE * 2).__aenter__())
+        small = asyncio.create_task(buffers.lend(PAGE).__aenter__())
         await asyncio.sleep(0)
         large.cancel()
 
         assert await asyncio.wait_for(small, 1)
-    slabs.close()
+    buffers.close()
 
 
-async def test_a_worn_out_worker_is_replaced_by_a_fresh_one(slabs: Slabs) -> None:
+async def test_a_worn_out_worker_is_replaced_by_a_fresh_one(buffers: PixelBufferPool) -> None:
     """After so many calls: what libraries never give back goes with the process; no call is lost."""
-    workers = Workers(1, slabs, calls=3)
-    await workers.open()
-    pids = [await workers.call(os.getpid) for _ in range(7)]
-    await workers.close()
+    page_pool = PagePool(1, buffers, calls=3)
+    await page_pool.open()
+    pids = [await page_pool.call(os.getpid) for _ in range(7)]
+    await page_pool.close()
 
     assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3, 3, 6]

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import documents
-from twopass import worker
 from twopass.document import Element
 from twopass.engines.interface import Completion, Engine, PagePointer, Prompt
 from twopass.errors import Code, EngineError
@@ -21,25 +20,26 @@ from twopass.families.layout import LayoutFamily
 from twopass.job import Door, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window, windowed
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots, windowed
 from twopass.settings import Settings
 from twopass.steps import pass2
+from twopass.worker import Worker, open_worker
 
 
 @pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
 def test_a_quarter_more_pages_are_in_flight_than_the_engine_takes(told: dict[str, int], places: int) -> None:
     """Each with a slab of its own, however many: WINDOW says otherwise, and one worker has two."""
-    with worker.opened(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
-        assert opened.window.places == len(opened.slabs.descriptors) == places
+    with open_worker(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
+        assert opened.window.places == len(opened.buffers.descriptors) == places
         asyncio.run(_all_lent(opened))
 
 
-async def _all_lent(opened: worker.House) -> None:
+async def _all_lent(opened: Worker) -> None:
     """At once, A4 pages all of them: there are bytes for each place."""
     async with AsyncExitStack() as stack, asyncio.timeout(60):
         for _ in range(opened.window.places):
-            await stack.enter_async_context(opened.slabs.lend(1191 * 1684 * 3))
+            await stack.enter_async_context(opened.buffers.lend(1191 * 1684 * 3))
 
 
 @given(st.lists(st.floats(0, 0.003), max_size=12), st.integers(1, 5))
@@ -51,7 +51,7 @@ def test_order_is_kept_under_any_delays(delays: list[float], places: int) -> Non
         return item[0]
 
     async def run() -> list[int]:
-        return await windowed(work, enumerate(delays), Window(places), "job")
+        return await windowed(work, enumerate(delays), PageSlots(places), "job")
 
     assert asyncio.run(run()) == list(range(len(delays)))
 
@@ -67,7 +67,7 @@ async def test_no_more_than_the_window_is_in_flight() -> None:
         await asyncio.sleep(0.001)
         now -= 1
 
-    await windowed(work, range(20), Window(3), "job")
+    await windowed(work, range(20), PageSlots(3), "job")
 
     assert most == 3
 
@@ -75,7 +75,7 @@ async def test_no_more_than_the_window_is_in_flight() -> None:
 @pytest.mark.parametrize(("places", "owners"), [(3, 4), (8, 12), (2, 2)])
 async def test_nobody_waits_for_ever_where_there_are_more_jobs_than_places(places: int, owners: int) -> None:
     """Of those that hold as few, who waits longest is next."""
-    window, read = Window(places), Counter[int]()
+    window, read = PageSlots(places), Counter[int]()
     until = asyncio.get_running_loop().time() + 60
 
     async def job(owner: int) -> None:
@@ -97,7 +97,7 @@ async def test_nobody_waits_for_ever_where_there_are_more_jobs_than_places(place
 
 async def test_two_jobs_share_the_window_equally() -> None:
     """A small job beside a large one holds half of the places while both have pages."""
-    window, order = Window(2), list[str]()
+    window, order = PageSlots(2), list[str]()
 
     async def work(owner: str) -> None:
         order.append(owner)
@@ -122,7 +122,7 @@ async def test_the_first_failure_is_raised_as_it_is_and_ends_the_rest() -> None:
         finished.append(item)
 
     with pytest.raises(LookupError):
-        await windowed(work, range(3), Window(3), "job")
+        await windowed(work, range(3), PageSlots(3), "job")
 
     assert not finished
 
@@ -149,7 +149,7 @@ class FailingEngine(Engine):
     def __init__(self) -> None:
         self.left: list[str] = []
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Nothing to open."""
 
     async def generate(self, prompt: Prompt) -> Completion:
@@ -164,7 +164,7 @@ class FailingEngine(Engine):
         """Nothing to close."""
 
 
-async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(workers: Workers) -> None:
+async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(page_pool: PagePool) -> None:
     """An engine's error leaves no prompt of the page running, and comes through as it is."""
     page = documents.checkpoint(1, *(documents.element("text") for _ in range(3)))
     picture = Picture(page.page, Pixels(10, 10, held=bytes(300)), PagePointer("a.pdf", 1))
@@ -172,6 +172,6 @@ async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(workers: Workers) 
     engine = FailingEngine()
 
     with pytest.raises(EngineError):
-        await pass2.read(page, picture, "source", job, engine, CuriousFamily(), workers)
+        await pass2.read(page, picture, "source", job, engine, CuriousFamily(), page_pool)
 
     assert sorted(engine.left) == ["e001", "e002"]

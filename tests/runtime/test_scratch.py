@@ -20,7 +20,7 @@ from tests.fakes.workers import DyingWorkers
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.job import Door, Job
 from twopass.runtime import scratch
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch
 from twopass.storage.download import Target
@@ -132,24 +132,26 @@ def test_a_folder_swept_as_it_is_made_is_made_again(tmp: Path, monkeypatch: pyte
         assert folders(tmp) == [folder.parent]
 
 
-async def test_a_source_that_kills_its_page_worker_leaves_no_folder(tmp: Path, workers: Workers, sample: Path) -> None:
+async def test_a_source_that_kills_its_page_worker_leaves_no_folder(
+    tmp: Path, page_pool: PagePool, sample: Path
+) -> None:
     """The file goes with the document, which ended with a code."""
     job = Job.parse({"input": {"source": str(sample)}}, Settings(), Door.LOCAL)
 
     with pytest.raises(WorkerDied):
-        async with fetch.document(str(sample), job, Settings(), DyingWorkers(workers, inspect=2), NEAR):
+        async with fetch.document(str(sample), job, Settings(), DyingWorkers(page_pool, inspect=2), NEAR):
             pass
 
     assert not folders(tmp)
 
 
-async def test_a_cancelled_document_leaves_no_folder(tmp: Path, workers: Workers, sample: Path) -> None:
+async def test_a_cancelled_document_leaves_no_folder(tmp: Path, page_pool: PagePool, sample: Path) -> None:
     """Nor does one that nobody waits for any more."""
     job = Job.parse({"input": {"source": str(sample)}}, Settings(), Door.LOCAL)
     opened = asyncio.Event()
 
     async def read() -> None:
-        async with fetch.document(str(sample), job, Settings(), workers, NEAR):
+        async with fetch.document(str(sample), job, Settings(), page_pool, NEAR):
             opened.set()
             await asyncio.sleep(60)
 
@@ -164,14 +166,14 @@ async def test_a_cancelled_document_leaves_no_folder(tmp: Path, workers: Workers
 
 
 async def test_no_place_for_a_folder_is_coded(
-    tmp: Path, workers: Workers, sample: Path, monkeypatch: pytest.MonkeyPatch
+    tmp: Path, page_pool: PagePool, sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The document ends with a code and the job goes on."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp / "nowhere"))
     job = Job.parse({"input": {"source": str(sample)}}, Settings(), Door.LOCAL)
 
     with pytest.raises(SourceError, match="the worker's disk"):
-        async with fetch.document(str(sample), job, Settings(), workers, NEAR):
+        async with fetch.document(str(sample), job, Settings(), page_pool, NEAR):
             pass
 
 

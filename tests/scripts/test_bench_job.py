@@ -13,12 +13,12 @@ import pytest
 
 from tests import ROOT
 from tests.fakes.reader import Reader
-from twopass import worker
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.families import registry
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
+from twopass.worker import Worker, open_worker
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -34,7 +34,7 @@ class Typist(Engine):
 
     kind, precision, family, sequences, canary = "vllm", "dummy", "deepseek_ocr", SEATS, False
 
-    async def open(self, workers: Workers) -> None: ...
+    async def open(self, page_pool: PagePool) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -46,14 +46,14 @@ class Typist(Engine):
 
 
 @pytest.fixture
-def opened() -> Iterator[worker.House]:
-    with worker.opened(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
+def opened() -> Iterator[Worker]:
+    with open_worker(Settings(page_workers=1, window=2 * SEATS, log_level="ERROR")) as made:
         yield replace(made, engine=Typist(), family=registry.named("deepseek_ocr"))
 
 
 @pytest.mark.parametrize("pass2", ["auto", "all"])
 async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
-    workers: Workers, slabs: Slabs, tmp_path: Path, pass2: str
+    page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path, pass2: str
 ) -> None:
     """Pages of every kind end as read, and each prompt is one that the mix has tokens for; with `all`, texts too."""
     pages = [next(page for page in MIX if page["kind"] == kind and page["crops"]) for kind in ("slide", "letter")]
@@ -61,7 +61,7 @@ async def test_every_crop_of_the_mix_is_asked_about_and_nothing_else(
     (tmp_path / "mix.pdf").write_bytes(data)
     engine = bench_job.Believed(Typist(), said, bench_job.Meter(SEATS, 3))
 
-    result = await Reader(workers, slabs, engine).run(
+    result = await Reader(page_pool, buffers, engine).run(
         source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam", pass2=pass2
     )
 
@@ -76,7 +76,7 @@ def test_a_document_that_is_read_alone_is_one_file() -> None:
     assert [len(list(bench_job.documents(MIX[:19], each))) for each in (16, 19)] == [2, 1]
 
 
-async def test_a_job_is_told_beside_its_engine_alone(opened: worker.House) -> None:
+async def test_a_job_is_told_beside_its_engine_alone(opened: Worker) -> None:
     """Both in pages a second while the seats are taken."""
     with bench_job.store() as endpoint:
         settings = opened.settings.model_copy(update={

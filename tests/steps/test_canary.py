@@ -16,7 +16,6 @@ from tests import ROOT
 from tests.fakes import openai_server, recorded
 from tests.fakes.openai_server import OpenAIServer, silent
 from tests.fakes.reader import Reader
-from twopass import worker
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
@@ -26,10 +25,11 @@ from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.job import Result
 from twopass.pages import ocr
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import canary
+from twopass.worker import open_worker
 
 SAID = " ".join(canary.LINES)
 NONSENSE = "the the harbour of of of, 1 1 1 and so on and so on before"
@@ -49,8 +49,8 @@ async def verdict(server: OpenAIServer, **fields: Any) -> Canary | None:
     """Of a house that opens on a thread of its own, because the server runs on this loop."""
 
     def opened() -> Canary | None:
-        with worker.opened(settings(server, **fields)) as open_house:
-            return open_house.canary
+        with open_worker(settings(server, **fields)) as worker:
+            return worker.canary
 
     return await asyncio.to_thread(opened)
 
@@ -112,9 +112,9 @@ async def test_the_setting_switches_it_off(server: OpenAIServer) -> None:
 
 
 @pytest.mark.parametrize("engine", [CpuEngine(1), ReplayEngine({}, "deepseek_ocr")], ids=lambda engine: engine.kind)
-async def test_who_runs_no_such_model_needs_none(engine: Engine, workers: Workers) -> None:
+async def test_who_runs_no_such_model_needs_none(engine: Engine, page_pool: PagePool) -> None:
     """Not the cpu engine, and not one whose answers were read long ago."""
-    assert await canary.verdict(engine, registry.named(engine.family), workers, Settings()) is None
+    assert await canary.verdict(engine, registry.named(engine.family), page_pool, Settings()) is None
 
 
 def test_every_engine_that_runs_a_model_needs_one() -> None:
@@ -152,9 +152,9 @@ class Asked(ReplayEngine):
 
 
 @pytest.fixture
-def reader(workers: Workers, slabs: Slabs) -> Reader:
+def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     answers = {name: Completion(text) for name, text in recorded.ANSWERS.items()}
-    return Reader(workers, slabs, Asked(answers, "deepseek_ocr"))
+    return Reader(page_pool, buffers, Asked(answers, "deepseek_ocr"))
 
 
 async def read(reader: Reader, folder: Path, **fields: Any) -> tuple[Result, dict[str, Any]]:

@@ -25,9 +25,9 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.job import Door, Job
 from twopass.pages import source_files, text_layer_paragraphs
 from twopass.pages.rendered_page import Picture
-from twopass.pages.shared_pixels import Slabs
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import CheckedFile
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch, render
 from twopass.storage.sources import Sources
@@ -59,8 +59,8 @@ class Reader:
     """Fetches and draws bytes with one worker."""
 
     folder: Path
-    workers: Workers
-    slabs: Slabs
+    page_pool: PagePool
+    buffers: PixelBufferPool
     settings: Settings
 
     @asynccontextmanager
@@ -68,7 +68,7 @@ class Reader:
         path = self.folder / name
         path.write_bytes(data)
         job = Job.parse({"input": {"source": str(path), **fields}}, self.settings, Door.LOCAL)
-        async with fetch.document(str(path), job, self.settings, self.workers, Sources(self.settings)) as file:
+        async with fetch.document(str(path), job, self.settings, self.page_pool, Sources(self.settings)) as file:
             yield file
 
     @asynccontextmanager
@@ -76,15 +76,15 @@ class Reader:
         limit = self.settings.max_page_pixels
         async with (
             self.file(data, **fields) as file,
-            render.page(file, number, dpi, limit, self.workers, self.slabs) as picture,
+            render.page(file, number, dpi, limit, self.page_pool, self.buffers) as picture,
         ):
             yield picture
 
 
 @pytest.fixture
-def door(tmp_path: Path, workers: Workers, slabs: Slabs) -> Reader:
+def door(tmp_path: Path, page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     return Reader(
-        tmp_path, workers, slabs, Settings(max_page_pixels=2_000_000, max_pages=20, max_image_pixels=1_000_000)
+        tmp_path, page_pool, buffers, Settings(max_page_pixels=2_000_000, max_pages=20, max_image_pixels=1_000_000)
     )
 
 
@@ -162,12 +162,12 @@ def test_a_grey_picture_of_sixteen_bits_keeps_its_range() -> None:
 
 async def test_a_worker_that_dies_over_a_source_is_tried_once_more(door: Reader) -> None:
     """One death is an accident, two are the file's."""
-    once, twice = DyingWorkers(door.workers, inspect=1), DyingWorkers(door.workers, inspect=2)
+    once, twice = DyingWorkers(door.page_pool, inspect=1), DyingWorkers(door.page_pool, inspect=2)
 
-    async with replace(door, workers=once).file(pdf_of(text)) as file:
+    async with replace(door, page_pool=once).file(pdf_of(text)) as file:
         assert file.info.page_count == 1
     with pytest.raises(WorkerDied):
-        async with replace(door, workers=twice).file(pdf_of(text)):
+        async with replace(door, page_pool=twice).file(pdf_of(text)):
             pass
 
 
@@ -405,7 +405,7 @@ async def test_inline_data_is_a_source(tmp_path: Path, door: Reader) -> None:
     uri = "data:image/png;base64," + base64.b64encode(image_of("PNG")).decode()
     job = Job.parse({"input": {"source": uri}}, door.settings, Door.SERVERLESS)
 
-    async with fetch.document(uri, job, door.settings, door.workers, Sources(door.settings)) as file:
+    async with fetch.document(uri, job, door.settings, door.page_pool, Sources(door.settings)) as file:
         assert file.stem == "inline"
         assert np.isclose(file.pages[0].width_pt, 200) if file.pages[0] else False
 

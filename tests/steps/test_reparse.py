@@ -18,8 +18,8 @@ from tests.fakes.reader import Reader
 from twopass.document import Checkpoint
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.job import Door, Format, Job
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
 from twopass.steps.upload import Folder
@@ -35,12 +35,12 @@ CLOCKED = ("manifest.json",)
 
 
 @pytest.fixture(scope="module")
-async def made(workers: Workers, slabs: Slabs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`few` has the formats that every job writes, `all` has all of them; both of one source."""
     folder = tmp_path_factory.mktemp("reparse")
     source = folder / "report.pdf"
     source.write_bytes(recorded.report())
-    reader = Reader(workers, slabs, CpuEngine(2))
+    reader = Reader(page_pool, buffers, CpuEngine(2))
     for name, formats in (("few", EVERY[:2]), ("all", EVERY)):
         engine = recorded.Listening(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
         await reader.run(engine=engine, source=str(source), output=f"{folder}/{name}", formats=formats)
@@ -233,11 +233,13 @@ def test_nothing_is_written_over_a_finished_document(few: Path, capsys: pytest.C
     assert stable(few) == before
 
 
-async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs: Slabs, tmp_path: Path) -> None:
+async def test_the_cpu_engines_pages_are_read_again_too(
+    page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
+) -> None:
     """Its answers are recorded like any other's."""
     source = tmp_path / "report.pdf"
     source.write_bytes(recorded.report())
-    reader = Reader(workers, slabs, CpuEngine(2))
+    reader = Reader(page_pool, buffers, CpuEngine(2))
     await reader.run(source=str(source), output=f"{tmp_path}/out", pages="1-2")
     folder = next((tmp_path / "out").glob("report-*"))
     path = folder / "pages" / "0002.json"
@@ -249,12 +251,12 @@ async def test_the_cpu_engines_pages_are_read_again_too(workers: Workers, slabs:
     finding = await reparse.found(Folder(FolderStore(folder.parent), folder.name))
     newer = Folder(FolderStore(tmp_path / "newer"), folder.name)
     job = Job.parse({"input": {"source": str(source)}}, Settings(), Door.LOCAL)
-    async with fetch.document(str(source), job, Settings(), workers, Sources(Settings())) as file:
+    async with fetch.document(str(source), job, Settings(), page_pool, Sources(Settings())) as file:
 
         def draw(number: int) -> Any:
-            return render.page(file, number, job.dpi, 40_000_000, workers, slabs)
+            return render.page(file, number, job.dpi, 40_000_000, page_pool, buffers)
 
-        _, changed = await reparse.reread(finding, newer, (), draw, workers)
+        _, changed = await reparse.reread(finding, newer, (), draw, page_pool)
 
     read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
     assert changed == (2,)

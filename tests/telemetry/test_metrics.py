@@ -21,22 +21,22 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import ROOT
 from tests.fakes.reader import Reader
-from twopass import worker
 from twopass.document import Problem, Severity, Status
 from twopass.engines import factory
 from twopass.engines import gpus as engine_cards
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.job import DocumentResult, Result
-from twopass.pages.shared_pixels import Slabs
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import nvml as gpu
 from twopass.runtime.nvml import Card
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry.metrics import Metrics, served
-from twopass.telemetry.observer import Several
+from twopass.telemetry.observer import CompositeObserver
 from twopass.telemetry.traces import Traces
+from twopass.worker import open_worker
 
 HEALTH = [sys.executable, str(ROOT / "scripts" / "health.py")]
 
@@ -166,12 +166,16 @@ def test_a_result_is_counted() -> None:
     assert told["twopass_queued_seconds_sum{}"] == 4.0
 
 
-async def test_pages_and_stages_are_timed_while_they_are_read(workers: Workers, slabs: Slabs, two: Path) -> None:
+async def test_pages_and_stages_are_timed_while_they_are_read(
+    page_pool: PagePool, buffers: PixelBufferPool, two: Path
+) -> None:
     """Every stage of the flow has its seconds, every page read counts once, and nothing is left in the window."""
-    metrics, window = Metrics(), Window(3)
+    metrics, window = Metrics(), PageSlots(3)
     metrics.window(window)
 
-    result = await Reader(workers, slabs, CpuEngine(2), meter=metrics).run(source=str(two), output=f"{two.parent}/out")
+    result = await Reader(page_pool, buffers, CpuEngine(2), observer=metrics).run(
+        source=str(two), output=f"{two.parent}/out"
+    )
     metrics.ended(result)
 
     told = scraped(metrics)
@@ -181,9 +185,11 @@ async def test_pages_and_stages_are_timed_while_they_are_read(workers: Workers, 
     assert (told["twopass_pages_in_flight{}"], told["twopass_window_places{}"]) == (0, 3)
 
 
-async def test_a_price_gives_the_cost_of_a_thousand_pages(workers: Workers, slabs: Slabs, two: Path) -> None:
+async def test_a_price_gives_the_cost_of_a_thousand_pages(
+    page_pool: PagePool, buffers: PixelBufferPool, two: Path
+) -> None:
     """Per document and for the job; a job that found everything read spent nothing."""
-    reader = Reader(workers, slabs, CpuEngine(2), Settings(price_per_second=0.5))
+    reader = Reader(page_pool, buffers, CpuEngine(2), Settings(price_per_second=0.5))
     fields: Any = {"source": str(two), "output": f"{two.parent}/out"}
 
     first, again = await reader.run(**fields), await reader.run(**fields)
@@ -195,12 +201,16 @@ async def test_a_price_gives_the_cost_of_a_thousand_pages(workers: Workers, slab
     assert "cost_per_1000_pages" not in again.usage
 
 
-async def test_spans_tell_of_the_job_its_pages_and_their_stages(workers: Workers, slabs: Slabs, two: Path) -> None:
+async def test_spans_tell_of_the_job_its_pages_and_their_stages(
+    page_pool: PagePool, buffers: PixelBufferPool, two: Path
+) -> None:
     """A stage's span lies within its page's, a page's within the job's."""
     kept = InMemorySpanExporter()
     traces = Traces(lambda: kept)
     with traces.job("job-7"):
-        await Reader(workers, slabs, CpuEngine(2), meter=Several(traces)).run(source=str(two), inline=["markdown"])
+        await Reader(page_pool, buffers, CpuEngine(2), observer=CompositeObserver(traces)).run(
+            source=str(two), inline=["markdown"]
+        )
     traces.close()
 
     spans = kept.get_finished_spans()
@@ -236,10 +246,10 @@ class Telling(CpuEngine):
 
 
 async def test_a_log_line_says_which_page_of_which_document_it_is_of(
-    workers: Workers, slabs: Slabs, two: Path, logged: list[Any]
+    page_pool: PagePool, buffers: PixelBufferPool, two: Path, logged: list[Any]
 ) -> None:
     """Whatever logs below a page, the engine too, carries the page's number and the document's id."""
-    result = await Reader(workers, slabs, Telling(2)).run(source=str(two), inline=["markdown"])
+    result = await Reader(page_pool, buffers, Telling(2)).run(source=str(two), inline=["markdown"])
 
     asked = [event for event in logged if event["event"] == "asked"]
     assert sorted(event["page"] for event in asked) == [1, 2]
@@ -248,7 +258,7 @@ async def test_a_log_line_says_which_page_of_which_document_it_is_of(
 
 def test_health_is_told_by_a_command() -> None:
     """0 and `ready` for a house that answers, 1 for one that does not and for none at all."""
-    with worker.opened(Settings(page_workers=1)) as warm, served(Metrics(), 0, warm.is_alive) as port:
+    with open_worker(Settings(page_workers=1)) as warm, served(Metrics(), 0, warm.is_alive) as port:
         ready = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
     with served(Metrics(), 0, lambda: False) as port:
         stuck = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)

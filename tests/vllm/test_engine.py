@@ -23,8 +23,8 @@ from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR, Tiles
 from twopass.errors import Code, EngineError
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
@@ -40,7 +40,7 @@ class Running:
     """The engine, what page workers it has, and how to run jobs on it."""
 
     engine: VllmEngine
-    workers: Workers
+    page_pool: PagePool
     reader: Reader
 
     async def ask(self, text: str = TEXT, mode: str = "tiny", size: int = 1000, **more: Any) -> Any:
@@ -75,17 +75,17 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=PATIENCE_S, canary=False, page_workers=1,
     )  # fmt: skip
     engine = Talking(settings, folder)
-    assert engine.slabs
+    assert engine.buffers
     await engine.teach()
-    slabs = Slabs(8, 1 << 28)
-    workers = Workers(1, slabs, more_slabs=(engine.slabs,))
-    await workers.open()
-    await engine.open(workers)
+    buffers = PixelBufferPool(8, 1 << 28)
+    page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
+    await page_pool.open()
+    await engine.open(page_pool)
     try:
-        yield Running(engine, workers, Reader(workers, slabs, engine, settings))
+        yield Running(engine, page_pool, Reader(page_pool, buffers, engine, settings))
     finally:
         await engine.close()
-        await workers.close()
+        await page_pool.close()
 
 
 def document(path: Path, pages: int = 2) -> str:
@@ -174,10 +174,10 @@ async def test_tiles_of_letters_and_lines_are_drawn_and_not_enlarged(
         drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
     prompt = Prompt("p", TEXT, Pixels(1000, 500, held=NOISE.tobytes()), page, mode="gundam")
 
-    assert running.engine.slabs
-    async with running.engine.slabs.lend(DEEPSEEK_OCR.nbytes("gundam", tiles)) as slab:
-        await running.engine._prepared(prompt, "gundam", tiles, slab)
-        shown = np.hstack(tiling.mapped(DEEPSEEK_OCR, slab, "gundam", tiles).tiles)
+    assert running.engine.buffers
+    async with running.engine.buffers.lend(DEEPSEEK_OCR.nbytes("gundam", tiles)) as buffer:
+        await running.engine._prepared(prompt, "gundam", tiles, buffer)
+        shown = np.hstack(tiling.mapped(DEEPSEEK_OCR, buffer, "gundam", tiles).tiles)
 
         made = tiling.views(DEEPSEEK_OCR, NOISE, "gundam", tiles)
         assert np.array_equal(shown, drawn if is_drawn else np.hstack(made.tiles))
@@ -294,7 +294,7 @@ async def test_a_core_killed_in_the_middle_of_a_document_costs_nothing(running: 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The prompts it held are answered by the next one; when its lives are used up, the worker has to be replaced."""
     running.engine._silence_s = SILENCE_S
-    await running.engine.open(running.workers)
+    await running.engine.open(running.page_pool)
     for process in _core():
         process.suspend()  # alive and silent
     answer = await running.ask(sampling=Sampling(max_tokens=2))

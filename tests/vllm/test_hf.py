@@ -18,8 +18,8 @@ from twopass.engines import factory
 from twopass.engines.hf.engine import HfEngine
 from twopass.engines.interface import Prompt, Sampling
 from twopass.errors import EngineError
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
@@ -52,7 +52,7 @@ PROMPTS = {
 async def engine(weighty: Path) -> AsyncIterator[HfEngine]:
     engine = factory.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=weighty, dtype="float32"))
     assert isinstance(engine, HfEngine)
-    await engine.open(Workers(0, Slabs(0, 0)))
+    await engine.open(PagePool(0, PixelBufferPool(0, 0)))
     yield engine
     await engine.close()
 
@@ -140,10 +140,10 @@ async def test_a_folder_that_is_no_model_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "deepseek_ocr2"}')
 
     with pytest.raises(EngineError, match="cannot load"):
-        await HfEngine("deepseek_ocr2", tmp_path, "float32").open(Workers(0, Slabs(0, 0)))
+        await HfEngine("deepseek_ocr2", tmp_path, "float32").open(PagePool(0, PixelBufferPool(0, 0)))
 
 
 async def test_a_precision_that_is_none_is_told(tmp_path: Path) -> None:
     """With those that there are."""
     with pytest.raises(EngineError, match="DTYPE is one of float32, bfloat16, float16"):
-        await HfEngine("deepseek_ocr2", tmp_path, "fp8").open(Workers(0, Slabs(0, 0)))
+        await HfEngine("deepseek_ocr2", tmp_path, "fp8").open(PagePool(0, PixelBufferPool(0, 0)))

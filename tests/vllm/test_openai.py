@@ -20,8 +20,8 @@ from tests.vllm import tiny
 from twopass.engines import factory
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.openai.engine import OpenAIEngine
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
@@ -80,16 +80,16 @@ def _wait(process: subprocess.Popen[bytes], url: str) -> None:
 
 @pytest.fixture(scope="module")
 async def engine(server: str) -> AsyncIterator[OpenAIEngine]:
-    slabs = Slabs(2, 1 << 26)
-    workers = Workers(1, slabs)
-    await workers.open()
+    buffers = PixelBufferPool(2, 1 << 26)
+    page_pool = PagePool(1, buffers)
+    await page_pool.open()
     engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_priority=True))
     assert isinstance(engine, OpenAIEngine)
-    await engine.open(workers)
+    await engine.open(page_pool)
     yield engine
     await engine.close()
-    await workers.close()
-    slabs.close()
+    await page_pool.close()
+    buffers.close()
 
 
 def running(server: str) -> float:
@@ -168,18 +168,18 @@ async def test_a_prompt_longer_than_the_context_is_refused(engine: OpenAIEngine)
 @pytest.mark.parametrize(("mode", "places"), [("tiny", 73), ("small", 111), ("large", 421)])
 async def test_a_server_with_our_plugin_takes_modes(server: str, mode: str, places: int) -> None:
     """vLLM finds the plugin by itself; its own class knows one mode, and dies of another."""
-    slabs = Slabs(1, 1 << 26)
-    workers = Workers(1, slabs)
-    await workers.open()
+    buffers = PixelBufferPool(1, 1 << 26)
+    page_pool = PagePool(1, buffers)
+    await page_pool.open()
     engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
-    await engine.open(workers)
+    await engine.open(page_pool)
     try:
         answer = await engine.generate(replace(PROMPT, mode=mode, sampling=Sampling(max_tokens=2)))
         refused = await engine.generate(replace(PROMPT, mode="huge", sampling=Sampling(max_tokens=2)))
     finally:
         await engine.close()
-        await workers.close()
-        slabs.close()
+        await page_pool.close()
+        buffers.close()
 
     assert (answer.tokens_in, answer.tokens_out) == (1 + places + 35, 2)
     assert refused.finish_reason == "error"

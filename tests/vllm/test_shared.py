@@ -13,7 +13,7 @@ from twopass.engines.vllm.plugin import inputs
 from twopass.engines.vllm.plugin.inputs import SLAB, Place
 from twopass.engines.vllm.plugin.shared_views import Shared
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR
-from twopass.pages.shared_pixels import Slab, Slabs
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 
 
 def seen(place: Place) -> tuple[bytes, bytes]:
@@ -27,11 +27,11 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
     picture = np.random.default_rng(1).integers(0, 256, (900, 1300, 3), np.uint8)
     tiles = DEEPSEEK_OCR.tiles(1300, 900, "gundam", 6)
     made = tiling.views(DEEPSEEK_OCR, picture, "gundam", tiles)
-    slabs = Slabs(1, 1 << 62, fixed=DEEPSEEK_OCR.most_bytes)
-    (number,) = slabs.descriptors
-    there = tiling.mapped(DEEPSEEK_OCR, Slab(number), "gundam", tiles)
+    buffers = PixelBufferPool(1, 1 << 62, fixed=DEEPSEEK_OCR.most_bytes)
+    (number,) = buffers.descriptors
+    there = tiling.mapped(DEEPSEEK_OCR, PixelBuffer(number), "gundam", tiles)
     there.whole[:], there.tiles[:] = made.whole, made.tiles
-    item = inputs.item(Slab(number), 1024, 640, tiles)
+    item = inputs.item(PixelBuffer(number), 1024, 640, tiles)
     place = Place(*item[SLAB].data.tolist())
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -39,4 +39,4 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
 
     assert place.owner == os.getpid()
     assert (whole, cut) == (made.whole.tobytes(), made.tiles.tobytes())
-    slabs.close()
+    buffers.close()

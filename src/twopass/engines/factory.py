@@ -15,7 +15,7 @@ def constructed(settings: Settings) -> Engine:
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 
-        return CpuEngine(settings.engine_sequences or settings.workers)
+        return CpuEngine(settings.engine_sequences or settings.page_worker_count)
     if settings.engine == "hf":
         from twopass.engines.hf.engine import HfEngine
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from twopass.document import RawCompletion
 from twopass.errors import Code
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Engine(Protocol):
     family: str
     sequences: int
     canary: bool
-    slabs: Slabs | None = None
+    buffers: PixelBufferPool | None = None
     started: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Become ready and warm; raises EngineError."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 
 SEQUENCES = 16
 CPU_FAMILY = "layout"  # of checkpoints without a document
@@ -53,7 +53,7 @@ class ReplayEngine(Engine):
         except KeyError:
             raise EngineError(Code.ENGINE_DEAD, f"nothing is recorded for prompt {prompt.id}") from None
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Nothing to warm."""
 
     async def close(self) -> None:

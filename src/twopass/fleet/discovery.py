@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.job import shown
-from twopass.pages.shared_pixels import Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch
 from twopass.storage import error_mapping
@@ -94,16 +94,16 @@ async def _listed(prefix: str, settings: Settings) -> list[Item]:
 
 
 @asynccontextmanager
-async def counter() -> AsyncIterator[Workers]:
+async def counter() -> AsyncIterator[PagePool]:
     """The child process that opens strangers' files to count their pages, and may die of one."""
-    slabs = Slabs(0, 0)
-    workers = Workers(1, slabs)
+    buffers = PixelBufferPool(0, 0)
+    workers = PagePool(1, buffers)
     await workers.open()
     try:
         yield workers
     finally:
         await workers.close()
-        slabs.close()
+        buffers.close()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Inbox:
     """
 
     settings: Settings
-    workers: Workers | None
+    workers: PagePool | None
     upload: str | None = None
     paths: bool = False
     password: str | None = None
@@ -143,7 +143,7 @@ class Inbox:
             raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: there is no such file")
         return await asyncio.to_thread(_hashed, path)
 
-    async def _counted(self, path: Path, workers: Workers) -> int | None:
+    async def _counted(self, path: Path, workers: PagePool) -> int | None:
         """None for what cannot be opened here: the worker's answer says why, with its code."""
         limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
         try:

@@ -23,7 +23,7 @@ _descriptors: dict[int, int] = {}  # this process's slab number -> descriptor
 
 
 @dataclass(frozen=True)
-class Slab:
+class PixelBuffer:
     """One block of shared memory, known by its number in every process that inherited it."""
 
     number: int
@@ -51,7 +51,7 @@ class Pixels:
 
     width: int
     height: int
-    slab: Slab | None = None
+    buffer: PixelBuffer | None = None
     held: bytes | None = None
     frame: Frame | None = None
 
@@ -59,7 +59,7 @@ class Pixels:
         """Height × width × 3, uint8; a view where the pixels lie in a slab."""
         frame = self.frame or Frame(self.width, self.height)
         size = frame.width * frame.height * 3
-        data = self.slab.map(size) if self.slab else self.held
+        data = self.buffer.map(size) if self.buffer else self.held
         assert data is not None
         whole = np.frombuffer(data, np.uint8, size).reshape(frame.height, frame.width, 3)
         return whole[frame.top : frame.top + self.height, frame.left : frame.left + self.width]
@@ -68,7 +68,7 @@ class Pixels:
         """A part of the same memory; lives as long as the whole."""
         frame = self.frame or Frame(self.width, self.height)
         part = frame._replace(left=frame.left + x0, top=frame.top + y0)
-        return Pixels(x1 - x0, y1 - y0, self.slab, self.held, part)
+        return Pixels(x1 - x0, y1 - y0, self.buffer, self.held, part)
 
 
 def inherit(pairs: Iterable[tuple[int, int]]) -> None:
@@ -76,7 +76,7 @@ def inherit(pairs: Iterable[tuple[int, int]]) -> None:
     _descriptors.update(pairs)
 
 
-class Slabs:
+class PixelBufferPool:
     """Lends slabs within a byte budget; a page larger than the budget is lent when it is alone.
 
     `fixed` slabs all have that many bytes and are never shrunk: memory that somebody may still be reading
@@ -86,28 +86,28 @@ class Slabs:
     _numbers = count()  # one process may own several sets
 
     def __init__(self, number: int, budget: int, fixed: int | None = None) -> None:
-        self._free = [Slab(next(Slabs._numbers)) for _ in range(number)]
+        self._free = [PixelBuffer(next(PixelBufferPool._numbers)) for _ in range(number)]
         self._all = tuple(self._free)
         self._budget = budget
         self._fixed = fixed
         self._lent = 0
-        self._waiting: deque[tuple[int, asyncio.Future[Slab]]] = deque()
-        for slab in self._all:
-            _descriptors[slab.number] = os.memfd_create(f"twopass-slab-{slab.number}")
-            os.ftruncate(_descriptors[slab.number], fixed or 0)
+        self._waiting: deque[tuple[int, asyncio.Future[PixelBuffer]]] = deque()
+        for buffer in self._all:
+            _descriptors[buffer.number] = os.memfd_create(f"twopass-buffer-{buffer.number}")
+            os.ftruncate(_descriptors[buffer.number], fixed or 0)
 
     @property
     def descriptors(self) -> dict[int, int]:
-        return {slab.number: _descriptors[slab.number] for slab in self._all}
+        return {buffer.number: _descriptors[buffer.number] for buffer in self._all}
 
     @asynccontextmanager
-    async def lend(self, size: int) -> AsyncIterator[Slab]:
+    async def lend(self, size: int) -> AsyncIterator[PixelBuffer]:
         """A slab of `size` bytes; waits its turn, first come first served."""
-        turn: asyncio.Future[Slab] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[PixelBuffer] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         self._grant()
         try:
-            slab = await turn
+            buffer = await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._take_back(turn.result(), size)
@@ -116,10 +116,10 @@ class Slabs:
             raise
         try:
             if self._fixed is None:
-                os.ftruncate(_descriptors[slab.number], size)
-            yield slab
+                os.ftruncate(_descriptors[buffer.number], size)
+            yield buffer
         finally:
-            self._take_back(slab, size)
+            self._take_back(buffer, size)
 
     def _grant(self) -> None:
         while self._waiting and self._free:
@@ -133,14 +133,14 @@ class Slabs:
             self._lent += size
             turn.set_result(self._free.pop())
 
-    def _take_back(self, slab: Slab, size: int) -> None:
+    def _take_back(self, buffer: PixelBuffer, size: int) -> None:
         if self._fixed is None:
             # To nothing: a slab that once held a poster must not keep its memory.
-            os.ftruncate(_descriptors[slab.number], 0)
-        self._free.append(slab)
+            os.ftruncate(_descriptors[buffer.number], 0)
+        self._free.append(buffer)
         self._lent -= size
         self._grant()
 
     def close(self) -> None:
-        for slab in self._all:
-            os.close(_descriptors.pop(slab.number))
+        for buffer in self._all:
+            os.close(_descriptors.pop(buffer.number))

@@ -43,7 +43,7 @@ class Room:
 class Arrival:
     """One open document on its way through."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Admission) -> None:
         self._intake = intake
         self.step, self.pages, self.bytes = Step.FETCHING, 0, 0
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -78,7 +78,7 @@ class Arrival:
         self._intake.moved()
 
 
-class Intake:
+class Admission:
     """Of one job. Everything it decides by is counted anew each time: there are a few hundred at most."""
 
     def __init__(self, room: Room) -> None:
@@ -150,7 +150,7 @@ async def taken_in(
 
     The first failure cancels the rest and is raised as it is.
     """
-    intake, tasks = Intake(room), list[asyncio.Task[Outcome]]()
+    intake, tasks = Admission(room), list[asyncio.Task[Outcome]]()
 
     async def one(item: Item, arrival: Arrival) -> Outcome:
         try:

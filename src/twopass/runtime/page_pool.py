@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 
 from twopass.errors import Code, WorkerDied
-from twopass.pages.shared_pixels import Slabs
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import task_group
 
 log = structlog.get_logger()
@@ -109,22 +109,22 @@ class _Child:
         await self.process.wait()
 
 
-class Workers:
+class PagePool:
     """A fixed number of page workers, started by `open` and ended by `close` on one event loop."""
 
     def __init__(
         self,
         count: int,
-        slabs: Slabs,
+        buffers: PixelBufferPool,
         timeout_s: float = 120.0,
         start_s: float = START_S,
-        more_slabs: Sequence[Slabs] = (),
+        more_buffers: Sequence[PixelBufferPool] = (),
         memory_bytes: int = MEMORY_BYTES,
         calls: int = CALLS,
     ) -> None:
         self.count = count
         self._calls = calls
-        self._slabs = (slabs, *more_slabs)
+        self._buffers = (buffers, *more_buffers)
         self._timeout_s = timeout_s
         self._start_s = start_s
         self._memory_bytes = memory_bytes
@@ -203,7 +203,7 @@ class Workers:
         return child
 
     async def _spawn(self) -> _Child:
-        descriptors = {number: fd for slabs in self._slabs for number, fd in slabs.descriptors.items()}
+        descriptors = {number: fd for buffers in self._buffers for number, fd in buffers.descriptors.items()}
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "twopass.runtime.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),

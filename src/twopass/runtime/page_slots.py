@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
-class Window:
+class PageSlots:
     """So many places; a free one goes to the waiting owner that holds the fewest."""
 
     def __init__(self, places: int) -> None:
@@ -68,7 +68,7 @@ class Window:
 
 
 async def windowed(
-    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], window: Window, owner: str
+    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], window: PageSlots, owner: str
 ) -> list[Outcome]:
     """`work` on every item, at most the window at once; outcomes in the items' order.
 

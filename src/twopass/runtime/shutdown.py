@@ -15,7 +15,7 @@ _WHY = {Code.DEADLINE: "the job's deadline came first", Code.SHUTDOWN: "the work
 AGAIN = "send the same job again to go on"
 
 
-class Closing:
+class Shutdown:
     """The worker's end, announced once: nothing begins after it, what is under way has a while to finish.
 
     Lives on one event loop; deadlines are on its clock, None being no deadline.

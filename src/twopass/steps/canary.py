@@ -16,7 +16,7 @@ from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.families.interface import Family, Question
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 LINES = (
@@ -37,7 +37,7 @@ SHOWN = 120  # characters of a wrong answer
 log = structlog.get_logger()
 
 
-async def verdict(engine: Engine, family: Family, workers: Workers, settings: Settings) -> Canary | None:
+async def verdict(engine: Engine, family: Family, page_pool: PagePool, settings: Settings) -> Canary | None:
     """What a document says of the engine that read it, None where it needs no canary; raises EngineError."""
     question = family.canary if engine.canary else None
     if question is None:
@@ -47,7 +47,7 @@ async def verdict(engine: Engine, family: Family, workers: Workers, settings: Se
         return Canary.OFF
     try:
         async with asyncio.timeout(settings.canary_timeout_s):
-            completion = await engine.generate(_prompt(question, await workers.call(picture)))
+            completion = await engine.generate(_prompt(question, await page_pool.call(picture)))
     except TimeoutError:
         late = f"no answer to a known picture within {settings.canary_timeout_s:g} s; the GPU may hang"
         raise EngineError(Code.CANARY, f"{late}: replace the worker, or raise CANARY_TIMEOUT_S") from None

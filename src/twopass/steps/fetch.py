@@ -29,7 +29,7 @@ from twopass.pages.source_files import (
     stated_dpi,
 )
 from twopass.runtime import scratch
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
@@ -62,7 +62,7 @@ class Inspected:
 
 @asynccontextmanager
 async def document(
-    uri: str, job: Job, settings: Settings, workers: Workers, sources: Sources
+    uri: str, job: Job, settings: Settings, page_pool: PagePool, sources: Sources
 ) -> AsyncIterator[CheckedFile]:
     """The source as a CheckedFile while the context lasts; raises SourceError."""
     with ExitStack() as stack:
@@ -73,7 +73,7 @@ async def document(
             mime = told_by_content(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)
-        inspected = await workers.insist(inspect, str(path), mime, password, limits)
+        inspected = await page_pool.insist(inspect, str(path), mime, password, limits)
         info = SourceInfo(
             uri=shown(uri),
             etag=got.etag,

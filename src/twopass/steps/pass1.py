@@ -16,7 +16,7 @@ from twopass.job import Job
 from twopass.pages import text_layer_paragraphs
 from twopass.pages.rendered_page import Picture
 from twopass.pages.text_layer import TextLayer
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.text import prose
 
 TEXT_LAYER_RUNG = "text_layer"
@@ -30,7 +30,7 @@ CUT_SHORT = {
 
 
 async def read(
-    picture: Picture, source_key: str, job: Job, engine: Engine, family: Family, workers: Workers
+    picture: Picture, source_key: str, job: Job, engine: Engine, family: Family, page_pool: PagePool
 ) -> Checkpoint:
     """The page as pass 1 read it, rung by rung until an answer will do; a blank page is not asked about."""
     read = Checkpoint(page=picture.page, problems=picture.problems)
@@ -40,7 +40,7 @@ async def read(
     for rung in family.ladder(_look(picture), Asked(job.mode, job.task, job.prompt)):
         prompt = _prompt(rung, picture, source_key, job, family)
         completion = await engine.generate(prompt)
-        answer = await workers.call(parse, family, completion.text, picture.page.number, rung, picture.words)
+        answer = await page_pool.call(parse, family, completion.text, picture.page.number, rung, picture.words)
         reason = _verdict(completion, answer)
         read = _tried(read, rung, prompt, completion, answer, reason)
         if reason is None:

@@ -14,7 +14,7 @@ from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import Picture
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import task_group
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 
 MOST_QUESTIONS = 3  # about one element, whatever its family would like to know
 PADDING = 8  # pixels around a crop: boxes of a 0..999 grid cut into strokes without it
@@ -46,7 +46,7 @@ async def read(
     job: Job,
     engine: Engine,
     family: Family,
-    workers: Workers,
+    page_pool: PagePool,
 ) -> Checkpoint:
     """Every wanted element asked about at once; the first failure ends them all and is raised as it is."""
 
@@ -62,7 +62,7 @@ async def read(
             completions.append(told(prompt, completion))
             seconds += completion.seconds
             question = _question(element, checkpoint, picture, family, job, replies)
-        return await workers.call(reread, family, element, replies), completions, seconds
+        return await page_pool.call(reread, family, element, replies), completions, seconds
 
     questions = wanted(checkpoint, picture, family, job)
     async with task_group.group() as group:

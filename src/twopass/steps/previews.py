@@ -16,8 +16,8 @@ from twopass.format_options import Writing
 from twopass.formats.draft import Draft
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
-from twopass.runtime.page_pool import Workers
-from twopass.runtime.page_slots import Window, windowed
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots, windowed
 from twopass.steps import render, upload
 from twopass.steps.upload import Folder, Gallery
 
@@ -29,8 +29,8 @@ class Drawing:
     """Where page pictures come from, and how many are drawn at once on whose behalf."""
 
     file: CheckedFile
-    workers: Workers
-    window: Window
+    page_pool: PagePool
+    window: PageSlots
     owner: str
 
 
@@ -50,7 +50,7 @@ async def _pictures(document: Document, folder: Folder, drawing: Drawing) -> tup
 
     async def one(page: Page) -> Problem | None:
         try:
-            await gallery.add(page.number, await render.preview(drawing.file, page, drawing.workers))
+            await gallery.add(page.number, await render.preview(drawing.file, page, drawing.page_pool))
         except (WorkerDied, SourceError) as error:
             log.warning("page picture not drawn", page=page.number, code=error.code)
             message = f"page {page.number}: no picture of it in review.html: {error.message}"

@@ -23,10 +23,10 @@ from twopass.engines.interface import PagePointer
 from twopass.errors import Code, SourceError
 from twopass.pages import ocr
 from twopass.pages.rendered_page import Picture
-from twopass.pages.shared_pixels import Pixels, Slab, Slabs
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 
 INK_BLOCK = 4  # ink is told on 4 × 4 averages: single specks of a scanner vanish, a lone page number stays
 INK_CONTRAST = 40  # grey levels from the page's own background
@@ -58,7 +58,7 @@ class Drawn:
 
 @asynccontextmanager
 async def page(
-    file: CheckedFile, number: int, dpi: int, max_pixels: int, workers: Workers, slabs: Slabs
+    file: CheckedFile, number: int, dpi: int, max_pixels: int, page_pool: PagePool, buffers: PixelBufferPool
 ) -> AsyncIterator[Picture]:
     """Page `number` (from 1) drawn; raises SourceError or WorkerDied when it cannot be."""
     size = file.pages[number - 1]
@@ -66,13 +66,13 @@ async def page(
         raise SourceError(Code.DAMAGED, f"page {number}: the file's page object cannot be opened")
     zoom = _zoom(size, dpi, max_pixels)
     room = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
-    async with slabs.lend(room) as slab:
+    async with buffers.lend(room) as buffer:
         pointer = PagePointer(str(file.path), number, 0, file.password)
         if file.is_pdf:
-            drawn = await workers.call(draw_pdf, pointer, zoom, slab, room)
+            drawn = await page_pool.call(draw_pdf, pointer, zoom, buffer, room)
         else:
-            drawn = await workers.call(draw_image, pointer, _pixels(size, zoom), slab, room)
-        yield _picture(pointer, size, drawn, zoom, scaled=zoom < (size.dpi or dpi) / 72, slab=slab)
+            drawn = await page_pool.call(draw_image, pointer, _pixels(size, zoom), buffer, room)
+        yield _picture(pointer, size, drawn, zoom, scaled=zoom < (size.dpi or dpi) / 72, buffer=buffer)
 
 
 def _zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
@@ -91,7 +91,9 @@ def _pixels(size: PageSize, zoom: float) -> tuple[int, int]:
     return max(int(size.width_pt * zoom + 1e-6), 1), max(int(size.height_pt * zoom + 1e-6), 1)
 
 
-def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, scaled: bool, slab: Slab) -> Picture:
+def _picture(
+    pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, scaled: bool, buffer: PixelBuffer
+) -> Picture:
     sideways = drawn.turn in (90, 270)
     page = Page(
         number=pointer.number,
@@ -104,7 +106,7 @@ def _picture(pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, sc
         links=drawn.links,
     )
     problems = (_scaled(pointer.number, zoom),) if scaled else ()
-    pixels = Pixels(drawn.width, drawn.height, slab)
+    pixels = Pixels(drawn.width, drawn.height, buffer)
     pointer = replace(pointer, turn=drawn.turn, is_scalable=drawn.is_scalable)
     return Picture(page, pixels, pointer, drawn.words, drawn.ink, problems)
 
@@ -114,7 +116,7 @@ def _scaled(number: int, zoom: float) -> Problem:
     return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
 
 
-def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
+def draw_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, room: int) -> Drawn:
     """In a page worker: draw a PDF page, upright, into the slab."""
     with upright(pointer.file, pointer.number, 0, pointer.password) as page:
         rotation_in, text = page.rotation, text_of(page)
@@ -128,12 +130,12 @@ def draw_pdf(pointer: PagePointer, zoom: float, slab: Slab, room: int) -> Drawn:
         if turn is None and ink_of(array) >= BLANK_INK and (turn := ocr.turn(array)):
             page.set_rotation((rotation_in + turn) % 360)
             array = np.rot90(array, -turn // 90)
-        height, width = _put(array, slab, room)
+        height, width = _put(array, buffer, room)
         words, links = _words(page, text), _links(page)
         return Drawn(width, height, rotation_in, turn or 0, ink_of(array), is_scalable, words, links)
 
 
-def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: int) -> Drawn:
+def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, room: int) -> Drawn:
     """In a page worker: decode one frame of an image file, upright, in so many pixels, into the slab."""
     from PIL import ImageOps
 
@@ -146,14 +148,14 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], slab: Slab, room: in
     array = np.asarray(upright)
     ink = ink_of(array)
     turn = ocr.turn(array) if ink >= BLANK_INK else 0
-    height, width = _put(np.rot90(array, -turn // 90), slab, room)
+    height, width = _put(np.rot90(array, -turn // 90), buffer, room)
     return Drawn(width, height, 0, turn, ink)
 
 
-async def preview(file: CheckedFile, read: Page, workers: Workers) -> bytes:
+async def preview(file: CheckedFile, read: Page, page_pool: PagePool) -> bytes:
     """A page that was read as a small WebP, turned as it was read; raises SourceError or WorkerDied."""
     pointer = PagePointer(str(file.path), read.number, read.rotation_applied, file.password)
-    return await workers.insist(preview_of, pointer, file.is_pdf, read.height_pt / read.width_pt)
+    return await page_pool.insist(preview_of, pointer, file.is_pdf, read.height_pt / read.width_pt)
 
 
 def preview_of(pointer: PagePointer, is_pdf: bool, shape: float) -> bytes:
@@ -194,10 +196,10 @@ def flat(image: Any) -> Any:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _put(array: Array, slab: Slab, room: int) -> tuple[int, int]:
+def _put(array: Array, buffer: PixelBuffer, room: int) -> tuple[int, int]:
     """Copy the pixels into the slab; their height and width."""
     height, width, _ = array.shape
-    with slab.map(room) as memory:
+    with buffer.map(room) as memory:
         np.frombuffer(memory, np.uint8, array.size).reshape(array.shape)[:] = array
     return height, width
 

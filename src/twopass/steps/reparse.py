@@ -23,7 +23,7 @@ from twopass.formats.registry import WRITERS
 from twopass.job import DocumentResult, Format, Job
 from twopass.pages.rendered_page import Picture
 from twopass.pages.source_files import CheckedFile
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.steps import assemble, enrich, pass1, pass2, previews, upload
 from twopass.steps.previews import Drawing
 from twopass.steps.upload import JSON, Finished, Folder, Made
@@ -123,7 +123,7 @@ async def _written(
 
 
 async def reread(
-    finding: Finding, output: Folder, wanted: Sequence[Format], draw: Draw, workers: Workers
+    finding: Finding, output: Folder, wanted: Sequence[Format], draw: Draw, page_pool: PagePool
 ) -> tuple[DocumentResult, tuple[int, ...]]:
     """The document as today's grammar reads its answers, in another place; and the pages that came out otherwise."""
     if output == finding.folder or await upload.finished(output):
@@ -133,8 +133,8 @@ async def reread(
         read = stored
         if stored.completions:
             async with draw(stored.page.number) as picture:
-                read = await page(stored, picture, finding.made, workers)
-                await upload.images(output, read, picture.pixels, workers, frozenset())
+                read = await page(stored, picture, finding.made, page_pool)
+                await upload.images(output, read, picture.pixels, page_pool, frozenset())
         if read.elements != stored.elements:
             changed.append(stored.page.number)
         await output.store.put(output.key(upload.page_name(read.page.number)), read.model_dump_json().encode(), JSON)
@@ -147,19 +147,19 @@ async def reread(
     return written, tuple(changed)
 
 
-async def page(stored: Checkpoint, picture: Picture, made: Made, workers: Workers) -> Checkpoint:
+async def page(stored: Checkpoint, picture: Picture, made: Made, page_pool: PagePool) -> Checkpoint:
     """One page through the steps that read it, with the answers of then; as it was where no answer stands today."""
     family, job = registry.named(str(made.options.get("family"))), job_of(made)
     key, answers = _answers(stored.completions)
-    first = await pass1.read(picture, key, job, Recorded(answers, family.name), family, workers)
+    first = await pass1.read(picture, key, job, Recorded(answers, family.name), family, page_pool)
     if first.page.state not in STANDS:
         return stored  # an answer that would not do: only an engine could give another
     names = _same_places(stored.elements, first.elements)
     about = Recorded(_renamed(answers, names, key), family.name)
-    second = await pass2.read(first, picture, key, job, about, family, workers)
+    second = await pass2.read(first, picture, key, job, about, family, page_pool)
     unasked = {element.id: element for element in first.elements if f"{key}/{element.id}" in about.missed}
     read = tuple(_flagged(unasked[e.id]) if e.id in unasked else e for e in second.elements)
-    enriched = await workers.call(enrich.page, second.model_copy(update={"elements": read}), job.language)
+    enriched = await page_pool.call(enrich.page, second.model_copy(update={"elements": read}), job.language)
     found = upload.with_crops(enriched)
     if found.elements == stored.elements:
         return stored

@@ -40,7 +40,7 @@ from twopass.formats.registry import WRITERS
 from twopass.job import Artefact, DocumentResult, Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.storage.store import Put, Store, uri_of
 
 MANIFEST = "manifest.json"
@@ -176,7 +176,7 @@ async def existing(folder: Folder) -> frozenset[str]:
 
 
 async def images(
-    folder: Folder, page: Checkpoint, pixels: Pixels, workers: Workers, there: frozenset[str]
+    folder: Folder, page: Checkpoint, pixels: Pixels, page_pool: PagePool, there: frozenset[str]
 ) -> Checkpoint:
     """Cut the page's figures out of its picture; pure, so two workers write equal bytes.
 
@@ -185,7 +185,7 @@ async def images(
     for element in page.elements:
         if element.image and element.image not in there and element.box:
             try:
-                png = await workers.insist(png_of, pixels, element.box)
+                png = await page_pool.insist(png_of, pixels, element.box)
             except WorkerDied as died:
                 page = without_images(page, {element.image}, died)
             else:

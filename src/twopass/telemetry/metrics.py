@@ -16,7 +16,7 @@ from twopass.errors import Code
 from twopass.job import Result
 from twopass.runtime import nvml
 from twopass.runtime.nvml import Card
-from twopass.runtime.page_slots import Window
+from twopass.runtime.page_slots import PageSlots
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -53,7 +53,7 @@ class Metrics:
         self._places = Gauge("twopass_window_places", "Places of the window", **own)
         self.registry.register(_Cards(cards))
 
-    def window(self, window: Window) -> None:
+    def window(self, window: PageSlots) -> None:
         """Where to look for pages when somebody asks."""
         self._places.set(window.places)
         self._in_flight.set_function(lambda: window.in_flight)

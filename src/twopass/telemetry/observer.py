@@ -10,7 +10,7 @@ from twopass.errors import Code
 from twopass.job import Result
 
 
-class Meter(Protocol):
+class Observer(Protocol):
     """Told of work; the contexts last as long as the work, on its task."""
 
     def job(self, job_id: str) -> AbstractContextManager[None]: ...
@@ -25,7 +25,7 @@ class Meter(Protocol):
         """A job that ended with a code and without a result."""
 
 
-class Silent:
+class NullObserver:
     """Keeps nothing."""
 
     def job(self, job_id: str) -> AbstractContextManager[None]:
@@ -42,32 +42,32 @@ class Silent:
     def refused(self, code: Code) -> None: ...
 
 
-class Several:
+class CompositeObserver:
     """Each of them is told."""
 
-    def __init__(self, *meters: Meter) -> None:
-        self._meters = meters
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
 
     def job(self, job_id: str) -> AbstractContextManager[None]:
-        return self._all(lambda meter: meter.job(job_id))
+        return self._all(lambda observer: observer.job(job_id))
 
     def page(self, number: int) -> AbstractContextManager[None]:
-        return self._all(lambda meter: meter.page(number))
+        return self._all(lambda observer: observer.page(number))
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        return self._all(lambda meter: meter.stage(name))
+        return self._all(lambda observer: observer.stage(name))
 
     def ended(self, result: Result) -> None:
-        for meter in self._meters:
-            meter.ended(result)
+        for observer in self._observers:
+            observer.ended(result)
 
     def refused(self, code: Code) -> None:
-        for meter in self._meters:
-            meter.refused(code)
+        for observer in self._observers:
+            observer.refused(code)
 
     @contextmanager
-    def _all(self, entered: Callable[[Meter], AbstractContextManager[None]]) -> Iterator[None]:
+    def _all(self, entered: Callable[[Observer], AbstractContextManager[None]]) -> Iterator[None]:
         with ExitStack() as stack:
-            for meter in self._meters:
-                stack.enter_context(entered(meter))
+            for observer in self._observers:
+                stack.enter_context(entered(observer))
             yield

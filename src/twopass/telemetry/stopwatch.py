@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeVar
 
 from twopass.runtime.page_pool import cpu_meter
-from twopass.telemetry.observer import Meter, Silent
+from twopass.telemetry.observer import NullObserver, Observer
 
 T = TypeVar("T")
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Stopwatch:
     """One document's seconds by stage. Stages of many pages overlap, so wall seconds add up beyond the clock."""
 
-    def __init__(self, meter: Meter | None = None) -> None:
-        self._meter = meter or Silent()
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer or NullObserver()
         self._started = time.monotonic()
         self._wall: dict[str, float] = defaultdict(float)
         self._cpu: dict[str, float] = defaultdict(float)
@@ -36,7 +36,7 @@ class Stopwatch:
 
         token, began = cpu_meter.set(spent), time.monotonic()
         try:
-            with self._meter.stage(name):
+            with self._observer.stage(name):
                 yield
         finally:
             cpu_meter.reset(token)
@@ -54,7 +54,7 @@ class Stopwatch:
     def page(self, number: int) -> Iterator[None]:
         """Count the page; one that the deadline cut off was not read and does not count."""
         began = time.monotonic()
-        with self._meter.page(number):
+        with self._observer.page(number):
             yield
         self._pages.append(time.monotonic() - began)
 

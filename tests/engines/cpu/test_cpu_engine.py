@@ -25,8 +25,8 @@ from twopass.engines.interface import PagePointer, Prompt
 from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout import LayoutFamily
 from twopass.pages import ocr
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.steps import render
 
 PROSE = (
@@ -343,18 +343,18 @@ def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
     """A prompt goes in, the page's JSON comes out of a child process."""
 
     async def ask() -> str:
-        slabs = Slabs(1, 1 << 20)
-        workers = Workers(1, slabs)
-        await workers.open()
+        buffers = PixelBufferPool(1, 1 << 20)
+        page_pool = PagePool(1, buffers)
+        await page_pool.open()
         engine = CpuEngine(1)
-        await engine.open(workers)
+        await engine.open(page_pool)
         try:
             image = Pixels(8, 8, held=bytes(192))
             prompt = Prompt("a", "layout", image, PagePointer(str(text_pdf), 1))
             return (await engine.generate(prompt)).text
         finally:
-            await workers.close()
-            slabs.close()
+            await page_pool.close()
+            buffers.close()
 
     assert words_of(json.loads(asyncio.run(ask()))) == layer_words(text_pdf)
 
@@ -379,15 +379,15 @@ def a_picture(pdf: Any, number: int) -> None:
 
 @pytest.mark.parametrize(("write", "pages"), [(a_text, 1), (a_picture, 1), (a_text, 30)])
 async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(
-    tmp_path: Path, slabs: Slabs, write: Callable[[Any, int], None], pages: int
+    tmp_path: Path, buffers: PixelBufferPool, write: Callable[[Any, int], None], pages: int
 ) -> None:
     """Pixels, layouts and MuPDF's store go back to the machine, of many documents and of a long one."""
     room, held = 1200 * 1700 * 3, []
-    workers = Workers(1, slabs, timeout_s=120)
-    await workers.open()
-    child = psutil.Process(await workers.call(os.getpid))
+    page_pool = PagePool(1, buffers, timeout_s=120)
+    await page_pool.open()
+    child = psutil.Process(await page_pool.call(os.getpid))
 
-    async with slabs.lend(room) as slab:
+    async with buffers.lend(room) as buffer:
         for first in range(0, 30, pages):
             path = tmp_path / f"{first}.pdf"
             with pymupdf.open() as pdf:
@@ -396,10 +396,10 @@ async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(
                 pdf.save(path)
             for number in range(1, pages + 1):
                 pointer = PagePointer(str(path), number)
-                drawn = await workers.call(render.draw_pdf, pointer, 2.0, slab, room)
-                await workers.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, slab), None)
+                drawn = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
+                await page_pool.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, buffer), None)
                 held.append(child.memory_info().rss)
             path.unlink()
-    await workers.close()
+    await page_pool.close()
 
     assert held[-1] - held[9] < 16 << 20

@@ -33,8 +33,8 @@ from twopass.engines.openai.engine import OpenAIEngine
 from twopass.engines.openai.request import Served
 from twopass.errors import Code, EngineError
 from twopass.job import Result
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 PICTURE = np.arange(24 * 32 * 3, dtype=np.uint8).reshape(24, 32, 3)
@@ -57,33 +57,33 @@ def settings(server: OpenAIServer, **fields: Any) -> Settings:
     return Settings(engine="openai", openai_base_url=server.url, **{"openai_tries": 3, **fields})
 
 
-async def opened(server: OpenAIServer, workers: Workers, **fields: Any) -> OpenAIEngine:
+async def opened(server: OpenAIServer, page_pool: PagePool, **fields: Any) -> OpenAIEngine:
     engine = factory.constructed(settings(server, **fields))
     assert isinstance(engine, OpenAIEngine)
-    await engine.open(workers)
+    await engine.open(page_pool)
     return engine
 
 
-async def asked(server: OpenAIServer, workers: Workers, prompt: Prompt = PROMPT, **fields: Any) -> Completion:
-    engine = await opened(server, workers, **fields)
+async def asked(server: OpenAIServer, page_pool: PagePool, prompt: Prompt = PROMPT, **fields: Any) -> Completion:
+    engine = await opened(server, page_pool, **fields)
     try:
         return await engine.generate(prompt)
     finally:
         await engine.close()
 
 
-async def test_an_answer_comes_with_its_tokens(server: OpenAIServer, workers: Workers) -> None:
+async def test_an_answer_comes_with_its_tokens(server: OpenAIServer, page_pool: PagePool) -> None:
     """Text, reason and usage, put together from the stream."""
-    completion = await asked(server, workers)
+    completion = await asked(server, page_pool)
 
     assert replace(completion, seconds=0) == Completion("one two three", "stop", 903, 3)
     assert completion.seconds > 0
 
 
-async def test_the_request_is_what_vllm_reads(server: OpenAIServer, workers: Workers) -> None:
+async def test_the_request_is_what_vllm_reads(server: OpenAIServer, page_pool: PagePool) -> None:
     """The page as PNG, pixel for pixel; special tokens kept; the n-gram ban as the logits processor wants it."""
     prompt = replace(PROMPT, sampling=Sampling(0.2, ngram=10, window=256), watch=lambda text: False)
-    await asked(server, workers, prompt)
+    await asked(server, page_pool, prompt)
 
     (request,) = server.requests
     image, text = request["messages"][0]["content"]
@@ -95,18 +95,18 @@ async def test_the_request_is_what_vllm_reads(server: OpenAIServer, workers: Wor
     assert not {"max_tokens", "priority", "mm_processor_kwargs"} & set(request)
 
 
-async def test_no_ban_is_asked_for_by_saying_nothing(server: OpenAIServer, workers: Workers) -> None:
+async def test_no_ban_is_asked_for_by_saying_nothing(server: OpenAIServer, page_pool: PagePool) -> None:
     """vLLM's processor and ours refuse a size of 0, which a job may ask for."""
-    await asked(server, workers, replace(PROMPT, sampling=Sampling(ngram=0)))
+    await asked(server, page_pool, replace(PROMPT, sampling=Sampling(ngram=0)))
 
     assert "vllm_xargs" not in server.requests[0]
 
 
-async def test_settings_add_what_only_some_servers_take(server: OpenAIServer, workers: Workers) -> None:
+async def test_settings_add_what_only_some_servers_take(server: OpenAIServer, page_pool: PagePool) -> None:
     """Priority and modes on demand; nothing beyond OpenAI's own fields for a plain server."""
     fields = {"openai_priority": True, "openai_modes": True}
-    await asked(server, workers, replace(PROMPT, mode="base", priority=0), **fields)
-    await asked(server, workers, openai_plain=True, **fields)
+    await asked(server, page_pool, replace(PROMPT, mode="base", priority=0), **fields)
+    await asked(server, page_pool, openai_plain=True, **fields)
 
     rich, plain = server.requests
     assert rich["priority"] == 0
@@ -138,30 +138,30 @@ def test_a_limit_that_leaves_no_room_is_left_out(asked_for: int | None, context:
     ],
 )
 async def test_a_fault_that_passes_is_not_seen(
-    server: OpenAIServer, workers: Workers, fault: openai_server.Behaviour
+    server: OpenAIServer, page_pool: PagePool, fault: openai_server.Behaviour
 ) -> None:
     """Busy, broken and garbled answers are asked for again, from the beginning."""
     server.script = [fault, fault]
 
-    assert (await asked(server, workers)).text == "one two three"
+    assert (await asked(server, page_pool)).text == "one two three"
     assert len(server.requests) == 3
 
 
-async def test_a_silent_server_is_asked_again(server: OpenAIServer, workers: Workers) -> None:
+async def test_a_silent_server_is_asked_again(server: OpenAIServer, page_pool: PagePool) -> None:
     """No answer within OPENAI_TIMEOUT_S is a fault like any other, and the server sees that we hung up."""
     server.script = [openai_server.silent]
 
-    assert (await asked(server, workers, openai_timeout_s=0.2)).text == "one two three"
+    assert (await asked(server, page_pool, openai_timeout_s=0.2)).text == "one two three"
     await asyncio.wait_for(server.hung_up.wait(), 5)
 
 
 @pytest.mark.parametrize("header", ["0.4", "date"])
-async def test_retry_after_is_honoured(server: OpenAIServer, workers: Workers, header: str) -> None:
+async def test_retry_after_is_honoured(server: OpenAIServer, page_pool: PagePool, header: str) -> None:
     """A server that says when is not asked before, in seconds or as a date."""
     said = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True) if header == "date" else header
     server.script = [status(429, Retry_After=said)]
     started = time.monotonic()
-    await asked(server, workers)
+    await asked(server, page_pool)
 
     assert time.monotonic() - started > 0.4
 
@@ -175,20 +175,22 @@ def test_a_retry_after_of_nonsense_says_nothing(said: str) -> None:
 
 @pytest.mark.parametrize("fault", [status(400), status(413), status(422), said(event(error={"code": 400}))])
 async def test_a_refused_prompt_costs_only_itself(
-    server: OpenAIServer, workers: Workers, fault: openai_server.Behaviour
+    server: OpenAIServer, page_pool: PagePool, fault: openai_server.Behaviour
 ) -> None:
     """It is not asked again; the ladder goes on with another."""
     server.script = [fault]
 
-    assert await asked(server, workers) == Completion("", "error")
+    assert await asked(server, page_pool) == Completion("", "error")
     assert len(server.requests) == 1
 
 
-async def test_a_prompt_that_the_server_stumbles_over_costs_only_itself(server: OpenAIServer, workers: Workers) -> None:
+async def test_a_prompt_that_the_server_stumbles_over_costs_only_itself(
+    server: OpenAIServer, page_pool: PagePool
+) -> None:
     """500 again and again, but its models are listed: the page is lost and not the job."""
     server.script = [status(500)] * 3
 
-    assert await asked(server, workers) == Completion("", "error")
+    assert await asked(server, page_pool) == Completion("", "error")
 
 
 @pytest.mark.parametrize(
@@ -196,29 +198,29 @@ async def test_a_prompt_that_the_server_stumbles_over_costs_only_itself(server: 
     [(401, "OPENAI_API_KEY"), (403, "OPENAI_MODEL"), (404, "OPENAI_BASE_URL"), (405, "OPENAI_BASE_URL")],
 )
 async def test_a_server_that_will_never_answer_says_what_to_set(
-    server: OpenAIServer, workers: Workers, code: int, advice: str
+    server: OpenAIServer, page_pool: PagePool, code: int, advice: str
 ) -> None:
     """At once, without a second try."""
     server.script = [status(code)]
 
     with pytest.raises(EngineError, match=advice) as caught:
-        await asked(server, workers)
+        await asked(server, page_pool)
     assert caught.value.code is Code.ENGINE_DEAD
     assert len(server.requests) == 1
 
 
-async def test_a_server_that_stays_busy_is_dead(server: OpenAIServer, workers: Workers) -> None:
+async def test_a_server_that_stays_busy_is_dead(server: OpenAIServer, page_pool: PagePool) -> None:
     """After every try; the job ends unread and can be sent again."""
     server.script = [status(503)] * 3
 
     with pytest.raises(EngineError, match="HTTP 503, 3 times"):
-        await asked(server, workers)
+        await asked(server, page_pool)
 
 
-async def test_a_server_that_goes_away_is_dead(workers: Workers) -> None:
+async def test_a_server_that_goes_away_is_dead(page_pool: PagePool) -> None:
     """Connection refused, after every try."""
     async with openai_server.running(OpenAIServer()) as server:
-        engine = await opened(server, workers)
+        engine = await opened(server, page_pool)
 
     with pytest.raises(EngineError, match="3 times") as caught:
         await engine.generate(PROMPT)
@@ -226,7 +228,7 @@ async def test_a_server_that_goes_away_is_dead(workers: Workers) -> None:
     await engine.close()
 
 
-async def test_a_loop_is_hung_up_on(server: OpenAIServer, workers: Workers) -> None:
+async def test_a_loop_is_hung_up_on(server: OpenAIServer, page_pool: PagePool) -> None:
     """`watch` is asked every 64 tokens with all that was said; True ends the request, and the server notices."""
     seen: list[int] = []
 
@@ -235,15 +237,15 @@ async def test_a_loop_is_hung_up_on(server: OpenAIServer, workers: Workers) -> N
         return len(seen) == 3
 
     server.script = [openai_server.endless]
-    completion = await asked(server, workers, replace(PROMPT, watch=watch))
+    completion = await asked(server, page_pool, replace(PROMPT, watch=watch))
 
     assert (completion.finish_reason, completion.tokens_out, seen) == ("loop", 192, [64, 128, 192])
     await asyncio.wait_for(server.hung_up.wait(), 5)
 
 
-async def test_a_cancelled_prompt_is_hung_up_on(server: OpenAIServer, workers: Workers) -> None:
+async def test_a_cancelled_prompt_is_hung_up_on(server: OpenAIServer, page_pool: PagePool) -> None:
     """Cancelling the awaiting task ends the request, and the engine goes on."""
-    engine = await opened(server, workers)
+    engine = await opened(server, page_pool)
     server.script = [openai_server.endless]
     task = asyncio.create_task(engine.generate(PROMPT))
     async with asyncio.timeout(30):
@@ -258,10 +260,10 @@ async def test_a_cancelled_prompt_is_hung_up_on(server: OpenAIServer, workers: W
     await engine.close()
 
 
-async def test_no_more_requests_are_made_than_sequences(server: OpenAIServer, workers: Workers) -> None:
+async def test_no_more_requests_are_made_than_sequences(server: OpenAIServer, page_pool: PagePool) -> None:
     """The pool is as large as the engine says it is."""
     server.pause_s = 0.05
-    engine = await opened(server, workers, engine_sequences=3)
+    engine = await opened(server, page_pool, engine_sequences=3)
     await asyncio.gather(*(engine.generate(PROMPT) for _ in range(12)))
     await engine.close()
 
@@ -270,16 +272,18 @@ async def test_no_more_requests_are_made_than_sequences(server: OpenAIServer, wo
 
 
 @pytest.mark.parametrize(("reason", "told"), [("length", "length"), ("abort", "abort"), ("content_filter", "error")])
-async def test_a_finish_reason_is_one_of_ours(server: OpenAIServer, workers: Workers, reason: str, told: str) -> None:
+async def test_a_finish_reason_is_one_of_ours(
+    server: OpenAIServer, page_pool: PagePool, reason: str, told: str
+) -> None:
     """One that nobody knows is no good answer."""
     server.finish_reason = reason
 
-    assert (await asked(server, workers)).finish_reason == told
+    assert (await asked(server, page_pool)).finish_reason == told
 
 
-async def test_the_first_model_is_taken(server: OpenAIServer, workers: Workers) -> None:
+async def test_the_first_model_is_taken(server: OpenAIServer, page_pool: PagePool) -> None:
     """Its name is part of the document's identity: another model reads into another folder."""
-    engine = await opened(server, workers)
+    engine = await opened(server, page_pool)
     await engine.close()
 
     assert (engine.kind, engine.precision) == ("openai", "tiny as served")
@@ -290,30 +294,30 @@ async def test_the_first_model_is_taken(server: OpenAIServer, workers: Workers) 
     ("models", "words"),
     [([], "one of: none"), ([{"id": "tiny"}], "one of: tiny"), ("nonsense", "no list of models"), (None, "no list of")],
 )
-async def test_a_model_that_is_not_there_is_told_by_name(workers: Workers, models: Any, words: str) -> None:
+async def test_a_model_that_is_not_there_is_told_by_name(page_pool: PagePool, models: Any, words: str) -> None:
     """Before any job, with the names that there are."""
     async with openai_server.running(OpenAIServer(models=models)) as server:
         with pytest.raises(EngineError, match=words):
-            await opened(server, workers, openai_model="large")
+            await opened(server, page_pool, openai_model="large")
 
 
-async def test_a_key_is_sent_and_never_said(workers: Workers) -> None:
+async def test_a_key_is_sent_and_never_said(page_pool: PagePool) -> None:
     """As a bearer token; an error does not repeat it."""
     async with openai_server.running(OpenAIServer(key="sk-right")) as server:
-        assert (await asked(server, workers, openai_api_key="sk-right")).text == "one two three"
+        assert (await asked(server, page_pool, openai_api_key="sk-right")).text == "one two three"
         with pytest.raises(EngineError, match="OPENAI_API_KEY") as caught:
-            await opened(server, workers, openai_api_key="sk-wrong")
+            await opened(server, page_pool, openai_api_key="sk-wrong")
 
     assert "sk-" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://localhost/v1", "http://[::1/v1", "nonsense"])
-async def test_an_address_that_is_none_is_told(workers: Workers, address: str) -> None:
+async def test_an_address_that_is_none_is_told(page_pool: PagePool, address: str) -> None:
     """With an example of one."""
     engine = OpenAIEngine(Settings(openai_base_url=address, openai_tries=1))
 
     with pytest.raises(EngineError, match="OPENAI_BASE_URL"):
-        await engine.open(workers)
+        await engine.open(page_pool)
 
 
 def test_the_engine_needs_an_address() -> None:
@@ -339,32 +343,34 @@ def test_every_error_of_httpx_is_translated(kind: type[Exception]) -> None:
         raise error
 
 
-async def read(server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, output: Path) -> Result:
+async def read(
+    server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, output: Path
+) -> Result:
     """Two pages of the sample through the whole pipeline."""
     engine = OpenAIEngine(settings(server, openai_family="layout"))
     try:
-        return await Reader(workers, slabs, engine).run(source=str(sample), output=str(output), pages="1-2")
+        return await Reader(page_pool, buffers, engine).run(source=str(sample), output=str(output), pages="1-2")
     finally:
         await engine.close()
 
 
 async def test_a_job_whose_prompts_are_refused_keeps_its_text(
-    server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+    server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
     """The PDF's own text takes over, and the result says why."""
     server.script = [status(400)] * 9
-    answer = (await read(server, workers, slabs, sample, tmp_path)).as_answer()
+    answer = (await read(server, page_pool, buffers, sample, tmp_path)).as_answer()
 
     assert answer["documents"][0]["pages"] == {"text_layer": 2}
     assert {problem["code"] for problem in answer["problems"]} == {"ENGINE_REFUSED"}
 
 
 async def test_a_job_whose_server_is_gone_ends_unread(
-    server: OpenAIServer, workers: Workers, slabs: Slabs, sample: Path, tmp_path: Path
+    server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
     """Nothing is called read, nothing is called failed: the same job again reads it."""
     server.script = [status(503)] * 9
-    answer = (await read(server, workers, slabs, sample, tmp_path)).as_answer()
+    answer = (await read(server, page_pool, buffers, sample, tmp_path)).as_answer()
 
     assert answer["error"].startswith("ENGINE_DEAD")
     assert not list(tmp_path.rglob("pages/*.json"))

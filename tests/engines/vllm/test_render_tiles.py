@@ -17,7 +17,7 @@ from twopass.engines.interface import PagePointer
 from twopass.engines.vllm import render_tiles, tiling
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR
 from twopass.pages import source_files
-from twopass.pages.shared_pixels import Pixels, Slab, Slabs
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.steps import render
 
 LOREM = "The borehole reached water at a depth of forty metres, where gravel gives way to clay. " * 4
@@ -41,17 +41,17 @@ def pdf(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def slabs() -> Iterator[tuple[Slab, Slab]]:
-    pools = Slabs(1, 1 << 28), Slabs(1, DEEPSEEK_OCR.most_bytes, fixed=DEEPSEEK_OCR.most_bytes)
+def buffers() -> Iterator[tuple[PixelBuffer, PixelBuffer]]:
+    pools = PixelBufferPool(1, 1 << 28), PixelBufferPool(1, DEEPSEEK_OCR.most_bytes, fixed=DEEPSEEK_OCR.most_bytes)
     try:
-        first, second = ([Slab(number) for number in pool.descriptors][0] for pool in pools)
+        first, second = ([PixelBuffer(number) for number in pool.descriptors][0] for pool in pools)
         yield first, second
     finally:
         for pool in pools:
             pool.close()
 
 
-def rendered(path: Path, memory: Slab, password: str | None = None) -> render.Drawn:
+def rendered(path: Path, memory: PixelBuffer, password: str | None = None) -> render.Drawn:
     """The first page at 144 dpi in the slab."""
     os.ftruncate(memory.descriptor, 1 << 24)
     return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, memory, 1 << 24)
@@ -59,7 +59,7 @@ def rendered(path: Path, memory: Slab, password: str | None = None) -> render.Dr
 
 def both(path: Path, mode: str, password: str | None = None) -> tuple[tiling.Views, tiling.Views, render.Drawn]:
     """The views resized from the page's pixels and those drawn, and what the renderer says of the page."""
-    with slabs() as (page, seen):
+    with buffers() as (page, seen):
         shown = rendered(path, page, password)
         pixels = Pixels(shown.width, shown.height, page)
         tiles = DEEPSEEK_OCR.tiles(shown.width, shown.height, mode, 6)
@@ -139,7 +139,7 @@ def test_a_page_that_takes_long_is_not_drawn_again(tmp_path: Path) -> None:
         made.update_stream(page.get_contents()[0], f"3 w {strokes}".encode())
         made.save(tmp_path / "map.pdf")
 
-    with slabs() as (memory, _):
+    with buffers() as (memory, _):
         shown = rendered(tmp_path / "map.pdf", memory)
 
     assert not shown.is_scalable
@@ -205,7 +205,7 @@ def test_words_without_ink_are_words(tmp_path: Path) -> None:
         made.update_stream(page.get_contents()[0], page.read_contents() + " ".join(["", *written]).encode())
         made.save(tmp_path / "scan.pdf")
 
-    with slabs() as (memory, _):
+    with buffers() as (memory, _):
         shown = rendered(tmp_path / "scan.pdf", memory)
 
     assert shown.words.texts == ("seen", *5 * ["word"])

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, Tiles
 from twopass.pages import pillow_image
-from twopass.pages.shared_pixels import Pixels, Slabs
-from twopass.runtime.page_pool import Workers
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
 
 A4 = (1190, 1684)
 PLACES = [
@@ -126,20 +126,20 @@ async def test_a_page_worker_leaves_the_views_in_a_slab() -> None:
     """A crop is cut out of its page's memory on the way, and the slab outlives whoever lent it."""
     page = picture(900, 700)
     room = DEEPSEEK_OCR.most_bytes
-    slabs, kept = Slabs(1, 1 << 24), Slabs(1, 1 << 30, fixed=room)
-    workers = Workers(1, slabs, more_slabs=(kept,))
-    await workers.open()
+    buffers, kept = PixelBufferPool(1, 1 << 24), PixelBufferPool(1, 1 << 30, fixed=room)
+    page_pool = PagePool(1, buffers, more_buffers=(kept,))
+    await page_pool.open()
     try:
-        async with slabs.lend(page.nbytes) as memory:
+        async with buffers.lend(page.nbytes) as memory:
             np.frombuffer(memory.map(page.nbytes), np.uint8)[:] = page.reshape(-1)
             crop = Pixels(900, 700, memory).crop(100, 50, 500, 650).crop(0, 0, 300, 600)
-            async with kept.lend(room) as slab:
-                await workers.call(tiling.prepare, DEEPSEEK_OCR, crop, "tiny", Tiles(1, 1), slab)
-                seen = tiling.mapped(DEEPSEEK_OCR, slab, "tiny", Tiles(1, 1))
+            async with kept.lend(room) as buffer:
+                await page_pool.call(tiling.prepare, DEEPSEEK_OCR, crop, "tiny", Tiles(1, 1), buffer)
+                seen = tiling.mapped(DEEPSEEK_OCR, buffer, "tiny", Tiles(1, 1))
     finally:
-        await workers.close()
+        await page_pool.close()
 
     there = tiling.views(DEEPSEEK_OCR, page[50:650, 100:400], "tiny", Tiles(1, 1))
     assert np.array_equal(seen.whole, there.whole)
-    slabs.close()
+    buffers.close()
     kept.close()

@@ -13,7 +13,7 @@ import time
 from twopass.engines.cpu.page import load, read_page
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 
 
 class CpuEngine(Engine):
@@ -26,20 +26,20 @@ class CpuEngine(Engine):
 
     def __init__(self, sequences: int) -> None:
         self.sequences = sequences
-        self._workers: Workers | None = None
+        self._page_pool: PagePool | None = None
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Load the layout model in every page worker; calls made at once go to different ones."""
-        self._workers = workers
-        await asyncio.gather(*(workers.call(load) for _ in range(workers.count)))
+        self._page_pool = page_pool
+        await asyncio.gather(*(page_pool.call(load) for _ in range(page_pool.count)))
 
     async def generate(self, prompt: Prompt) -> Completion:
-        if self._workers is None or prompt.page is None:
+        if self._page_pool is None or prompt.page is None:
             raise EngineError(Code.ENGINE_DEAD, "the cpu engine reads pages of files and is asked after `open`")
         started = time.monotonic()
-        text = await self._workers.call(read_page, prompt.page, prompt.image, prompt.language)
+        text = await self._page_pool.call(read_page, prompt.page, prompt.image, prompt.language)
         return Completion(text, seconds=time.monotonic() - started)
 
     async def close(self) -> None:
         """The page workers belong to the house."""
-        self._workers = None
+        self._page_pool = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 
 if TYPE_CHECKING:
     from twopass.engines.hf.models import Model
@@ -41,7 +41,7 @@ class HfEngine(Engine):
         self._model: Model | None = None
         self._thread = ThreadPoolExecutor(1, "twopass-hf")  # one sequence: the next waits for the thread
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """Load the weights."""
         self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
 

@@ -24,7 +24,7 @@ from twopass.engines.openai import stream
 from twopass.engines.openai.request import Served
 from twopass.engines.openai.stream import Answer, Garbled, Told
 from twopass.errors import Code, EngineError
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 P = ParamSpec("P")
@@ -82,11 +82,11 @@ class OpenAIEngine(Engine):
         )
         self._seats = asyncio.Semaphore(self.sequences)  # before the PNG is made: who waits holds no memory
         self._client: httpx.AsyncClient | None = None
-        self._workers: Workers | None = None
+        self._page_pool: PagePool | None = None
 
-    async def open(self, workers: Workers) -> None:
+    async def open(self, page_pool: PagePool) -> None:
         """See that the server answers and has the model."""
-        self._workers = workers
+        self._page_pool = page_pool
         with _translated(self._url):
             self._client = await asyncio.to_thread(_client, self._settings, self.sequences)  # reads certificates
         try:
@@ -103,13 +103,13 @@ class OpenAIEngine(Engine):
     async def close(self) -> None:
         if self._client:
             await self._client.aclose()
-        self._client = self._workers = None
+        self._client = self._page_pool = None
 
     async def generate(self, prompt: Prompt) -> Completion:
-        if self._workers is None:
+        if self._page_pool is None:
             raise EngineError(Code.ENGINE_DEAD, "the openai engine is asked after `open`")
         async with self._seats:
-            body = await self._workers.call(openai_chat.body, replace(prompt, watch=None), self._served)
+            body = await self._page_pool.call(openai_chat.body, replace(prompt, watch=None), self._served)
             started = time.monotonic()
             try:
                 answer = await self._patiently(self._answer, body, prompt.watch)

@@ -32,9 +32,9 @@ from twopass.engines.vllm.shared_lock import Solitude
 from twopass.engines.vllm.tiling import Vision
 from twopass.engines.vllm.time_share import BusyClock
 from twopass.errors import Code, EngineError, TwopassError
-from twopass.pages.shared_pixels import Slab, Slabs
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning
-from twopass.runtime.page_pool import Workers
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 VISIONS = {"deepseek_ocr": tiling.DEEPSEEK_OCR, "deepseek_ocr2": tiling.DEEPSEEK_OCR_2}
@@ -61,7 +61,7 @@ class VllmEngine(Engine):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
         self._vision = _vision(settings.model)
         self.family = settings.model
-        self._workers: Workers | None = None
+        self._page_pool: PagePool | None = None
         with startup.read_ahead(model):
             found = startup.set_up(settings.engine_cache)
             preflight.driver(settings, found)
@@ -75,8 +75,8 @@ class VllmEngine(Engine):
         self.sequences: int = self._arguments["max_num_seqs"]
         self._draws = settings.draw_views
         self.precision = _precision(self._arguments, self._draws)
-        self.slabs: Slabs | None = Slabs(
-            round(WAITING * self.sequences) + settings.workers, 1 << 62, fixed=self._vision.most_bytes
+        self.buffers: PixelBufferPool | None = PixelBufferPool(
+            round(WAITING * self.sequences) + settings.page_worker_count, 1 << 62, fixed=self._vision.most_bytes
         )
         self._restarts = settings.engine_restarts
         self._start_s = settings.engine_start_s
@@ -92,8 +92,8 @@ class VllmEngine(Engine):
         self._watching: asyncio.Task[None] | None = None
         self._last_words.listen()
 
-    async def open(self, workers: Workers) -> None:
-        self._workers = workers
+    async def open(self, page_pool: PagePool) -> None:
+        self._page_pool = page_pool
         first, *_ = await self._core.collective_rpc("took")
         self.started = {"imports_s": self._imported, **first}
         if self._watching:
@@ -195,31 +195,31 @@ class VllmEngine(Engine):
                     process.kill()
 
     async def _answered(self, prompt: Prompt) -> Completion:
-        assert self._workers and self.slabs, "open comes first"
+        assert self._page_pool and self.buffers, "open comes first"
         mode = "gundam" if prompt.mode == "auto" else prompt.mode
         if mode not in self._vision.modes:
             return Completion("", "error")
         tiles = self._vision.tiles(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
-        async with self.slabs.lend(self._vision.nbytes(mode, tiles)) as slab:
-            await self._prepared(prompt, mode, tiles, slab)
-            return await self._asked(prompt, self._input(prompt.text, slab, mode, tiles))
+        async with self.buffers.lend(self._vision.nbytes(mode, tiles)) as buffer:
+            await self._prepared(prompt, mode, tiles, buffer)
+            return await self._asked(prompt, self._input(prompt.text, buffer, mode, tiles))
 
-    async def _prepared(self, prompt: Prompt, mode: str, tiles: tiling.Tiles, slab: Slab) -> None:
+    async def _prepared(self, prompt: Prompt, mode: str, tiles: tiling.Tiles, buffer: PixelBuffer) -> None:
         """The picture's views in the slab. A page that cannot be drawn once more has been drawn: it is resized."""
-        assert self._workers
+        assert self._page_pool
         page, image = prompt.page, prompt.image
         if self._draws and page and page.is_scalable and self._vision.enlarges(image.width, image.height, tiles):
             try:
-                return await self._workers.call(render_tiles.prepare, self._vision, page, image, mode, tiles, slab)
+                return await self._page_pool.call(render_tiles.prepare, self._vision, page, image, mode, tiles, buffer)
             except TwopassError as error:
                 log.warning("resized instead of drawn", prompt=prompt.id, code=error.code, reason=error.message)
-        await self._workers.call(tiling.prepare, self._vision, image, mode, tiles, slab)
+        await self._page_pool.call(tiling.prepare, self._vision, image, mode, tiles, buffer)
 
-    def _input(self, text: str, slab: Slab, mode: str, tiles: tiling.Tiles) -> Any:
+    def _input(self, text: str, buffer: PixelBuffer, mode: str, tiles: tiling.Tiles) -> Any:
         from twopass.engines.vllm.plugin import inputs
 
         before, image, after = self._ids(text)
-        picture = inputs.item(slab, self._vision.modes[mode].base, self._vision.tile, tiles)
+        picture = inputs.item(buffer, self._vision.modes[mode].base, self._vision.tile, tiles)
         return inputs.prompt(before, image, self._vision.tokens(mode, tiles), after, picture, uuid.uuid4().hex)
 
     def _tokenized(self, text: str) -> tuple[list[int], int, list[int]]:
@@ -306,8 +306,9 @@ def arguments(settings: Settings, model: Path, chosen: Preset) -> dict[str, Any]
 
 def _params(sampling: Sampling, room: int, logprobs: bool) -> Any:
     """vLLM's sampling parameters; tokens come as they are, since vLLM turns them into text one at a time."""
-    from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
+
+    from vllm import SamplingParams
 
     ban = {
         "ngram_size": sampling.ngram,

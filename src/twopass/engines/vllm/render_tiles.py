@@ -14,13 +14,13 @@ import numpy as np
 from twopass.engines.interface import PagePointer
 from twopass.engines.vllm import tiling
 from twopass.pages import source_files
-from twopass.pages.shared_pixels import Pixels, Slab
+from twopass.pages.shared_pixels import PixelBuffer, Pixels
 
 WHITE = 255
 
 
 def prepare(
-    vision: tiling.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: tiling.Tiles, slab: Slab
+    vision: tiling.Vision, pointer: PagePointer, pixels: Pixels, mode: str, tiles: tiling.Tiles, buffer: PixelBuffer
 ) -> None:
     """In a page worker: the page's views into a slab, as `views.prepare` makes them; raises SourceError."""
     with source_files.upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
@@ -30,7 +30,7 @@ def prepare(
             return _drawn(listed, width, height)
 
         made = tiling.views(vision, pixels.array(), mode, tiles, enlarged)
-    tiling.put(made, tiling.mapped(vision, slab, mode, tiles))
+    tiling.put(made, tiling.mapped(vision, buffer, mode, tiles))
 
 
 def _drawn(listed: Any, width: int, height: int) -> tiling.Array:

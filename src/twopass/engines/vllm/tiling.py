@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.pages import pillow_image
-from twopass.pages.shared_pixels import Pixels, Slab
+from twopass.pages.shared_pixels import PixelBuffer, Pixels
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
 STRETCHED = 640  # a whole view without tiles up to this size is stretched, a larger one padded
@@ -159,17 +159,17 @@ def _cut(grid: Array, tile: int) -> Array:
     return parts.reshape(down * across, tile, tile, 3)
 
 
-def mapped(vision: Vision, slab: Slab, mode: str, tiles: Tiles) -> Views:
+def mapped(vision: Vision, buffer: PixelBuffer, mode: str, tiles: Tiles) -> Views:
     """Views that lie in a slab, the whole first."""
     base = vision.modes[mode].base
-    memory = np.frombuffer(slab.map(vision.nbytes(mode, tiles)), np.uint8)
+    memory = np.frombuffer(buffer.map(vision.nbytes(mode, tiles)), np.uint8)
     whole = memory[: 3 * base * base].reshape(base, base, 3)
     return Views(whole, memory[3 * base * base :].reshape(-1, vision.tile, vision.tile, 3))
 
 
-def prepare(vision: Vision, pixels: Pixels, mode: str, tiles: Tiles, slab: Slab) -> None:
+def prepare(vision: Vision, pixels: Pixels, mode: str, tiles: Tiles, buffer: PixelBuffer) -> None:
     """In a page worker: the picture's views into a slab."""
-    put(views(vision, pixels.array(), mode, tiles), mapped(vision, slab, mode, tiles))
+    put(views(vision, pixels.array(), mode, tiles), mapped(vision, buffer, mode, tiles))
 
 
 def put(made: Views, there: Views) -> None:

@@ -20,7 +20,7 @@ from vllm.multimodal.inputs import (
 )
 
 from twopass.engines.vllm.tiling import Tiles
-from twopass.pages.shared_pixels import Slab
+from twopass.pages.shared_pixels import PixelBuffer
 
 SLAB = "slab"
 _ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # read by Python: on a GPU each read would wait for it
@@ -41,8 +41,8 @@ class Place(NamedTuple):
         return Tiles(self.across, self.down)
 
 
-def item(slab: Slab, base: int, tile: int, tiles: Tiles) -> MultiModalKwargsItem:
-    place = Place(os.getpid(), slab.descriptor, base, tile, *tiles)
+def item(buffer: PixelBuffer, base: int, tile: int, tiles: Tiles) -> MultiModalKwargsItem:
+    place = Place(os.getpid(), buffer.descriptor, base, tile, *tiles)
     return MultiModalKwargsItem({SLAB: MultiModalFieldElem(data=torch.tensor(place), field=_ON_CPU)})
 
 

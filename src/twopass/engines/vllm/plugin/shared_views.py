@@ -20,7 +20,7 @@ class Shared:
     """Slabs by owner and descriptor; they are never unmapped, as their owner never shrinks them."""
 
     def __init__(self) -> None:
-        self._slabs: dict[tuple[int, int], torch.Tensor] = {}
+        self._buffers: dict[tuple[int, int], torch.Tensor] = {}
 
     def seen(self, place: Place, device: torch.device) -> Seen:
         whole, count = place.base**2 * 3, place.grid.number
@@ -31,16 +31,16 @@ class Shared:
 
     def _slab(self, place: Place, device: torch.device) -> torch.Tensor:
         key = (place.owner, place.descriptor)
-        if key not in self._slabs:
-            self._slabs[key] = _mapped(*key)
+        if key not in self._buffers:
+            self._buffers[key] = _mapped(*key)
             if device.type == "cuda":
-                _tell(self._slabs[key], device)
-        return self._slabs[key]
+                _tell(self._buffers[key], device)
+        return self._buffers[key]
 
 
-def _tell(slab: torch.Tensor, device: torch.device) -> None:
+def _tell(buffer: torch.Tensor, device: torch.device) -> None:
     """So that the GPU reads it by itself; where it may not, copies wait for each other and nothing else changes."""
-    if int(torch.cuda.cudart().cudaHostRegister(slab.data_ptr(), len(slab), 0)):
+    if int(torch.cuda.cudart().cudaHostRegister(buffer.data_ptr(), len(buffer), 0)):
         with suppress(RuntimeError):
             torch.zeros(1, device=device)  # the next kernel is told of the error; let it be this one
 
