@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The worker's image. Layers by how seldom they change: vLLM, pins, weights, code; a change of code moves megabytes.
+# The worker's image. Layers that change least come first (vLLM, packages, weights, code), so that a code change is small.
 #
 #   docker build -t twopass .                                       DeepSeek-OCR on vLLM, for a GPU
 #   docker build -t twopass --build-arg MODEL=deepseek_ocr2 \
@@ -8,10 +8,10 @@
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
 ARG VLLM_VERSION=0.26.0
 
-# Weights at their revision, each file compared with the hub's sums. Nothing here but what fetches them, and every
-# time of day taken away: the layer is the same when it is fetched again.
+# The weights at their pinned revision, every file verified with the hub's checksums. This stage has only what the download
+# needs, and all timestamps are reset, so that the layer is the same when it is built again.
 FROM python:3.12.12-slim-bookworm AS weights
-# MODEL is the family, too: how the model is asked and its answers are read. src/twopass/engines/weights.py has the pins.
+# MODEL also selects the family: prompts and parser. src/twopass/engines/weights.py has the pinned revisions.
 ARG MODEL=deepseek_ocr
 ARG MODEL_REPO=deepseek-ai/DeepSeek-OCR
 ARG MODEL_REVISION=9f30c71f441d010e5429c532364a86705536c53a
@@ -24,7 +24,7 @@ RUN python -c "import sys, pathlib; from twopass.engines import hub; hub.downloa
       "$MODEL_REPO" "$MODEL_REVISION" "/models/$MODEL" \
     && find /models -exec touch --no-dereference --date=@0 {} +
 
-# The cpu engine, for a laptop, CI or a CPU endpoint.
+# The image with the cpu engine, for a laptop, CI or a CPU endpoint.
 FROM python:3.12.12-slim-bookworm AS cpu
 COPY requirements/run.txt /app/requirements/
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
@@ -41,13 +41,13 @@ ENV ENGINE=cpu \
     OUTPUT_DIR=/output
 ENTRYPOINT ["python3", "/app/handler.py"]
 
-# The GPU worker: CUDA, PyTorch and Python 3.12 are vLLM's own.
+# The image for GPUs; CUDA, PyTorch and Python 3.12 come from vLLM's image.
 FROM vllm/vllm-openai:v${VLLM_VERSION} AS gpu
 RUN --mount=type=bind,source=requirements,target=/requirements \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
-# Not below /runpod-volume: a volume that is mounted there would hide them.
+# Not below /runpod-volume, where a mounted volume would hide them.
 COPY --from=weights /models /models
-# What vLLM compiled for a GPU, where somebody kept it: see caches/README.md.
+# Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches
 WORKDIR /app
 COPY pyproject.toml LICENSE NOTICE ./
@@ -57,7 +57,7 @@ COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples
 ARG MODEL=deepseek_ocr
-RUN python3 scripts/download_weights.py "$MODEL" "/models/$MODEL" --verify
+RUN twopass download-weights "$MODEL" "/models/$MODEL" --verify
 ENV ENGINE=vllm \
     MODEL=${MODEL} \
     ENGINE_CACHE=/caches \
@@ -66,5 +66,5 @@ ENV ENGINE=vllm \
     VLLM_NO_USAGE_STATS=1 \
     PYTHONUNBUFFERED=1 \
     RUNPOD_LOG_LEVEL=INFO
-# Python is process 1: below a shell, the SDK's heartbeat would outlive a dead worker and go on reporting its jobs.
+# Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
 ENTRYPOINT ["python3", "/app/handler.py"]

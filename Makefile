@@ -1,5 +1,5 @@
-# Two commands for a newcomer: make demo, make test. With the real vLLM, on this machine's CPU: make test-vllm.
-# In a real browser: make test-browser, which wants Chromium. The README's examples: make test-rag.
+# Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-browser (needs
+# Chromium), make test-rag (the README's examples), make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/run
 	$(BIN)/python handler.py
 
-gpu: # vLLM 0.26 and runpod 1.12 name fastapis that exclude each other; vLLM works with runpod's
+gpu: # vLLM 0.26 and runpod 1.12 require conflicting versions of fastapi; vLLM works with runpod's
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check vllm==0.26.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
@@ -23,7 +23,7 @@ test: $(VENV)/test
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser
 
-doors: $(VENV)/test # docs/quickstart.md, as a newcomer types it
+doors: $(VENV)/test # the commands of docs/quickstart.md
 	$(BIN)/python -m pytest tests/quickstart
 
 test-rag: $(VENV)/rag
@@ -42,27 +42,25 @@ check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 bench: $(VENV)/test
-	$(BIN)/python scripts/bench_stages.py $(FILES) --memory
+	$(BIN)/python -m scripts.bench stages $(FILES) --memory
 
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py
 
 docs: $(VENV)/run
-	$(BIN)/python scripts/make_docs.py && $(BIN)/python scripts/make_schema.py
-	$(BIN)/python scripts/make_contract.py && $(BIN)/python scripts/make_hub.py && \
-		$(BIN)/python scripts/make_licences.py
+	$(BIN)/python -m scripts.generate all
 
 site: $(TOOLS)/ready
-	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which counts no warning
+	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which ignores warnings
 
-image: $(TOOLS)/ready # all of the image that needs no Docker engine: the linter, the pins, the steps on this machine
+image: $(TOOLS)/ready # what can be checked without Docker: the linter, the pinned packages, the Dockerfile's steps
 	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile
 	scripts/resolve.sh $(TOOLS)/bin/uv --check
 	scripts/install.sh build/image
 
 pins: $(TOOLS)/ready $(VENV)/run
 	scripts/resolve.sh $(TOOLS)/bin/uv
-	$(BIN)/python scripts/make_licences.py --image $(TOOLS)/bin/python
+	$(BIN)/python -m scripts.generate licences --image $(TOOLS)/bin/python
 
 $(VENV)/run: requirements/run.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""RunPod's entry point: settings, engine and workers once per process; a job in, its result out."""
+"""RunPod's entry point: opens the worker once per process and answers jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from twopass.cli import terminal
 from twopass.document import Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
-from twopass.job import Door, Job, Result, shown
-from twopass.runtime.shutdown import AGAIN
-from twopass.runtime.signal_handlers import heard_first
+from twopass.job import EntryPoint, Job, redact_uri
+from twopass.result import Result
+from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.telemetry import logs
-from twopass.telemetry.metrics import Metrics, served
+from twopass.telemetry.metrics import Metrics, serve
 from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.telemetry.traces import Traces
@@ -30,7 +30,7 @@ from twopass.worker import Worker, open_worker
 
 log = structlog.get_logger()
 
-Answer = dict[str, Any]
+JsonObject = dict[str, Any]
 
 SDK_DEFAULTS = {
     "RUNPOD_LOG_LEVEL": "INFO",  # its default, DEBUG, logs whole results: document text and presigned URLs
@@ -42,70 +42,75 @@ SDK_DEFAULTS = {
 def main() -> None:
     settings = Settings()
     logs.set_up(settings)
-    door = _door()
+    entry_point = _find_entry_point()
     for name, value in SDK_DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:
-        if door is not Door.LOCAL:
-            preflight.disk(settings)
-        _serve(settings, door)
-    except TwopassError as error:  # of a house that did not open: those of jobs are answered
-        log.critical("worker refuses to serve", code=error.code, reason=error.message)
-        if door is Door.SERVERLESS:
+        if entry_point is not EntryPoint.LOCAL:
+            preflight.check_disk(settings)
+        _serve(settings, entry_point)
+    except TwopassError as error:  # the worker could not be opened; errors of jobs are answered in the handler
+        log.critical("worker cannot serve", code=error.code, reason=error.message)
+        if entry_point is EntryPoint.SERVERLESS:
             _report_unfit(error)
         raise SystemExit(1) from None
 
 
-def _serve(settings: Settings, door: Door) -> None:
-    read: list[Result] = []
-    with _opened(settings) as worker:
-        import runpod  # takes seconds, and every worker but this process may already be warm
+def _serve(settings: Settings, entry_point: EntryPoint) -> None:
+    results: list[Result] = []
+    with _open_worker(settings) as worker:
+        import runpod  # takes seconds, so it is imported after the page workers were started
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def disk() -> None:
-            preflight.disk(settings)
+            preflight.check_disk(settings)
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
-        def engine() -> None:  # driver, memory, weights and canary were looked at when it was opened
+        def engine() -> None:  # driver, memory, weights and canary were checked when it was opened
             if worker.engine.is_gone:
-                raise EngineError(Code.ENGINE_DEAD, "the engine died as the worker started")
+                raise EngineError(Code.ENGINE_DEAD, "the engine died while the worker started")
 
-        hear_of_the_end = heard_first(worker.stop_soon)
+        install_handlers = chain_signal_handlers(worker.stop_soon)
 
         def concurrency(_: int) -> int:
-            """Constant: the SDK stops taking jobs whenever it changes. Asked before jobs are taken."""
-            hear_of_the_end()
+            """Return a constant, because the SDK stops taking jobs while it changes.
+
+            The SDK calls this after installing its own signal handlers and before it takes jobs.
+            """
+            install_handlers()
             return settings.concurrency
 
         try:
-            keep = read.append if door is Door.LOCAL else _forget
-            handler = _handler(worker, door, keep, hear_of_the_end if door is Door.API else _nothing)
+            keep = results.append if entry_point is EntryPoint.LOCAL else _discard_result
+            handler = _create_handler(
+                worker, entry_point, keep, install_handlers if entry_point is EntryPoint.API else _do_nothing
+            )
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
-            for result in read:  # after the SDK's own last lines
-                terminal.what_lies_where(result)
+            for result in results:  # after the last output of the SDK
+                terminal.print_artefacts(result)
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[Worker]:
-    """The house, its work told to whoever is set to listen: metrics on a port, traces."""
+def _open_worker(settings: Settings) -> Iterator[Worker]:
+    """Open the worker with the observers that the settings ask for: metrics on a port, traces."""
     metrics = Metrics() if settings.metrics_port else None
     with ExitStack() as stack:
         observers: list[Observer] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
             observers.append(stack.enter_context(closing(Traces())))
         worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
-        if metrics:  # after the engine: it may fork, and a server is a thread
-            metrics.window(worker.window)
-            stack.enter_context(served(metrics, settings.metrics_port, worker.is_alive))
+        if metrics:  # after the engine, which may fork: the server is a thread
+            metrics.observe_slots(worker.page_slots)
+            stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
         yield worker
 
 
 def _report_unfit(error: TwopassError) -> NoReturn:
-    """Let the SDK tell RunPod why this worker does not serve: it runs its checks, and ends with one that fails."""
+    """Report to RunPod why this worker cannot serve, through a fitness check of the SDK that fails."""
     import runpod
 
-    def engine() -> None:  # the SDK reports its name and what it raises
+    def engine() -> None:  # the SDK reports this name and the error
         raise error
 
     runpod.serverless.register_fitness_check(engine)
@@ -113,90 +118,97 @@ def _report_unfit(error: TwopassError) -> NoReturn:
     raise SystemExit(1)
 
 
-def _forget(result: Result) -> None:
-    """A worker's results are RunPod's."""
+def _discard_result(result: Result) -> None:
+    """Keep no result: only local runs print the artefacts at the end."""
 
 
-def _door() -> Door:
-    """In the SDK's own order; it takes abbreviated flags. Only its plain local run trusts the caller."""
-    serves = any(argument.startswith("--rp_s") for argument in sys.argv[1:])
-    if serves or os.environ.get("RUNPOD_REALTIME_PORT", "0") != "0":
-        return Door.API
-    return Door.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else Door.LOCAL
+def _find_entry_point() -> EntryPoint:
+    """Find out how jobs arrive, as the SDK does. The SDK accepts abbreviated flags, such as --rp_s."""
+    serves_api = any(argument.startswith("--rp_s") for argument in sys.argv[1:])
+    if serves_api or os.environ.get("RUNPOD_REALTIME_PORT", "0") != "0":
+        return EntryPoint.API
+    return EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
 
 
-def _nothing() -> None:
-    """A local run's signals are Python's own, and a worker's are heard of before its first job."""
+def _do_nothing() -> None:
+    """Before a job of a local run or a serverless worker, nothing is to be done.
+
+    Local runs keep Python's signal handlers; `concurrency` installs those of serverless workers.
+    """
 
 
-def _handler(
-    worker: Worker, door: Door, keep: Callable[[Result], None], first: Callable[[], None]
-) -> Callable[[Answer], Awaitable[Answer]]:
+def _create_handler(
+    worker: Worker, entry_point: EntryPoint, keep: Callable[[Result], None], before_job: Callable[[], None]
+) -> Callable[[JsonObject], Awaitable[JsonObject]]:
     started = iter([dict(worker.started)])
 
-    async def handler(job: Answer) -> Answer:
-        """Always a dict RunPod understands; the program's one catch-all is here."""
-        first()
+    async def handler(job: JsonObject) -> JsonObject:
+        """Answer one job, always with a dict that RunPod accepts. The program's only `except Exception` is here."""
+        before_job()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
-            result = await answer(job, worker, door)
+            result = await answer(job, worker, entry_point)
             result = result.model_copy(update={"started": next(started, None)})
             keep(result)
-            return _replacing(worker, door, result.as_answer())
+            return _request_replacement(worker, entry_point, result.as_answer())
         except TwopassError as error:
             log.warning("job refused", code=error.code)
-            worker.observer.refused(error.code)
-            return _replacing(worker, door, {"error": str(error)[:1000]})
+            worker.observer.job_refused(error.code)
+            return _request_replacement(worker, entry_point, {"error": str(error)[:1000]})
         except Exception:
             log.exception("job failed")
-            worker.observer.refused(Code.INTERNAL)
-            return {"error": f"{Code.INTERNAL}: the worker's log has the traceback under this job's id"}
+            worker.observer.job_refused(Code.INTERNAL)
+            return {
+                "error": f"{Code.INTERNAL}: unexpected error; the worker's log has the traceback under this job's id"
+            }
 
     return handler
 
 
-def _replacing(worker: Worker, door: Door, said: Answer) -> Answer:
-    """The answer; of a worker whose engine is gone for good it asks for another worker, and fails if pages are left.
+def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObject) -> JsonObject:
+    """If the engine is gone for good, ask RunPod to replace this worker, and fail the job if pages are unread.
 
-    Such a worker takes no job any more: refusing them one by one, it would empty the queue.
+    Such a worker takes no more jobs: otherwise it would drain the queue by failing every job.
     """
-    if not worker.engine.is_gone or door is not Door.SERVERLESS:
-        return said
+    if not worker.engine.is_gone or entry_point is not EntryPoint.SERVERLESS:
+        return reply
     signal.raise_signal(signal.SIGTERM)
-    if "error" in said or said["status"] == Status.SUCCESS:
-        return {**said, "refresh_worker": True}
-    message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is replaced; {AGAIN}"
-    return {"error": message, "detail": said, "refresh_worker": True}
+    if "error" in reply or reply["status"] == Status.SUCCESS:
+        return {**reply, "refresh_worker": True}
+    message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is being replaced; {RESEND_HINT}"
+    return {"error": message, "detail": reply, "refresh_worker": True}
 
 
-async def answer(delivered: Answer, worker: Worker, door: Door) -> Result:
-    """Read the job on the house's loop and tell its progress; raises TwopassError."""
+async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPoint) -> Result:
+    """Run the job on the worker's loop and report its progress; raises TwopassError."""
     settings = worker.settings
     if worker.engine.is_gone:
-        raise EngineError(Code.ENGINE_DEAD, "this worker's engine is gone and it is being replaced; send the job again")
-    job = Job.parse(delivered, settings, door)
+        raise EngineError(
+            Code.ENGINE_DEAD, "this worker's engine is gone and the worker is being replaced; send the job again"
+        )
+    job = Job.parse(delivered_job, settings, entry_point)
     progress = Tracker()
     async with AsyncExitStack() as stack:
-        if door is Door.SERVERLESS:
-            progress.listen(await stack.enter_async_context(_posts(delivered, settings)))
-        if door is Door.LOCAL:
-            progress.listen(stack.enter_context(terminal.one(", ".join(map(shown, job.sources))[:60])))
+        if entry_point is EntryPoint.SERVERLESS:
+            progress.add_listener(await stack.enter_async_context(_post_progress(delivered_job, settings)))
+        if entry_point is EntryPoint.LOCAL:
+            progress.add_listener(stack.enter_context(terminal.track_job(", ".join(map(redact_uri, job.sources))[:60])))
         stack.enter_context(worker.observer.job(job.id))
         result = await asyncio.wrap_future(worker.submit(pipeline.run(job, worker, progress)))
-    worker.observer.ended(result)
+    worker.observer.job_ended(result)
     return result
 
 
 @asynccontextmanager
-async def _posts(delivered: Answer, settings: Settings) -> AsyncIterator[Listener]:
-    """A listener that posts to RunPod in order, one post at a time, and never after the job's result."""
+async def _post_progress(delivered_job: JsonObject, settings: Settings) -> AsyncIterator[Listener]:
+    """A listener that posts progress to RunPod in order, one post at a time, and never after the job's result."""
     from runpod.http_client import AsyncClientSession
     from runpod.serverless.modules import rp_http
 
     async with AsyncClientSession() as session:
 
-        async def post(now: Answer) -> None:
-            await rp_http.send_result(session, {"status": "IN_PROGRESS", "output": now}, delivered)
+        async def post(progress: JsonObject) -> None:
+            await rp_http.send_result(session, {"status": "IN_PROGRESS", "output": progress}, delivered_job)
 
         async with Sender(post, settings.progress_interval_s, settings.progress_drain_s) as sender:
             yield sender.offer

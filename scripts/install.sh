@@ -1,8 +1,8 @@
 #!/bin/sh
-# The Dockerfile's steps in a plain virtual environment: pins, weights, code, a job. Takes the folder to make.
+# Run the Dockerfile's steps in a plain virtual environment: pins, weights, code, a job. Takes the folder to create.
 #
-#   scripts/install.sh build/image                                   the cpu image's
-#   PINS=image MODEL=deepseek_ocr scripts/install.sh build/image     the GPU image's: gigabytes, and a GPU to run
+#   scripts/install.sh build/image                                   the cpu image
+#   PINS=image MODEL=deepseek_ocr scripts/install.sh build/image     the GPU image: gigabytes, and it needs a GPU
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pins=${PINS:-run}
@@ -18,7 +18,7 @@ mkdir -p "$app/requirements"
 cp "$root/requirements/$pins.txt" "$app/requirements/"
 $pip -r "$app/requirements/$pins.txt"
 if [ -n "${MODEL:-}" ]; then
-    PYTHONPATH="$root/src" "$app/venv/bin/python" "$root/scripts/download_weights.py" "$MODEL" "$app/models/$MODEL"
+    PYTHONPATH="$root/src" "$app/venv/bin/python" -m twopass.cli download-weights "$MODEL" "$app/models/$MODEL"
 fi
 cp "$root/pyproject.toml" "$root/LICENSE" "$root/NOTICE" "$root/handler.py" "$app/"
 rm -rf "$app/src" "$app/scripts" "$app/samples"
@@ -29,7 +29,7 @@ $pip --no-build-isolation .
 
 if [ -n "${MODEL:-}" ]; then
     export ENGINE=vllm MODEL MODEL_DIR="$app/models/$MODEL"
-    venv/bin/python scripts/download_weights.py "$MODEL" "$MODEL_DIR" --verify
+    venv/bin/twopass download-weights "$MODEL" "$MODEL_DIR" --verify
 fi
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 RUNPOD_LOG_LEVEL=INFO
 exec venv/bin/python handler.py --test_input \

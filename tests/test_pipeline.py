@@ -1,4 +1,4 @@
-"""The whole flow in this process: same bytes whatever the order, shares and slices, and bad pages beside good ones."""
+"""Whole jobs in this process: equal bytes in any order and with any workers, repeated jobs, crashes, dead engines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import pymupdf
 import pytest
 
 from tests.fakes import recorded, s3
+from tests.fakes.page_pool import CrashingPagePool
 from tests.fakes.reader import Reader
-from tests.fakes.workers import DyingWorkers
-from twopass.contexts import GIVE_UP
+from twopass.contexts import EXTRA_FAILURES
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError, InvalidJob, StoreError, WorkerDied
 from twopass.formats import registry
-from twopass.job import Door, Format, Job
+from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -33,13 +33,14 @@ from twopass.steps import report, upload
 from twopass.telemetry.progress import Tracker
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
-CLOCKED = {"manifest.json", "progress.json", "result.json"}
-EVERY = [str(name) for name in Format]
+TIMED_FILES = {"manifest.json", "progress.json", "result.json"}  # contain times, so their bytes differ
+ALL_FORMATS = [str(name) for name in Format]
 
 
-def pdf_of(pages: int) -> bytes:
+def make_chapter_pdf(page_count: int) -> bytes:
+    """Each page has a heading, a paragraph and a coloured rectangle."""
     with pymupdf.open() as pdf:
-        for number in range(1, pages + 1):
+        for number in range(1, page_count + 1):
             page = pdf.new_page()
             page.insert_text((72, 90), f"{number} Chapter {number}", fontsize=18, fontname="hebo")
             page.insert_textbox((72, 120, 500, 300), f"{LINE} Page {number}. " * 4, fontsize=11)
@@ -47,8 +48,8 @@ def pdf_of(pages: int) -> bytes:
         return bytes(pdf.tobytes())
 
 
-def drawing() -> bytes:
-    """A page with ink and without text."""
+def make_drawing_pdf() -> bytes:
+    """One page with ink and without text."""
     with pymupdf.open() as pdf:
         pdf.new_page().draw_rect((100, 400, 300, 600), fill=(0.2, 0.5, 0.5))
         return bytes(pdf.tobytes())
@@ -59,20 +60,20 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     return Reader(page_pool, buffers, CpuEngine(2))
 
 
-def stable(folder: Path) -> dict[str, bytes]:
-    """Every artefact's bytes; of the checkpoints everything but the cost block."""
-    found = {}
+def snapshot_artefacts(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file by its path, without what differs between runs: times, and the costs of checkpoints."""
+    artefacts = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in CLOCKED:
+        if path.is_file() and path.name not in TIMED_FILES:
             data = path.read_bytes()
             if path.parent.name == "pages":
                 data = json.dumps({**json.loads(data), "cost": None}).encode()
-            found[str(path.relative_to(folder))] = data
-    return found
+            artefacts[str(path.relative_to(folder))] = data
+    return artefacts
 
 
-def answer_of(prompt: Prompt) -> str:
-    """What a scripted engine says of a page: a heading, a paragraph and a picture."""
+def answer_page(prompt: Prompt) -> str:
+    """The answer about a page of `make_chapter_pdf`: a heading, a paragraph and a picture."""
     number = int(prompt.id[-4:])
     box = [72, 80, 300, 100]
     heading = {"label": "section-header", "box": box, "lines": [{"box": box, "text": f"{number} Chapter", "size": 18}]}
@@ -87,21 +88,21 @@ def answer_of(prompt: Prompt) -> str:
 
 
 class ScriptedEngine(Engine):
-    """Answers by a function, after a delay by another; remembers what it was asked."""
+    """Answers each prompt with `answer(prompt)` after `delay(prompt)` seconds; remembers the ids of its prompts."""
 
     kind, precision, family, sequences = "replay", "recorded", "layout", 64
 
     def __init__(
-        self, answer: Callable[[Prompt], str] = answer_of, delay: Callable[[Prompt], float] = lambda prompt: 0.0
+        self, answer: Callable[[Prompt], str] = answer_page, delay: Callable[[Prompt], float] = lambda prompt: 0.0
     ) -> None:
-        self.asked: list[str] = []
+        self.prompt_ids: list[str] = []
         self._answer, self._delay = answer, delay
 
     async def open(self, page_pool: PagePool) -> None:
         """Nothing to open."""
 
     async def generate(self, prompt: Prompt) -> Completion:
-        self.asked.append(prompt.id)
+        self.prompt_ids.append(prompt.id)
         await asyncio.sleep(self._delay(prompt))
         return Completion(self._answer(prompt))
 
@@ -109,46 +110,44 @@ class ScriptedEngine(Engine):
         """Nothing to close."""
 
 
-async def test_documents_of_a_page_are_read_together(reader: Reader, tmp_path: Path) -> None:
-    """A job of many small documents keeps the engine as busy as one of many pages."""
+async def test_one_page_documents_are_read_concurrently(reader: Reader, tmp_path: Path) -> None:
+    """A job with many small documents keeps the engine as busy as one with many pages."""
     for number in range(12):
-        (tmp_path / f"{number:02d}.pdf").write_bytes(pdf_of(1) + b"%% another: %d" % number)
-    together = asyncio.Barrier(6)
+        (tmp_path / f"{number:02d}.pdf").write_bytes(make_chapter_pdf(1) + b"%% another: %d" % number)
+    six_prompts = asyncio.Barrier(6)
 
-    class Waiting(ScriptedEngine):
+    class BarrierEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
             if "-e" not in prompt.id:
                 async with asyncio.timeout(60):
-                    await together.wait()
+                    await six_prompts.wait()
             return await super().generate(prompt)
 
     sources = [f"{tmp_path}/{number:02d}.pdf" for number in range(12)]
-    result = await reader.run(6, Waiting(), sources=sources, output=f"{tmp_path}/out")
+    result = await reader.run(6, BarrierEngine(), sources=sources, output=f"{tmp_path}/out")
 
     assert [document.pages for document in result.documents] == [{"read": 1}] * 12
     assert [document.source for document in result.documents] == sources
 
 
-async def test_documents_of_one_job_are_fetched_by_one_client(
-    reader: Reader, endpoint: str, bucket: Any, tmp_path: Path
-) -> None:
-    """Two at first, side by side; who comes later takes a connection that one of them has left."""
+async def test_sources_of_one_job_share_connections(reader: Reader, endpoint: str, bucket: Any, tmp_path: Path) -> None:
+    """One client fetches all sources of a job and reuses its connections."""
     for number in range(6):
-        bucket.put_object(Bucket="bucket", Key=f"{number}.pdf", Body=pdf_of(1) + b"%% another: %d" % number)
+        bucket.put_object(Bucket="bucket", Key=f"{number}.pdf", Body=make_chapter_pdf(1) + b"%% another: %d" % number)
     proxy = s3.Proxy(endpoint)
-    with proxy.running() as url:
+    with proxy.serve() as url:
         keys = {"bucket_access_key_id": s3.KEY, "bucket_secret_access_key": s3.SECRET}
         reader.settings = Settings(bucket_endpoint_url=url, **keys)
         sources = [f"s3://bucket/{number}.pdf" for number in range(6)]
         result = await reader.run(1, ScriptedEngine(), sources=sources, output=f"{tmp_path}/out")
 
     assert [document.pages for document in result.documents] == [{"read": 1}] * 6
-    assert proxy.connections < len(proxy.seen) == 6
+    assert proxy.connections < len(proxy.requests) == 6
 
 
 async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Path) -> None:
-    """The same attachment in twelve folders: one is read, the others find it finished; all are told."""
-    data = pdf_of(2)
+    """Of twelve equal files one is read and the others get its result; the answer lists every source."""
+    data = make_chapter_pdf(2)
     for number in range(12):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "terms.pdf").write_bytes(data)
@@ -157,7 +156,7 @@ async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Pa
     sources = [f"{tmp_path}/{number}/terms.pdf" for number in range(12)]
     result = await reader.run(16, engine, sources=sources, output=f"{tmp_path}/out")
 
-    assert len([asked for asked in engine.asked if "-e" not in asked]) == 2
+    assert len([prompt_id for prompt_id in engine.prompt_ids if "-e" not in prompt_id]) == 2
     assert [document.source for document in result.documents] == sources
     assert {document.id for document in result.documents} == {result.documents[0].id}
     assert all(document.status == "success" for document in result.documents)
@@ -166,36 +165,36 @@ async def test_equal_files_of_one_job_are_read_once(reader: Reader, tmp_path: Pa
     assert result.usage["tokens_out"] == alone.usage["tokens_out"]
 
 
-async def test_the_next_document_begins_when_pages_of_the_last_leave_places(reader: Reader, tmp_path: Path) -> None:
-    """Before its end: the last page of one is read beside the first of the next."""
+async def test_the_next_document_starts_before_the_last_one_ends(reader: Reader, tmp_path: Path) -> None:
+    """The last page of a document is read at the same time as the first page of the next one."""
     for name in ("one", "two"):
-        (tmp_path / f"{name}.pdf").write_bytes(pdf_of(4) + b"%% another: " + name.encode())
-    begun: dict[str, set[str]] = {}
+        (tmp_path / f"{name}.pdf").write_bytes(make_chapter_pdf(4) + b"%% another: " + name.encode())
+    prompted_pages: dict[str, set[str]] = {}  # of each document
 
-    class Waiting(ScriptedEngine):
+    class WaitingEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
             document, _, page = prompt.id.partition("/")
-            begun.setdefault(document, set()).add(page)
+            prompted_pages.setdefault(document, set()).add(page)
             async with asyncio.timeout(60):
-                while page == "p0004" and len(begun) < 2:
+                while page == "p0004" and len(prompted_pages) < 2:
                     await asyncio.sleep(0.01)
             return await super().generate(prompt)
 
     sources = [f"{tmp_path}/one.pdf", f"{tmp_path}/two.pdf"]
-    result = await reader.run(4, Waiting(), sources=sources, output=f"{tmp_path}/out")
+    result = await reader.run(4, WaitingEngine(), sources=sources, output=f"{tmp_path}/out")
 
     assert [document.pages for document in result.documents] == [{"read": 4}] * 2
 
 
-async def test_sources_that_fill_the_disk_are_read_two_by_two(reader: Reader, tmp_path: Path) -> None:
-    """However many places for pages there are."""
-    data = pdf_of(1)
+async def test_at_most_two_sources_of_the_largest_size_are_read_at_once(reader: Reader, tmp_path: Path) -> None:
+    """Sources of the largest size are read two at a time, even if more page slots are free."""
+    data = make_chapter_pdf(1)
     for number in range(8):
         (tmp_path / f"{number}.pdf").write_bytes(data + b"%% another: %d" % number)
     reading: set[str] = set()
     most = 0
 
-    class Counting(ScriptedEngine):
+    class CountingEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
             nonlocal most
             document = prompt.id.partition("/")[0]
@@ -205,20 +204,20 @@ async def test_sources_that_fill_the_disk_are_read_two_by_two(reader: Reader, tm
             reading.discard(document)
             return await super().generate(prompt)
 
-    small = replace(
+    limited = replace(
         reader, settings=reader.settings.model_copy(update={"max_source_bytes": len(data + b"%% another: %d" % 0)})
     )
     sources = [f"{tmp_path}/{number}.pdf" for number in range(8)]
-    result = await small.run(16, Counting(), sources=sources, output=f"{tmp_path}/out")
+    result = await limited.run(16, CountingEngine(), sources=sources, output=f"{tmp_path}/out")
 
     assert most <= 2
     assert [document.pages for document in result.documents] == [{"read": 1}] * 8
 
 
-async def test_a_deadline_leaves_none_of_many_documents_out(reader: Reader, tmp_path: Path) -> None:
-    """Those that were begun, those that waited and those that nobody had fetched: each says why it was not read."""
+async def test_every_document_is_reported_after_a_deadline(reader: Reader, tmp_path: Path) -> None:
+    """Each document that was started, waiting or not yet fetched at the deadline has a problem with code DEADLINE."""
     for number in range(30):
-        (tmp_path / f"{number:02d}.pdf").write_bytes(pdf_of(2) + b"%% another: %d" % number)
+        (tmp_path / f"{number:02d}.pdf").write_bytes(make_chapter_pdf(2) + b"%% another: %d" % number)
 
     sources = [f"{tmp_path}/{number:02d}.pdf" for number in range(30)]
     async with asyncio.timeout(60):
@@ -232,32 +231,32 @@ async def test_a_deadline_leaves_none_of_many_documents_out(reader: Reader, tmp_
     assert len(result.problems) >= 30
 
 
-async def test_window_one_and_sixty_four_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
-    """How many pages are in flight, and in which order they finish, changes no byte."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(9))
-    rolls = random.Random(7)
+async def test_the_number_of_page_slots_changes_no_byte(reader: Reader, tmp_path: Path) -> None:
+    """How many pages are in flight, and in which order they finish, changes no byte of an artefact."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(9))
+    generator = random.Random(7)
 
-    await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one", formats=EVERY)
-    jittery = ScriptedEngine(delay=lambda prompt: rolls.random() / 20)
-    await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many", formats=EVERY)
+    await reader.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one", formats=ALL_FORMATS)
+    jittery = ScriptedEngine(delay=lambda prompt: generator.random() / 20)
+    await reader.run(64, jittery, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many", formats=ALL_FORMATS)
 
-    assert len(stable(tmp_path / "one")) == 9 + 9 + len(EVERY)
-    assert stable(tmp_path / "one") == stable(tmp_path / "many")
+    assert len(snapshot_artefacts(tmp_path / "one")) == 9 + 9 + len(ALL_FORMATS)
+    assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "many")
 
 
-async def test_the_cpu_engine_writes_the_same_bytes_in_any_window(reader: Reader, tmp_path: Path) -> None:
-    """The same promise with the engine of any laptop."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+async def test_the_cpu_engine_writes_the_same_bytes_with_any_number_of_slots(reader: Reader, tmp_path: Path) -> None:
+    """With the cpu engine, too, the number of page slots changes no byte of an artefact."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
 
     await reader.run(1, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/one")
     await reader.run(64, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/many")
 
-    assert stable(tmp_path / "one") == stable(tmp_path / "many")
+    assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "many")
 
 
 async def test_one_worker_and_three_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
-    """Three workers on one document share its pages and leave what one would have left."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(12))
+    """Three workers that share the pages of a document write the same bytes as one worker alone."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(12))
     source = f"{tmp_path}/a.pdf"
     engines = [ScriptedEngine(delay=lambda prompt: random.random() / 50) for _ in range(3)]
 
@@ -265,58 +264,58 @@ async def test_one_worker_and_three_write_the_same_bytes(reader: Reader, tmp_pat
     results = await asyncio.gather(*(reader.run(4, e, source=source, output=f"{tmp_path}/three") for e in engines))
 
     assert {result.status for result in results} == {"success"}
-    assert stable(tmp_path / "one") == stable(tmp_path / "three")
+    assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "three")
 
 
 async def test_three_cpu_workers_write_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
-    """The same with the engine of any laptop: nothing that one worker saw of other pages reaches a checkpoint."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+    """With the cpu engine, too: a checkpoint does not depend on the other pages that its worker has read."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     source = f"{tmp_path}/a.pdf"
 
     await reader.run(source=source, output=f"{tmp_path}/one")
     await asyncio.gather(*(reader.run(source=source, output=f"{tmp_path}/three") for _ in range(3)))
 
-    assert stable(tmp_path / "one") == stable(tmp_path / "three")
+    assert snapshot_artefacts(tmp_path / "one") == snapshot_artefacts(tmp_path / "three")
 
 
-async def test_a_sliced_document_has_the_same_bytes_as_a_whole_one(reader: Reader, tmp_path: Path) -> None:
-    """Two slices and an assembling job leave what one job would have left; the slices leave no manifest."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(5))
+async def test_a_document_read_in_slices_has_the_same_bytes(reader: Reader, tmp_path: Path) -> None:
+    """Two slices and an assembling job write the same bytes as one job; the slices write no manifest."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(5))
     source, sliced = f"{tmp_path}/a.pdf", tmp_path / "sliced"
 
-    await reader.run(source=source, output=f"{tmp_path}/whole", formats=EVERY)
+    await reader.run(source=source, output=f"{tmp_path}/whole", formats=ALL_FORMATS)
     await reader.run(source=source, output=str(sliced), slice="1-3")
     await reader.run(source=source, output=str(sliced), slice="4-")
     manifests = list(sliced.rglob("manifest.json"))
     assembling = ScriptedEngine()
     assembling.kind, assembling.precision = reader.engine.kind, reader.engine.precision
-    await reader.run(engine=assembling, source=source, output=str(sliced), formats=EVERY)
+    await reader.run(engine=assembling, source=source, output=str(sliced), formats=ALL_FORMATS)
 
     assert not manifests
-    assert not assembling.asked
-    assert stable(tmp_path / "whole") == stable(sliced)
+    assert not assembling.prompt_ids
+    assert snapshot_artefacts(tmp_path / "whole") == snapshot_artefacts(sliced)
 
 
-async def test_a_repeated_job_asks_nothing(reader: Reader, tmp_path: Path) -> None:
-    """A finished document is answered from its manifest, whatever engine stands by."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_repeated_job_sends_no_prompt(reader: Reader, tmp_path: Path) -> None:
+    """A finished document is answered from its manifest, without the engine."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), **fields)
 
-    again, progress = ScriptedEngine(), Tracker()
-    result = await reader.run(engine=again, progress=progress, **fields)
+    engine, progress = ScriptedEngine(), Tracker()
+    result = await reader.run(engine=engine, progress=progress, **fields)
 
-    assert not again.asked
+    assert not engine.prompt_ids
     assert result.documents[0].pages == {"read": 2}
     assert result.documents[0].usage == {"pages_read_now": 0}
     assert (progress.now.pages_done, progress.now.percent) == (2, 100.0)
 
 
 async def test_a_repeated_document_keeps_its_problems(reader: Reader, tmp_path: Path) -> None:
-    """What was wrong with a finished document is told again, with its code and page."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+    """The problems of a finished document are reported again, with code and page."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    empty = ScriptedEngine(lambda prompt: "" if prompt.id.endswith("2") else answer_of(prompt))
+    empty = ScriptedEngine(lambda prompt: "" if prompt.id.endswith("2") else answer_page(prompt))
     first = await reader.run(engine=empty, **fields)
 
     again = await reader.run(engine=empty, **fields)
@@ -326,9 +325,9 @@ async def test_a_repeated_document_keeps_its_problems(reader: Reader, tmp_path: 
     assert again.status == first.status
 
 
-async def test_a_format_asked_for_later_joins_the_others(reader: Reader, tmp_path: Path) -> None:
-    """The manifest lists all that lies there; nothing is read again and nothing is forgotten."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_format_requested_later_is_added(reader: Reader, tmp_path: Path) -> None:
+    """If a job requests another format, no page is read again, and the manifest lists the old and the new artefacts."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), formats=["docjson"], **fields)
 
@@ -336,33 +335,33 @@ async def test_a_format_asked_for_later_joins_the_others(reader: Reader, tmp_pat
     await reader.run(engine=later, formats=["markdown"], **fields)
 
     manifest = json.loads(next((tmp_path / "out").rglob("manifest.json")).read_text())
-    assert not later.asked
+    assert not later.prompt_ids
     assert set(manifest["result"]["artefacts"]) == {"document.json", "document.md"}
 
 
-async def test_a_finished_document_is_spelled_anew(reader: Reader, tmp_path: Path) -> None:
-    """Other options of markdown ask no engine, and change every artefact that shows or counts them, no checkpoint."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_new_format_options_rewrite_a_finished_document(reader: Reader, tmp_path: Path) -> None:
+    """Other markdown options need no engine. They change every artefact that depends on them, and no checkpoint."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    first = await reader.run(engine=ScriptedEngine(), formats=EVERY, **fields)
-    before = stable(tmp_path / "out")
+    first = await reader.run(engine=ScriptedEngine(), formats=ALL_FORMATS, **fields)
+    before = snapshot_artefacts(tmp_path / "out")
 
     later = ScriptedEngine()
     again = await reader.run(engine=later, markdown={"front_matter": True, "images": "data"}, **fields)
-    after = stable(tmp_path / "out")
+    after = snapshot_artefacts(tmp_path / "out")
 
     changed = {name.rpartition("/")[2] for name in before if before[name] != after[name]}
-    assert not later.asked and before.keys() == after.keys()
+    assert not later.prompt_ids and before.keys() == after.keys()
     assert first.documents[0].id == again.documents[0].id
     assert changed == {"document.md", "document.json", "docling.json", "chunks.jsonl", "document.zip"}
     markdown = next((tmp_path / "out").rglob("document.md")).read_text()
     assert markdown.startswith("---\ntitle") and "](data:image/png;base64," in markdown
-    assert manifest_in(tmp_path / "out")["writing"]["markdown"]["front_matter"]
+    assert read_manifest(tmp_path / "out")["writing"]["markdown"]["front_matter"]
 
 
-async def test_a_job_that_says_nothing_of_spelling_leaves_it(reader: Reader, tmp_path: Path) -> None:
-    """A format asked for later is spelled like the others; the same job again finds all as it wants it."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+async def test_a_job_without_format_options_keeps_the_existing_ones(reader: Reader, tmp_path: Path) -> None:
+    """A format requested later is written with the document's options; the first job, sent again, writes nothing."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(1))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), markdown={"page_marks": False}, **fields)
 
@@ -372,16 +371,20 @@ async def test_a_job_that_says_nothing_of_spelling_leaves_it(reader: Reader, tmp
     repeated = await reader.run(engine=ScriptedEngine(), markdown={"page_marks": False}, **fields)
 
     assert "page:" not in next((tmp_path / "out").rglob("document.md")).read_text()
-    assert set(manifest_in(tmp_path / "out")["result"]["artefacts"]) == {"document.json", "document.md", "review.html"}
+    assert set(read_manifest(tmp_path / "out")["result"]["artefacts"]) == {
+        "document.json",
+        "document.md",
+        "review.html",
+    }
     assert manifest.stat().st_mtime_ns == written and repeated.documents[0].usage == {"pages_read_now": 0}
 
 
-async def test_many_page_pictures_lie_beside_the_review_page(
+async def test_many_page_images_are_files_beside_the_review_page(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above the limit none is in it; the archive has them too, and so shows all that it needs."""
-    monkeypatch.setattr(upload, "EMBEDDED", 20_000)  # of 20 MB: a document of so many pages takes minutes to draw
-    (tmp_path / "a.pdf").write_bytes(pdf_of(4))
+    """Above the size limit, all page images are files in review/, and the ZIP archive contains them, too."""
+    monkeypatch.setattr(upload, "MAX_EMBEDDED_BYTES", 20_000)  # 20 MB of pages would take minutes to render
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(4))
 
     await reader.run(
         engine=ScriptedEngine(), formats=["review", "zip"], source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out"
@@ -396,12 +399,12 @@ async def test_many_page_pictures_lie_beside_the_review_page(
     assert all((folder / name).read_bytes()[8:12] == b"WEBP" for name in pictures)
 
 
-async def test_a_page_that_cannot_be_drawn_again_is_missed_by_name(reader: Reader, tmp_path: Path) -> None:
-    """The review page is written without its picture, and the result says so; the document itself has all it had."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
-    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, preview_of=4))
+async def test_a_page_without_an_image_in_the_review_page_is_reported(reader: Reader, tmp_path: Path) -> None:
+    """If a page cannot be rendered for review.html, the result has a warning, and the document is complete."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_preview=4))
 
-    result = await dying.run(
+    result = await crashing.run(
         1, ScriptedEngine(), formats=["docjson", "review"], source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out"
     )
 
@@ -410,21 +413,21 @@ async def test_a_page_that_cannot_be_drawn_again_is_missed_by_name(reader: Reade
     assert [(p.code, p.severity, p.page) for p in result.problems] == [
         (Code.RENDER_CRASH, "warning", n) for n in (1, 2)
     ]
-    assert page.count("There is no picture of this page.") == 2
+    assert page.count("No picture of this page.") == 2
     assert document["problems"] == [] and result.status == "success"
 
 
-async def test_what_cannot_be_written_here_is_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a page is read, with what to install."""
+async def test_a_format_whose_library_is_missing_is_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format that needs a missing library is refused before the source is fetched; the error names the extra."""
     monkeypatch.setitem(registry.EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
 
     with pytest.raises(InvalidJob, match=r"formats: docling needs .*twopass\[docling\]"):
         await reader.run(source="a.pdf", formats=["docling"])
 
 
-async def test_a_late_job_leaves_a_finished_document_alone(reader: Reader, tmp_path: Path) -> None:
-    """A job that runs into its deadline writes no artefact, least of all over a finished one."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_job_cut_off_by_its_deadline_overwrites_no_document(reader: Reader, tmp_path: Path) -> None:
+    """A job that runs into its deadline writes no artefact, because it could replace a complete one."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), formats=["docjson"], **fields)
     for checkpoint in (tmp_path / "out").rglob("pages/*.json"):
@@ -438,9 +441,9 @@ async def test_a_late_job_leaves_a_finished_document_alone(reader: Reader, tmp_p
     assert next((tmp_path / "out").rglob("document.json")).read_bytes() == before
 
 
-async def test_a_source_that_comes_after_the_deadline_ends_with_its_code(reader: Reader, tmp_path: Path) -> None:
-    """The deadline bounds fetching too: a job with many sources ends in time with an answer."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+async def test_a_deadline_also_limits_the_fetch(reader: Reader, tmp_path: Path) -> None:
+    """A document that is not fetched at the deadline fails with DEADLINE, so that every job answers in time."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(1))
 
     result = await reader.run(source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out", deadline_s=1e-6)
 
@@ -448,7 +451,7 @@ async def test_a_source_that_comes_after_the_deadline_ends_with_its_code(reader:
 
 
 async def test_a_long_document_that_fits_is_returned_inline(reader: Reader, tmp_path: Path) -> None:
-    """What counts is the answer's size and not a guess from its pages."""
+    """The size of the answer decides whether a document is returned inline, and not its number of pages."""
     with pymupdf.open() as pdf:
         for number in range(150):
             pdf.new_page(width=200, height=100).insert_text((20, 50), f"Slide {number}")
@@ -464,59 +467,59 @@ async def test_a_long_document_that_fits_is_returned_inline(reader: Reader, tmp_
     assert "Slide 149" in inline["markdown"]
 
 
-def test_what_can_never_fit_is_refused_before_it_is_read() -> None:
-    """An hour of reading for an answer that nobody gets is worse than a refusal."""
-    job = Job.parse({"input": {"source": "a.pdf", "inline": ["docjson"]}}, Settings(), Door.LOCAL)
+def test_a_document_that_cannot_fit_inline_is_refused_before_it_is_read() -> None:
+    """A job without output whose document has far too many pages is refused, instead of failing after an hour."""
+    job = Job.parse({"input": {"source": "a.pdf", "inline": ["docjson"]}}, Settings(), EntryPoint.LOCAL)
 
     report.check_inline(job, 400)
     with pytest.raises(StoreError, match="OUTPUT_MISSING: 600 pages"):
         report.check_inline(job, 600)
 
 
-async def test_two_addresses_of_one_file_make_one_document(reader: Reader, tmp_path: Path) -> None:
-    """Whoever assembles writes the same bytes: the document names the source as its first page was read from."""
-    data = pdf_of(2)
+async def test_equal_files_at_two_paths_make_one_document(reader: Reader, tmp_path: Path) -> None:
+    """The document names the source from which its first page was read, so any job assembles the same bytes."""
+    data = make_chapter_pdf(2)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.pdf").write_bytes(data)
     output = f"{tmp_path}/out"
     await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/one/a.pdf", output=output)
-    before = stable(tmp_path / "out")
+    before = snapshot_artefacts(tmp_path / "out")
     next((tmp_path / "out").rglob("manifest.json")).unlink()
 
     await reader.run(engine=ScriptedEngine(), source=f"{tmp_path}/two/a.pdf", output=output)
 
-    assert stable(tmp_path / "out") == before
+    assert snapshot_artefacts(tmp_path / "out") == before
 
 
-async def test_a_page_that_kills_its_worker_twice_takes_the_text_layer(reader: Reader, tmp_path: Path) -> None:
-    """The engine's worker dying over a born-digital page loses its layout, not its words."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_page_that_crashes_its_page_worker_twice_uses_its_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """If reading a page crashes the page worker twice, the page loses its layout and keeps its own text."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
 
-    def dies(prompt: Prompt) -> str:
+    def crash_on_page_2(prompt: Prompt) -> str:
         if prompt.id.endswith("2"):
             raise WorkerDied(Code.RENDER_CRASH, "a page worker died in read_page")
-        return answer_of(prompt)
+        return answer_page(prompt)
 
     progress = Tracker()
-    engine = ScriptedEngine(dies)
+    engine = ScriptedEngine(crash_on_page_2)
     result = await reader.run(engine=engine, progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
     markdown = next((tmp_path / "out").rglob("document.md")).read_text()
     assert result.documents[0].pages == {"read": 1, "text_layer": 1}
     assert [problem.code for problem in result.problems] == [Code.RENDER_CRASH]
-    assert len([prompt for prompt in engine.asked if prompt.endswith("2")]) == 2
+    assert len([prompt_id for prompt_id in engine.prompt_ids if prompt_id.endswith("2")]) == 2
     assert "Page 2" in markdown
     assert progress.now.elements_done == progress.now.elements_total
 
 
-async def test_a_page_lost_to_a_dead_worker_is_tried_again_by_the_next_job(reader: Reader, tmp_path: Path) -> None:
-    """The document is finished and says what is missing; the same job again reads that page and all formats anew."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+async def test_the_next_job_retries_a_page_that_crashed_its_page_worker(reader: Reader, tmp_path: Path) -> None:
+    """A page that crashed its page worker twice fails; the next job reads only that page and rewrites all formats."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, draw_pdf=2))
-    first = await dying.run(1, ScriptedEngine(), **fields)
-    told = manifest_in(tmp_path / "out")
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2))
+    first = await crashing.run(1, ScriptedEngine(), **fields)
+    first_manifest = read_manifest(tmp_path / "out")
 
     second = ScriptedEngine()
     again = await reader.run(engine=second, formats=["docjson"], **fields)
@@ -525,22 +528,22 @@ async def test_a_page_lost_to_a_dead_worker_is_tried_again_by_the_next_job(reade
     assert (first.status, first.documents[0].pages) == ("partial_success", {"failed": 1, "read": 2})
     assert [(p.code, p.page) for p in first.problems] == [(Code.RENDER_CRASH, 1)]
     assert "send the same job again" in first.problems[0].message
-    assert told["result"]["status"] == "partial_success"
-    assert [prompt[-1] for prompt in second.asked] == ["1"]
+    assert first_manifest["result"]["status"] == "partial_success"
+    assert [prompt_id[-1] for prompt_id in second.prompt_ids] == ["1"]
     assert (again.status, again.problems) == ("success", ())
-    assert manifest_in(tmp_path / "out")["result"]["pages"] == {"read": 3}
-    assert stable(tmp_path / "out") == stable(tmp_path / "healthy")
+    assert read_manifest(tmp_path / "out")["result"]["pages"] == {"read": 3}
+    assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "healthy")
 
 
-async def test_a_scan_that_kills_the_engines_worker_is_tried_again(reader: Reader, tmp_path: Path) -> None:
-    """A page without a text layer fails, and its checkpoint does not stand in the way of the next job."""
-    (tmp_path / "a.pdf").write_bytes(drawing())
+async def test_the_next_job_retries_a_scan_that_crashed_its_page_worker(reader: Reader, tmp_path: Path) -> None:
+    """A scan has no text layer: if it crashes its page worker, it fails and is not stored, so the next job reads it."""
+    (tmp_path / "a.pdf").write_bytes(make_drawing_pdf())
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
 
-    def dies(prompt: Prompt) -> str:
+    def crash(prompt: Prompt) -> str:
         raise WorkerDied(Code.RENDER_TIMEOUT, "read_page took over 120 s")
 
-    first = await reader.run(engine=ScriptedEngine(dies), **fields)
+    first = await reader.run(engine=ScriptedEngine(crash), **fields)
     stored = list((tmp_path / "out").rglob("pages/*.json"))
     again = await reader.run(engine=ScriptedEngine(), **fields)
 
@@ -550,133 +553,133 @@ async def test_a_scan_that_kills_the_engines_worker_is_tried_again(reader: Reade
     assert again.documents[0].pages == {"read": 1}
 
 
-async def test_a_page_lost_to_an_accident_is_taken_from_who_read_it(reader: Reader, tmp_path: Path) -> None:
-    """Two workers on one document leave one: the checkpoint of the luckier one stands in both answers."""
-    (tmp_path / "a.pdf").write_bytes(drawing())
+async def test_a_page_lost_to_a_crash_is_taken_from_another_worker(reader: Reader, tmp_path: Path) -> None:
+    """If one of two workers loses a page and the other stores it, both results contain the stored page."""
+    (tmp_path / "a.pdf").write_bytes(make_drawing_pdf())
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    asked, stored = asyncio.Event(), asyncio.Event()
+    started, stored = asyncio.Event(), asyncio.Event()
 
-    class Unlucky(ScriptedEngine):
+    class CrashingEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
-            asked.set()
+            started.set()
             await stored.wait()
             raise WorkerDied(Code.RENDER_CRASH, "a page worker died in read_page")
 
-    unlucky = asyncio.create_task(reader.run(engine=Unlucky(), **fields))
-    await asked.wait()
-    lucky = await reader.run(engine=ScriptedEngine(), **fields)
+    crashing = asyncio.create_task(reader.run(engine=CrashingEngine(), **fields))
+    await started.wait()
+    other = await reader.run(engine=ScriptedEngine(), **fields)
     stored.set()
 
-    assert (lucky.documents[0].pages, (await unlucky).documents[0].pages) == ({"read": 1}, {"read": 1})
+    assert (other.documents[0].pages, (await crashing).documents[0].pages) == ({"read": 1}, {"read": 1})
 
 
-def manifest_in(output: Path) -> dict[str, Any]:
+def read_manifest(output: Path) -> dict[str, Any]:
     return dict(json.loads(next(output.rglob("manifest.json")).read_text()))
 
 
-async def test_a_job_that_was_cut_off_reads_only_what_is_missing(reader: Reader, tmp_path: Path) -> None:
-    """After the deadline the document has no manifest; the same job again finishes it."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+async def test_a_job_sent_again_after_its_deadline_reads_only_the_unread_pages(reader: Reader, tmp_path: Path) -> None:
+    """A document that was cut off has no manifest; the same job again reads the rest and finishes it."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     slow = ScriptedEngine(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
 
-    cut = await reader.run(engine=slow, deadline_s=3, **fields)
+    interrupted = await reader.run(engine=slow, deadline_s=3, **fields)
     manifests = list((tmp_path / "out").rglob("manifest.json"))
     second = ScriptedEngine()
-    whole = await reader.run(engine=second, **fields)
+    completed = await reader.run(engine=second, **fields)
 
-    assert cut.status == "partial_success"
-    assert cut.documents[0].pages == {"read": 4, "unread": 2}
-    assert {problem.code for problem in cut.problems} == {Code.DEADLINE}
+    assert interrupted.status == "partial_success"
+    assert interrupted.documents[0].pages == {"read": 4, "unread": 2}
+    assert {problem.code for problem in interrupted.problems} == {Code.DEADLINE}
     assert not manifests
-    assert sorted(prompt[-1] for prompt in second.asked) == ["5", "6"]
-    assert whole.status == "success"
+    assert sorted(prompt_id[-1] for prompt_id in second.prompt_ids) == ["5", "6"]
+    assert completed.status == "success"
 
 
-async def test_a_job_that_goes_on_counts_only_what_it_spent(reader: Reader, tmp_path: Path) -> None:
-    """Each page's tokens and seconds are in the answer of the job that read it, once."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+async def test_a_continued_job_reports_only_its_own_usage(reader: Reader, tmp_path: Path) -> None:
+    """The tokens and engine seconds of a page are in the result of the job that read it, and in no other."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
 
-    class Dear(ScriptedEngine):
+    class CostlyEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
             return replace(await super().generate(prompt), tokens_in=100, tokens_out=7, seconds=2.0)
 
-    slow = Dear(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
-    cut = (await reader.run(engine=slow, job_id="one", deadline_s=3, **fields)).documents[0].usage
-    whole = (await reader.run(engine=Dear(), job_id="two", **fields)).documents[0]
+    slow = CostlyEngine(delay=lambda prompt: 60.0 if prompt.id.endswith(("5", "6")) else 0.0)
+    interrupted = (await reader.run(engine=slow, job_id="one", deadline_s=3, **fields)).documents[0].usage
+    completed = (await reader.run(engine=CostlyEngine(), job_id="two", **fields)).documents[0]
 
     names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now")
-    assert [cut[name] for name in names] == [400, 28, 8.0, 4]
-    assert [whole.usage[name] for name in names] == [200, 14, 4.0, 2]
-    assert whole.usage["pages_per_s"] == pytest.approx(2 / whole.timings["duration_s"], rel=0.1)
+    assert [interrupted[name] for name in names] == [400, 28, 8.0, 4]
+    assert [completed.usage[name] for name in names] == [200, 14, 4.0, 2]
+    assert completed.usage["pages_per_s"] == pytest.approx(2 / completed.timings["duration_s"], rel=0.1)
 
 
-async def test_a_missing_crop_is_cut_again_from_the_checkpoint(reader: Reader, tmp_path: Path) -> None:
-    """A kill between a checkpoint and its images costs no second reading."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_missing_crop_is_cut_again(reader: Reader, tmp_path: Path) -> None:
+    """If a worker was killed between a checkpoint and its crops, the next job cuts them without the engine."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), **fields)
-    before = stable(tmp_path / "out")
+    before = snapshot_artefacts(tmp_path / "out")
     for path in (tmp_path / "out").rglob("*"):
         if path.name == "manifest.json" or path.name == "p0002-e002.png":
             path.unlink()
 
-    again = ScriptedEngine()
-    await reader.run(engine=again, **fields)
+    engine = ScriptedEngine()
+    await reader.run(engine=engine, **fields)
 
-    assert not again.asked
-    assert stable(tmp_path / "out") == before
+    assert not engine.prompt_ids
+    assert snapshot_artefacts(tmp_path / "out") == before
 
 
-async def test_a_page_that_cannot_be_drawn_again_keeps_its_text(reader: Reader, tmp_path: Path) -> None:
-    """A job that goes on and finds a crop missing loses that crop, not the page and not the document."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_missing_crop_that_cannot_be_cut_is_dropped_with_a_warning(reader: Reader, tmp_path: Path) -> None:
+    """If the page of a missing crop cannot be rendered, only the crop is lost, not the page or the document."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     await reader.run(engine=ScriptedEngine(), **fields)
     for path in (tmp_path / "out").rglob("*"):
         if path.name == "manifest.json" or path.name == "p0002-e002.png":
             path.unlink()
 
-    again = ScriptedEngine()
-    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, draw_pdf=2))
-    result = await dying.run(engine=again, **fields)
+    engine = ScriptedEngine()
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2))
+    result = await crashing.run(engine=engine, **fields)
 
-    assert not again.asked
+    assert not engine.prompt_ids
     assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
     assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 2)]
-    assert images_of(tmp_path / "out") == ["images/p0001-e002.png"]
-    assert links_of(tmp_path / "out") == ["images/p0001-e002.png"]
+    assert list_images(tmp_path / "out") == ["images/p0001-e002.png"]
+    assert list_image_links(tmp_path / "out") == ["images/p0001-e002.png"]
 
 
-async def test_a_crop_that_cannot_be_cut_is_no_broken_link(reader: Reader, tmp_path: Path) -> None:
-    """Its element stands without it, the problem names the page, and nothing is read a second time for it."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(2))
+async def test_a_crop_that_cannot_be_encoded_leaves_no_broken_link(reader: Reader, tmp_path: Path) -> None:
+    """An element whose crop cannot be encoded stays without an image, with a warning; its page is not read again."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
     engine = ScriptedEngine()
 
-    dying = replace(reader, page_pool=DyingWorkers(reader.page_pool, png_of=2))
-    result = await dying.run(1, engine, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, encode_png=2))
+    result = await crashing.run(1, engine, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
-    assert len(engine.asked) == 2
+    assert len(engine.prompt_ids) == 2
     assert [(p.code, p.severity, p.page) for p in result.problems] == [(Code.RENDER_CRASH, "warning", 1)]
-    assert images_of(tmp_path / "out") == links_of(tmp_path / "out") == ["images/p0002-e002.png"]
+    assert list_images(tmp_path / "out") == list_image_links(tmp_path / "out") == ["images/p0002-e002.png"]
     assert not list((tmp_path / "out").rglob("p0001-e002.png"))
 
 
-def images_of(output: Path) -> list[str]:
-    """The crops that document.json names."""
+def list_images(output: Path) -> list[str]:
+    """The crops that document.json refers to."""
     document = json.loads(next(output.rglob("document.json")).read_text())
     return [element["image"] for element in document["elements"] if element["image"]]
 
 
-def links_of(output: Path) -> list[str]:
-    """The crops that document.md shows."""
+def list_image_links(output: Path) -> list[str]:
+    """The crops that document.md links to."""
     return re.findall(r"!\[.*?\]\((.*?)\)", next(output.rglob("document.md")).read_text())
 
 
-async def test_recorded_completions_read_the_document_again(reader: Reader, tmp_path: Path) -> None:
-    """The replay engine answers from checkpoints: what it makes equals what was recorded, up to the id."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+async def test_replayed_answers_give_the_same_markdown(reader: Reader, tmp_path: Path) -> None:
+    """The replay engine answers from checkpoints, and the markdown equals the recorded one byte for byte."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
     await reader.run(source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/first")
 
     replay = ReplayEngine.from_folder(tmp_path / "first")
@@ -687,10 +690,10 @@ async def test_recorded_completions_read_the_document_again(reader: Reader, tmp_
     assert first.read_bytes() == second.read_bytes()
 
 
-async def test_a_page_nothing_was_read_on_takes_the_text_layer(reader: Reader, tmp_path: Path) -> None:
-    """An empty answer on an inked page goes down the ladder and is counted and said."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
-    empty = ScriptedEngine(lambda prompt: answer_of(prompt) if not prompt.id.endswith("2") else "")
+async def test_a_page_with_an_empty_answer_uses_its_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """If the answer about a page with ink is empty, its own text is used, and the result reports the page."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
+    empty = ScriptedEngine(lambda prompt: answer_page(prompt) if not prompt.id.endswith("2") else "")
 
     result = await reader.run(engine=empty, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
@@ -701,9 +704,9 @@ async def test_a_page_nothing_was_read_on_takes_the_text_layer(reader: Reader, t
     assert "log book" in " ".join(element["text"] for element in document["elements"] if element["page"] == 2)
 
 
-async def test_a_broken_page_costs_only_itself(reader: Reader, tmp_path: Path) -> None:
-    """One page object is rubbish: the others keep their numbers and are read, the document is partial."""
-    with pymupdf.open(stream=pdf_of(3)) as pdf:
+async def test_an_invalid_page_object_loses_only_its_page(reader: Reader, tmp_path: Path) -> None:
+    """If one page object of a PDF is invalid, all pages are still counted and the others are read."""
+    with pymupdf.open(stream=make_chapter_pdf(3)) as pdf:
         pdf.update_object(pdf.page_xref(1), "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 0 0] >>")
         (tmp_path / "a.pdf").write_bytes(pdf.tobytes())
 
@@ -714,8 +717,8 @@ async def test_a_broken_page_costs_only_itself(reader: Reader, tmp_path: Path) -
     assert states["read"] == 2
 
 
-class Mortal(ScriptedEngine):
-    """Dies over the prompts named, as often as it is told, and lives again afterwards."""
+class DyingEngine(ScriptedEngine):
+    """Dies at prompts whose ids end with one of `endings`, `deaths` times, and answers all prompts afterwards."""
 
     def __init__(self, *endings: str, deaths: float = 1, code: Code = Code.ENGINE_DEAD) -> None:
         super().__init__()
@@ -724,34 +727,34 @@ class Mortal(ScriptedEngine):
     async def generate(self, prompt: Prompt) -> Completion:
         if self._deaths > 0 and prompt.id.endswith(self._endings):
             self._deaths -= 1
-            self.asked.append(prompt.id)
+            self.prompt_ids.append(prompt.id)
             raise EngineError(self._code, "the engine is gone")
         return await super().generate(prompt)
 
 
 @pytest.mark.parametrize("code", [Code.ENGINE_DEAD, Code.ENGINE_MEMORY])
-async def test_an_engine_that_dies_and_revives_loses_one_page(reader: Reader, tmp_path: Path, code: Code) -> None:
-    """That page is unread and says why and what to do; the others are read, and no manifest calls it complete."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(5))
+async def test_an_engine_that_dies_and_recovers_loses_one_page(reader: Reader, tmp_path: Path, code: Code) -> None:
+    """The page at which the engine died is unread, with advice; the others are read, and no manifest is written."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(5))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
 
-    result = await reader.run(1, Mortal("3", code=code), **fields)
+    result = await reader.run(1, DyingEngine("3", code=code), **fields)
 
     (problem,) = result.problems
     assert (result.status, result.documents[0].pages) == ("partial_success", {"read": 4, "unread": 1})
     assert (problem.code, problem.page) == (code, 3)
-    assert problem.message == "page 3: the engine is gone; send the same job again to go on"
+    assert problem.message == "page 3: the engine is gone; send the same job again to continue"
     assert result.documents[0].usage["pages_read_now"] == 4
     assert not list((tmp_path / "out").rglob("pages/0003.json"))
     assert not list((tmp_path / "out").rglob("manifest.json"))
 
 
-async def test_an_engine_that_stays_dead_ends_in_a_failure_with_its_code(reader: Reader, tmp_path: Path) -> None:
-    """No page was read, nothing is stored, and every page is accounted for."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+async def test_an_engine_that_stays_dead_fails_the_job_with_its_code(reader: Reader, tmp_path: Path) -> None:
+    """With a dead engine no page is read or stored, and the result counts every page as unread."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
     progress = Tracker()
 
-    dead = Mortal("", deaths=99)
+    dead = DyingEngine("", deaths=99)
     result = await reader.run(engine=dead, progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
     assert (result.status, result.documents[0].pages) == ("failure", {"unread": 3})
@@ -760,80 +763,83 @@ async def test_an_engine_that_stays_dead_ends_in_a_failure_with_its_code(reader:
     assert (progress.now.pages_done, progress.now.pages_total, progress.now.percent) == (0, 3, 0.0)
 
 
-async def test_what_a_dead_engine_left_is_read_by_the_same_job_again(reader: Reader, tmp_path: Path) -> None:
-    """The finished document equals an undisturbed one byte for byte, and only the lost pages are asked about."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(6))
+async def test_the_same_job_again_reads_only_the_pages_that_a_dead_engine_lost(reader: Reader, tmp_path: Path) -> None:
+    """The next job sends only the lost pages to the engine, and the document has the bytes of an undisturbed run."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(6))
     source = f"{tmp_path}/a.pdf"
     await reader.run(engine=ScriptedEngine(), source=source, output=f"{tmp_path}/undisturbed")
 
-    await reader.run(2, Mortal("3", deaths=1), source=source, output=f"{tmp_path}/out")
-    await reader.run(2, Mortal("3", deaths=99), source=source, output=f"{tmp_path}/out")
-    good = ScriptedEngine()
-    whole = await reader.run(2, good, source=source, output=f"{tmp_path}/out")
+    await reader.run(2, DyingEngine("3", deaths=1), source=source, output=f"{tmp_path}/out")
+    await reader.run(2, DyingEngine("3", deaths=99), source=source, output=f"{tmp_path}/out")
+    healthy = ScriptedEngine()
+    completed = await reader.run(2, healthy, source=source, output=f"{tmp_path}/out")
 
-    assert whole.status == "success"
-    assert [prompt[-1] for prompt in good.asked] == ["3"]
-    assert manifest_in(tmp_path / "out")["result"]["pages"] == {"read": 6}
-    assert stable(tmp_path / "out") == stable(tmp_path / "undisturbed")
+    assert completed.status == "success"
+    assert [prompt_id[-1] for prompt_id in healthy.prompt_ids] == ["3"]
+    assert read_manifest(tmp_path / "out")["result"]["pages"] == {"read": 6}
+    assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "undisturbed")
 
 
-async def test_a_page_that_a_dead_engine_left_is_taken_from_who_read_it(reader: Reader, tmp_path: Path) -> None:
-    """Two workers on one document, the engine of one gone: the other's pages stand in both answers."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(1))
+async def test_a_page_lost_to_a_dead_engine_is_taken_from_another_worker(reader: Reader, tmp_path: Path) -> None:
+    """If the engine of one of two workers dies, the page that the other worker stored is in both results."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(1))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    asked, stored = asyncio.Event(), asyncio.Event()
+    started, stored = asyncio.Event(), asyncio.Event()
 
-    class Dying(ScriptedEngine):
+    class DyingLaterEngine(ScriptedEngine):
         async def generate(self, prompt: Prompt) -> Completion:
-            asked.set()
+            started.set()
             await stored.wait()
             raise EngineError(Code.ENGINE_DEAD, "the engine is gone")
 
-    dying = asyncio.create_task(reader.run(engine=Dying(), **fields))
-    await asked.wait()
+    dying = asyncio.create_task(reader.run(engine=DyingLaterEngine(), **fields))
+    await started.wait()
     await reader.run(engine=ScriptedEngine(), **fields)
     stored.set()
 
     assert (await dying).documents[0].pages == {"read": 1}
 
 
-async def test_a_dead_engine_is_not_asked_about_every_page_of_a_book(reader: Reader, tmp_path: Path) -> None:
-    """After so many pages in a row the rest is not even rendered: an hour of nothing helps nobody."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(GIVE_UP + 20))
+async def test_a_dead_engine_is_not_asked_about_every_page(reader: Reader, tmp_path: Path) -> None:
+    """After too many lost pages in a row the remaining pages of the document are not even rendered."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(EXTRA_FAILURES + 20))
 
-    dead = Mortal("", deaths=999)
+    dead = DyingEngine("", deaths=999)
     result = await reader.run(2, dead, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out", dpi=36)
 
-    assert GIVE_UP <= len(dead.asked) <= GIVE_UP + 4
-    assert result.documents[0].pages == {"unread": GIVE_UP + 20}
+    assert EXTRA_FAILURES <= len(dead.prompt_ids) <= EXTRA_FAILURES + 4
+    assert result.documents[0].pages == {"unread": EXTRA_FAILURES + 20}
 
 
-async def test_an_engine_that_dies_in_pass_2_leaves_no_half_page(reader: Reader, tmp_path: Path) -> None:
-    """What pass 1 read is not stored alone: the next job reads the page whole, and all is as if nothing had been."""
+async def test_an_engine_that_dies_in_pass_2_stores_nothing_of_the_page(reader: Reader, tmp_path: Path) -> None:
+    """If the engine dies in pass 2, the result of pass 1 is not stored.
+
+    The next job reads the page in both passes, and the document has the bytes of an undisturbed run.
+    """
     (tmp_path / "a.pdf").write_bytes(recorded.report())
     key = hashlib.sha256((tmp_path / "a.pdf").read_bytes()).hexdigest()[:12]
     fields = {"source": f"{tmp_path}/a.pdf", "pages": "1-2"}
 
-    class Dying(recorded.Listening):
+    class DyingInPass2(recorded.RecordingEngine):
         async def generate(self, prompt: Prompt) -> Completion:
             if prompt.id.endswith("p0001-e007-2"):
                 raise EngineError(Code.ENGINE_DEAD, "the engine is gone")
             return await super().generate(prompt)
 
-    await reader.run(engine=recorded.Listening(key), output=f"{tmp_path}/undisturbed", **fields)
-    cut = await reader.run(engine=Dying(key), output=f"{tmp_path}/out", **fields)
-    left = [path.name for path in (tmp_path / "out").rglob("pages/*.json")]
-    whole = await reader.run(engine=recorded.Listening(key), output=f"{tmp_path}/out", **fields)
+    await reader.run(engine=recorded.RecordingEngine(key), output=f"{tmp_path}/undisturbed", **fields)
+    interrupted = await reader.run(engine=DyingInPass2(key), output=f"{tmp_path}/out", **fields)
+    stored = [path.name for path in (tmp_path / "out").rglob("pages/*.json")]
+    completed = await reader.run(engine=recorded.RecordingEngine(key), output=f"{tmp_path}/out", **fields)
 
-    assert cut.documents[0].pages == {"repaired": 1, "unread": 1}
-    assert left == ["0002.json"]
-    assert whole.documents[0].pages == {"read": 1, "repaired": 1}
-    assert stable(tmp_path / "out") == stable(tmp_path / "undisturbed")
+    assert interrupted.documents[0].pages == {"repaired": 1, "unread": 1}
+    assert stored == ["0002.json"]
+    assert completed.documents[0].pages == {"read": 1, "repaired": 1}
+    assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "undisturbed")
 
 
 async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Path) -> None:
-    """Pages and elements known are pages and elements done."""
-    (tmp_path / "a.pdf").write_bytes(pdf_of(3))
+    """At the end of a job all known pages and elements are counted as done."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
     progress = Tracker()
 
     await reader.run(engine=ScriptedEngine(), progress=progress, source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
@@ -843,8 +849,8 @@ async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Pat
     assert now.elements_done == now.elements_total == 9
 
 
-class Sure(ScriptedEngine):
-    """A model that also says what it thought of its tokens."""
+class LogprobEngine(ScriptedEngine):
+    """Reports the mean log probability of the tokens of its answer."""
 
     family = "deepseek_ocr"
 
@@ -853,12 +859,13 @@ class Sure(ScriptedEngine):
         return Completion(answer, logprob=-0.1)
 
 
-async def test_tokens_tell_how_sure_a_reading_is_where_nothing_else_does(reader: Reader, tmp_path: Path) -> None:
+async def test_token_probabilities_give_the_confidence_where_nothing_else_does(reader: Reader, tmp_path: Path) -> None:
+    """An element without another confidence gets the mean token probability of its answer."""
     with pymupdf.open() as pdf:
         pdf.new_page().draw_rect(pymupdf.Rect(50, 50, 300, 300), fill=(0, 0, 1))
         pdf.save(tmp_path / "a.pdf")
 
-    await reader.run(engine=Sure(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+    await reader.run(engine=LogprobEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
 
     (document,) = (tmp_path / "out").glob("*/document.json")
     (element,) = json.loads(document.read_text())["elements"]

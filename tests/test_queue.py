@@ -1,4 +1,4 @@
-"""LoopbackQueue against the unmodified SDK: the worker protocol that all other handler tests stand on."""
+"""LoopbackQueue against the unmodified SDK: the worker protocol that all other handler tests rely on."""
 
 import sys
 import time
@@ -55,8 +55,8 @@ def worker(queue: LoopbackQueue, command: list[str | Path]) -> Iterator[Worker]:
         yield worker
 
 
-def test_a_job_goes_in_and_its_result_comes_back(queue: LoopbackQueue, worker: Worker) -> None:
-    """What the handler returns is the output, and keys beside the input reach it."""
+def test_a_queued_job_is_run_and_its_result_comes_back(queue: LoopbackQueue, worker: Worker) -> None:
+    """The handler's return value is the job's output, and keys beside `input` reach the handler."""
     job_id = queue.put({"input": {}}, s3Config={"bucketName": "b"})
 
     outcome = queue.wait(job_id)
@@ -66,7 +66,7 @@ def test_a_job_goes_in_and_its_result_comes_back(queue: LoopbackQueue, worker: W
 
 
 def test_an_error_fails_the_job_and_may_ask_for_a_fresh_worker(queue: LoopbackQueue, worker: Worker) -> None:
-    """A string under `error` is FAILED with the rest as output; `refresh_worker` is seen as refresh."""
+    """A string under `error` makes the job FAILED, with the rest as output; `refresh_worker` sets `refresh`."""
     answer = {"error": "DAMAGED: page tree", "detail": {"page": 3}, "refresh_worker": True}
 
     outcome = queue.wait(queue.put({"input": {"answer": answer}}))
@@ -76,7 +76,7 @@ def test_an_error_fails_the_job_and_may_ask_for_a_fresh_worker(queue: LoopbackQu
 
 
 def test_progress_arrives_in_order_before_the_result(queue: LoopbackQueue, worker: Worker) -> None:
-    """Awaited posts of progress are kept in order, and the result is the last body."""
+    """Progress posts that the handler awaits keep their order, and the result is the last body posted."""
     outcome = queue.wait(queue.put({"input": {"steps": 5, "answer": "done"}}))
 
     assert outcome.progress == [{"step": step} for step in range(5)]
@@ -84,14 +84,14 @@ def test_progress_arrives_in_order_before_the_result(queue: LoopbackQueue, worke
 
 
 def test_streamed_parts_are_kept_beside_the_result(queue: LoopbackQueue, worker: Worker) -> None:
-    """Posts to job-stream are the outcome's stream and do not finish the job."""
+    """Posts to job-stream are collected in the outcome's stream and do not finish the job."""
     outcome = queue.wait(queue.put({"input": {"parts": ["one", "two"], "answer": "whole"}}))
 
     assert (outcome.stream, outcome.output) == (["one", "two"], "whole")
 
 
 def test_a_stopped_job_posts_no_result_and_its_sibling_finishes(queue: LoopbackQueue, worker: Worker) -> None:
-    """job-stop cancels the one job; the other job of the same worker is untouched."""
+    """job-stop cancels one job; the other job of the same worker is not affected."""
     stopped, sibling = queue.put_batch([{"input": {"steps": 1, "sleep": 60}}, {"input": {"steps": 1, "sleep": 1}}])
     queue.wait_posts(stopped)
     queue.wait_posts(sibling)
@@ -104,7 +104,7 @@ def test_a_stopped_job_posts_no_result_and_its_sibling_finishes(queue: LoopbackQ
 
 
 def test_pings_name_the_running_job(queue: LoopbackQueue, worker: Worker) -> None:
-    """The heartbeat carries the ids of the jobs that run, and the worker's own."""
+    """The heartbeat carries the ids of the running jobs and the worker's own id."""
     job_id = queue.put({"input": {"steps": 1, "sleep": 60}})
     queue.wait_posts(job_id)
 
@@ -115,7 +115,7 @@ def test_pings_name_the_running_job(queue: LoopbackQueue, worker: Worker) -> Non
 
 
 def test_a_result_answered_with_500_twice_is_posted_again(queue: LoopbackQueue, worker: Worker) -> None:
-    """The SDK's own retry brings the same body a third time, and that one counts."""
+    """The SDK retries the post twice with the same body, and the queue accepts the third one."""
     queue.answer_done_with([500, 500, 200])
 
     outcome = queue.wait(queue.put({"input": {"answer": "kept"}}))
@@ -126,7 +126,7 @@ def test_a_result_answered_with_500_twice_is_posted_again(queue: LoopbackQueue, 
 
 @pytest.mark.parametrize("answer", ["x" * BODY_LIMIT, float("nan")], ids=["too large", "not JSON"])
 def test_a_result_the_platform_refuses_is_lost(queue: LoopbackQueue, worker: Worker, answer: object) -> None:
-    """A 400 is not retried by the SDK: the client never sees the result, and the log alone tells."""
+    """The SDK does not retry after a 400: the client never sees the result, and only the log reports it."""
     job_id = queue.put({"input": {"answer": answer}})
 
     worker.wait_log(f'"requestId": "{job_id}", "message": "Failed to return job results. | 400')
@@ -135,8 +135,8 @@ def test_a_result_the_platform_refuses_is_lost(queue: LoopbackQueue, worker: Wor
         queue.wait(job_id, timeout=0.1)
 
 
-def test_a_refused_take_is_asked_again(queue: LoopbackQueue, worker: Worker) -> None:
-    """A held poll ends with the scripted code at once, and the job is dealt to the next one."""
+def test_a_refused_take_is_repeated(queue: LoopbackQueue, worker: Worker) -> None:
+    """A long poll that is open ends at once with the scripted status, and the next poll gets the job."""
     queue.answer_takes_with(500)
 
     outcome = queue.wait(queue.put({"input": {"answer": "taken"}}))
@@ -145,8 +145,8 @@ def test_a_refused_take_is_asked_again(queue: LoopbackQueue, worker: Worker) -> 
     assert 500 in [take.status for take in queue.takes]
 
 
-def test_a_batch_take_is_dealt_as_many_jobs_as_the_worker_has_slots(command: list[str | Path]) -> None:
-    """Three jobs that wait for a worker of concurrency 3 go out in one take and run at once."""
+def test_a_batch_take_gets_as_many_jobs_as_the_worker_has_slots(command: list[str | Path]) -> None:
+    """Three queued jobs go to a worker with concurrency 3 in one take and run at once."""
     with LoopbackQueue() as queue:
         job_ids = queue.put_batch([{"input": {"steps": 1, "sleep": 1}}] * 3)
 
@@ -154,12 +154,12 @@ def test_a_batch_take_is_dealt_as_many_jobs_as_the_worker_has_slots(command: lis
             outcomes = [queue.wait(job_id) for job_id in job_ids]
             first = queue.takes[0]
 
-    assert (first.batch_size, first.dealt) == (3, tuple(job_ids))
+    assert (first.batch_size, first.job_ids) == (3, tuple(job_ids))
     assert [outcome.status for outcome in outcomes] == ["COMPLETED"] * 3
 
 
 def test_a_killed_workers_job_is_done_by_a_second_worker(command: list[str | Path]) -> None:
-    """kill() ends the ping child too, so that redelivery finds the job in the new worker's hands alone."""
+    """`kill` ends the SDK's ping child too, so that after redelivery only the second worker reports the job."""
     with LoopbackQueue() as queue, queue.worker(command, env={"CONCURRENCY": "1"}) as first:
         job_id = queue.put({"input": {"steps": 1, "sleep": 2}})
         queue.wait_posts(job_id)
@@ -175,11 +175,11 @@ def test_a_killed_workers_job_is_done_by_a_second_worker(command: list[str | Pat
     assert {ping.worker for ping in later_pings} == {second.id}
 
 
-def test_a_terminated_worker_finishes_its_job_and_leaves_without_waiting_for_its_polls(
+def test_a_terminated_worker_finishes_its_job_and_exits_without_waiting_for_its_polls(
     command: list[str | Path],
 ) -> None:
-    """After SIGTERM the running job's result still comes, the exit code is 0, and no long poll is waited for."""
-    with LoopbackQueue(hold=60) as queue, queue.worker(command, env={"CONCURRENCY": "2"}) as worker:
+    """After SIGTERM the running job's result is still posted, the exit code is 0, and open long polls are dropped."""
+    with LoopbackQueue(hold_s=60) as queue, queue.worker(command, env={"CONCURRENCY": "2"}) as worker:
         job_id = queue.put({"input": {"steps": 1, "sleep": 1}})
         queue.wait_posts(job_id)
 

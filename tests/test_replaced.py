@@ -1,4 +1,4 @@
-"""A worker whose engine is gone for good, behind the unmodified SDK: it asks to be replaced and eats no job."""
+"""A worker whose engine cannot be restarted, under the unmodified SDK, asks to be replaced and takes no more jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests import ROOT
 from tests.fakes.queue import LoopbackQueue, Worker
-from tests.test_pipeline import pdf_of
+from tests.test_pipeline import make_chapter_pdf
 
 WORKER = """
 import sys
@@ -25,7 +25,7 @@ from twopass.errors import Code, EngineError
 
 
 class Dying(ScriptedEngine):
-    canary = False
+    needs_canary = False
 
     async def generate(self, prompt):
         self.is_gone = self.is_gone or prompt.id.endswith("3")
@@ -35,14 +35,14 @@ class Dying(ScriptedEngine):
 
 
 if __name__ == "__main__":
-    factory.constructed = lambda settings: Dying()
+    factory.create_engine = lambda settings: Dying()
     handler.main()
 """
 
 
 @pytest.fixture
 def queue() -> Iterator[LoopbackQueue]:
-    with LoopbackQueue(hold=2) as queue:
+    with LoopbackQueue(hold_s=2) as queue:
         yield queue
 
 
@@ -56,8 +56,8 @@ def worker(queue: LoopbackQueue, tmp_path: Path) -> Iterator[Worker]:
 
 
 def test_a_worker_without_an_engine_asks_to_be_replaced(queue: LoopbackQueue, worker: Worker) -> None:
-    """The job that saw the engine go fails with what it read beside; the worker ends and empties no queue."""
-    source = "data:application/pdf;base64," + base64.b64encode(pdf_of(5)).decode()
+    """The running job fails but reports the pages it has read; the worker exits and leaves other jobs in the queue."""
+    source = "data:application/pdf;base64," + base64.b64encode(make_chapter_pdf(5)).decode()
 
     first = queue.wait(queue.put({"input": {"source": source}}), 60)
     code = worker.wait(60)
@@ -66,4 +66,4 @@ def test_a_worker_without_an_engine_asks_to_be_replaced(queue: LoopbackQueue, wo
     assert (first.status, first.refresh, code) == ("FAILED", True, 0)
     assert first.error is not None and first.error.startswith("ENGINE_DEAD: the engine is gone")
     assert first.output["detail"]["documents"][0]["pages"] == {"read": 2, "unread": 3}
-    assert sum(len(take.dealt) for take in queue.takes) == 1
+    assert sum(len(take.job_ids) for take in queue.takes) == 1

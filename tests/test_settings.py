@@ -1,4 +1,4 @@
-"""The environment as a person writes it, and what of it is refused."""
+"""How environment variables become settings, and which values are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twopass.settings import Settings
 
 
 def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field left blank in RunPod's form means its default, also where a number or nothing at all is meant."""
+    """A field left blank in RunPod's form means its default, also for numbers and for fields whose default is None."""
     for name in ("BUCKET_NAME", "BUCKET_ENDPOINT_URL", "PRICE_PER_SECOND", "CONCURRENCY", "ALLOWED_DIR", "LOG_LEVEL"):
         monkeypatch.setenv(name, "")
 
@@ -21,14 +21,14 @@ def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("level", ["debug", "Warning", "ERROR"])
 def test_a_log_level_is_read_in_any_case(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-    """People write them either way."""
+    """LOG_LEVEL accepts upper, lower and mixed case."""
     monkeypatch.setenv("LOG_LEVEL", level)
 
     assert Settings().log_level == level.upper()
 
 
 def test_an_unknown_log_level_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A typing error does not silence the log."""
+    """A misspelt LOG_LEVEL is an error that names the field, so that it cannot silence the log."""
     monkeypatch.setenv("LOG_LEVEL", "verbose")
 
     with pytest.raises(ValidationError, match="log_level"):
@@ -36,7 +36,7 @@ def test_an_unknown_log_level_is_refused_by_name(monkeypatch: pytest.MonkeyPatch
 
 
 def test_settings_are_read_from_variables_in_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the README's table names them."""
+    """A setting is read from the variable of the same name in capitals, as the README's table names it."""
     monkeypatch.setenv("BUCKET_NAME", "papers")
 
     assert Settings().default_output == "s3://papers/twopass/"

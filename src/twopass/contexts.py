@@ -1,7 +1,4 @@
-"""A job's documents while they are read: what they share, what their pages need, which these are, and a name for each.
-
-Knows jobs, files and options. Knows nothing of the order in which things happen: that is pipeline.py's.
-"""
+"""What the documents of one job share while they are read, and what the pages of one document share."""
 
 from __future__ import annotations
 
@@ -12,81 +9,79 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from twopass import job as contract
-from twopass.document import Checkpoint, Document, Problem, Severity, SourceInfo
+from twopass.document import Checkpoint, Document, Problem, Run, Severity, SourceInfo
 from twopass.engines.interface import describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.interface import Family
-from twopass.format_options import Writing
+from twopass.format_options import FormatOptions
 from twopass.formats import registry
-from twopass.job import Door, Format, Job
+from twopass.job import EntryPoint, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
-from twopass.runtime.admission import Arrival, Room
-from twopass.steps.previews import Drawing
-from twopass.steps.upload import Finished, Folder, Made, page_name
+from twopass.runtime.admission import AdmissionLimits, Ticket
+from twopass.steps.previews import PreviewSource
+from twopass.steps.upload import Manifest, ManifestDetails
+from twopass.storage.document_folder import DocumentFolder, page_name
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
-GIVE_UP = 32  # pages lost in a row, beyond those in flight when the engine went: it will not come back soon
+EXTRA_FAILURES = 32  # consecutive lost pages beyond those in flight; after so many the engine will not recover soon
 
 
 class EngineFailureBudget:
-    """How long a document goes on with an engine that is gone: so many pages in a row, and then without asking."""
+    """How many pages in a row a document may lose to the engine before it stops asking it."""
 
-    def __init__(self, pages: int) -> None:
-        self._pages = pages
-        self._lost = 0
-        self._last: EngineError | None = None
-
-    @classmethod
-    def of(cls, worker: Worker) -> Self:
-        return cls(worker.window.places + GIVE_UP)
+    def __init__(self, pages_in_flight: int) -> None:
+        self._pages = pages_in_flight + EXTRA_FAILURES
+        self._lost_in_a_row = 0
+        self._last_error: EngineError | None = None
 
     @contextmanager
-    def tried(self) -> Iterator[None]:
-        """A page; one that comes through lets all others be tried again. Raises EngineError."""
-        if self._last and self._lost >= self._pages:
-            raise EngineError(self._last.code, self._last.message)
+    def track(self) -> Iterator[None]:
+        """Track one page; a page that succeeds resets the count. Raises EngineError at once if the budget is spent."""
+        if self._last_error and self._lost_in_a_row >= self._pages:
+            raise EngineError(self._last_error.code, self._last_error.message)
         try:
             yield
         except EngineError as error:
-            self._lost, self._last = self._lost + 1, error
+            self._lost_in_a_row, self._last_error = self._lost_in_a_row + 1, error
             raise
-        self._lost = 0
+        self._lost_in_a_row = 0
 
 
 class ConcurrentReaders:
-    """Whether another worker reads the same document, and where to go on when it was met.
+    """Whether other workers read the same document now, and the order of pages that avoids reading the same ones.
 
-    Two that begin together would read every page twice; who is met goes on from a place taken at random.
+    `expected`: checkpoints may appear that were not stored when the document was started, so look before reading.
     """
 
     def __init__(self, expected: bool) -> None:
         self.expected = expected
-        self._met = False
+        self._detected = False
 
-    def meet(self) -> None:
-        """A page lies there that was not there before, and is not ours."""
-        self.expected = self._met = True
+    def record_other(self) -> None:
+        """Record that another worker has stored a page since this document was started."""
+        self.expected = self._detected = True
 
-    def in_turn(self, numbers: Iterable[int]) -> Iterator[int]:
-        left = deque(numbers)
-        while left:
-            if self._met:
-                self._met = False
-                left.rotate(secrets.randbelow(len(left)))
-            yield left.popleft()
+    def order(self, numbers: Iterable[int]) -> Iterator[int]:
+        """Yield every page number once; after each detection of another worker, continue from a random page."""
+        remaining = deque(numbers)
+        while remaining:
+            if self._detected:
+                self._detected = False
+                remaining.rotate(secrets.randbelow(len(remaining)))
+            yield remaining.popleft()
 
 
 @dataclass(frozen=True)
 class JobContext:
-    """What all documents of one job share. `deadline` is on the loop's clock, None without one."""
+    """What all documents of one job share. `deadline` is a time on the loop's clock, None for no deadline."""
 
     job: Job
     worker: Worker
@@ -95,122 +90,158 @@ class JobContext:
     deadline: float | None
     progress: Tracker
 
+    @property
+    def admission_limits(self) -> AdmissionLimits:
+        """The limits of one of the jobs that a worker runs at once."""
+        settings = self.worker.settings
+
+        def free_bytes() -> int:
+            return scratch.free_bytes() // settings.concurrency
+
+        return AdmissionLimits(self.worker.page_slots.count, settings.max_source_bytes, free_bytes)
+
 
 @dataclass(frozen=True)
 class DocumentContext:
-    """What every page of one document needs. `deadline` is on the loop's clock, None without one."""
+    """What all pages of one document share.
 
-    job: Job
-    worker: Worker
+    `manifest` and `stored_names` are what its folder held when the document was started; `was_read` says whether this
+    job has already read a document with the same id.
+    """
+
+    context: JobContext
     file: CheckedFile
-    folder: Folder
-    there: frozenset[str]
-    formats: tuple[Format, ...]
-    writing: Writing
-    deadline: float | None
-    progress: Tracker
+    folder: DocumentFolder
+    run: Run
+    manifest: Manifest | None
+    stored_names: frozenset[str]
+    was_read: bool
+    ticket: Ticket
     watch: Stopwatch
-    patience: EngineFailureBudget
-    company: ConcurrentReaders
-    arrival: Arrival
+    failure_budget: EngineFailureBudget
+    readers: ConcurrentReaders
+
+    @property
+    def job(self) -> Job:
+        return self.context.job
+
+    @property
+    def worker(self) -> Worker:
+        return self.context.worker
+
+    @property
+    def progress(self) -> Tracker:
+        return self.context.progress
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats to write: the requested ones, and the existing ones, which may know fewer pages."""
+        names = {*self.job.formats_needed, *(self.manifest.formats if self.manifest else ())}
+        return tuple(name for name in Format if name in names)
+
+    @property
+    def format_options(self) -> FormatOptions:
+        return self.job.resolve_format_options(self.manifest.details.writing if self.manifest else None)
+
+    @property
+    def finished(self) -> Manifest | None:
+        """The manifest, if the existing document has everything that the job asks for."""
+        manifest = self.manifest
+        return manifest if manifest and (self.was_read or _is_complete(self.job, manifest)) else None
 
     @property
     def source_key(self) -> str:
-        """The source in prompt ids: the same whatever reads it."""
+        """The source in prompt ids; equal files have equal keys."""
         return self.file.info.sha256[:12]
 
     @property
-    def last_call(self) -> float | None:
-        """When whatever is written of the document must be written."""
-        return None if self.deadline is None else self.deadline + self.worker.settings.write_reserve_s
-
-    def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
-        """The pages that somebody read already come first: a deadline then cuts off none of them."""
-        yield from (number for number in numbers if self.has(number))
-        yield from self.company.in_turn(number for number in numbers if not self.has(number))
-
-    def has(self, number: int) -> bool:
-        """Whether the page lay there when the document was begun."""
-        return page_name(number) in self.there
+    def write_deadline(self) -> float | None:
+        """When the artefacts must be written; a reserve after the deadline for reading."""
+        deadline = self.context.deadline
+        return None if deadline is None else deadline + self.worker.settings.write_reserve_s
 
     @property
-    def drawing(self) -> Drawing:
-        """Where pictures for people come from."""
-        return Drawing(self.file, self.worker.page_pool, self.worker.window, self.job.id)
+    def preview_source(self) -> PreviewSource:
+        return PreviewSource(self.file, self.worker.page_pool, self.worker.page_slots, self.job.id)
 
-    def made(self, document: Document, selection: Sequence[Problem]) -> Made:
-        """What the manifest keeps beside the result."""
-        run = document.run
-        kept = {"writing": self.writing, "source": document.source, "meta": self.file.meta}
-        return Made(options=run.options, prompts=run.prompts, selection=tuple(selection), **kept)
+    def order_pages(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Yield the page numbers, stored pages first, so that a deadline does not leave them out."""
+        yield from (number for number in numbers if self.was_stored(number))
+        yield from self.readers.order(number for number in numbers if not self.was_stored(number))
 
+    def was_stored(self, number: int) -> bool:
+        """Whether the page had a checkpoint when the document was started."""
+        return page_name(number) in self.stored_names
 
-def room(worker: Worker) -> Room:
-    """For one of the jobs that a worker has at once."""
-    settings = worker.settings
-    return Room(worker.window.places, settings.max_source_bytes, lambda: scratch.free_bytes() // settings.concurrency)
-
-
-def check(job: Job, family: Family) -> None:
-    """Refuse what this worker's model does not take or it cannot write, before anything is read; raises InvalidJob."""
-    registry.check(job.formats_needed)
-    for field, asked, taken in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
-        if asked not in taken:
-            known = ", ".join(choice for choice in type(asked) if choice in taken)
-            raise InvalidJob(Code.INVALID_JOB, f"{field}: {family.name} takes no {asked}; it takes {known}")
+    def manifest_details(self, document: Document, selection: Sequence[Problem]) -> ManifestDetails:
+        """What the manifest keeps besides the result."""
+        return ManifestDetails(
+            options=document.run.options,
+            prompts=document.run.prompts,
+            writing=self.format_options,
+            source=document.source,
+            meta=self.file.meta,
+            selection=tuple(selection),
+        )
 
 
-def options(job: Job, worker: Worker) -> dict[str, Any]:
-    """Everything that changes what is read, and nothing else."""
-    reader = {"family": worker.family.name, "revision": worker.family.revision, **describe(worker.engine)}
-    return {**job.reading_options, **reader}
+def check_supported(job: Job, family: Family) -> None:
+    """Reject options that this worker's model or installation does not support; raises InvalidJob."""
+    registry.check_installed(job.formats_needed)
+    for name, requested, supported in (("mode", job.mode, family.modes), ("task", job.task, family.tasks)):
+        if requested not in supported:
+            known = ", ".join(choice for choice in type(requested) if choice in supported)
+            message = f"{name}: {family.name} does not support {requested}; use one of {known}"
+            raise InvalidJob(Code.INVALID_JOB, message)
 
 
-def document_id(file: CheckedFile, job: Job, chosen: Mapping[str, Any]) -> str:
-    """The document's name; `resume: false` reads into a folder of its own, never over a finished document."""
-    anew = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
-    return contract.document_id(file.stem, file.info.sha256, chosen) + anew
-
-
-def is_finished(job: Job, done: Finished) -> bool:
-    """Whether all that the job asks for lies there, spelled as it asks."""
-    return (
-        done.is_final
-        and set(job.formats_needed) <= set(done.formats)
-        and job.writing(done.made.writing) == done.made.writing
-    )
-
-
-def wanted(job: Job, done: Finished | None) -> tuple[Format, ...]:
-    """Those to write: what is asked for, and what lies there and might tell less of the pages."""
-    all_of_them = {*job.formats_needed, *(done.formats if done else ())}
-    return tuple(name for name in Format if name in all_of_them)
-
-
-def deadline(job: Job, worker: Worker) -> float | None:
-    """On the loop's clock; a local run without a deadline of its own has all the time it needs."""
-    seconds = job.deadline_s or (None if job.door is Door.LOCAL else worker.settings.deadline_s)
+def resolve_deadline(job: Job, worker: Worker) -> float | None:
+    """The job's deadline on the loop's clock; local jobs have no deadline unless they set one."""
+    seconds = job.deadline_s or (None if job.entry_point is EntryPoint.LOCAL else worker.settings.deadline_s)
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def selected(job: Job, file: CheckedFile) -> tuple[tuple[int, ...], tuple[Problem, ...]]:
-    """The pages to read and what to say about those that do not exist; raises SourceError when none is left."""
+def describe_run(job: Job, worker: Worker) -> Run:
+    """The options that affect what is read, of the job and of the worker, and the prompts."""
+    family = worker.family
+    reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
+    return Run(options={**job.reading_options, **reader}, prompts=dict(family.prompts))
+
+
+def document_id(file: CheckedFile, job: Job, options: Mapping[str, Any]) -> str:
+    """The document's id. `resume: false` adds a suffix, so that a finished document is never overwritten."""
+    suffix = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
+    return contract.document_id(file.stem, file.info.sha256, options) + suffix
+
+
+def _is_complete(job: Job, manifest: Manifest) -> bool:
+    """Whether the existing document has all formats that the job asks for, with the same options."""
+    return (
+        manifest.is_final
+        and set(job.formats_needed) <= set(manifest.formats)
+        and job.resolve_format_options(manifest.details.writing) == manifest.details.writing
+    )
+
+
+def select_pages(job: Job, file: CheckedFile) -> tuple[tuple[int, ...], tuple[Problem, ...]]:
+    """The pages to read, and warnings about pages that do not exist; raises SourceError if none is left."""
     count = file.info.page_count
     numbers: tuple[int, ...] = tuple(range(1, count + 1))
     problems = []
-    for asked in (job.page_range, job.slice_range):
-        if asked is None:
+    for selection in (job.page_range, job.slice_range):
+        if selection is None:
             continue
-        if asked.beyond(count):
-            message = f"pages {asked.text} asked for, the document has {count}"
+        if selection.exceeds(count):
+            message = f"pages {selection.text} requested, but the document has {count}"
             problems.append(Problem(code=Code.PAGE_RANGE, severity=Severity.WARNING, message=message))
-        numbers = tuple(sorted(set(numbers) & set(asked.select(count))))
+        numbers = tuple(sorted(set(numbers) & set(selection.select(count))))
     if not numbers:
-        raise SourceError(Code.PAGE_RANGE, f"{problems[0].message}: nothing to read" if problems else "no page is left")
+        message = f"{problems[0].message}: no page to read" if problems else "pages and slice have no page in common"
+        raise SourceError(Code.PAGE_RANGE, message)
     return numbers, tuple(problems)
 
 
-def source(file: CheckedFile, pages: Sequence[Checkpoint]) -> SourceInfo:
-    """The source as the first page's reader knew it: a function of the checkpoints, whoever assembles."""
-    told = pages[0].read_from
-    return file.info if told is None else file.info.model_copy(update={"uri": told.uri, "etag": told.etag})
+def source_info(file: CheckedFile, pages: Sequence[Checkpoint]) -> SourceInfo:
+    """The source as recorded with the first page, so that the document depends only on the checkpoints."""
+    recorded = pages[0].read_from
+    return file.info if recorded is None else file.info.model_copy(update={"uri": recorded.uri, "etag": recorded.etag})

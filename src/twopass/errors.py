@@ -1,20 +1,20 @@
-"""Every way a job or a page can go wrong: one closed list of codes, one small tree of exceptions.
+"""Error codes and exceptions.
 
-TwopassError            carries a Code and a message for the person who acts
+TwopassError            has a Code and a message that says what to do
 ├── InvalidJob          the input is wrong; names the field
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
-├── EngineError         the engine is gone or cannot take more
-├── OutOfTime           the deadline or the worker's end came first
-├── EndpointError       the endpoint that submit.py sends jobs to refuses them or stays away
-└── WorkerDied          a page worker crashed, ran out of time or took too much memory over one piece of work
+├── EngineError         the engine is gone or accepts no more prompts
+├── OutOfTime           the job's deadline passed or the worker is shutting down
+├── EndpointError       the endpoint that `twopass submit` sends jobs to rejects them or cannot be reached
+└── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
 
 from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Stable names of problems. Add one when somebody reacts to it differently."""
+    """Stable codes of problems. A new one is needed only where callers react differently."""
 
     INVALID_JOB = "INVALID_JOB"
     SOURCE_NOT_FOUND = "SOURCE_NOT_FOUND"
@@ -53,7 +53,7 @@ class Code(StrEnum):
 
 
 class TwopassError(Exception):
-    """A failure with a code; `str()` reads `CODE: what happened and what to do`."""
+    """An error with a code. `str()` gives `CODE: what happened and what to do`."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -61,7 +61,7 @@ class TwopassError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[type, tuple[Code, str]]:
-        # Page workers send their errors through a pipe.
+        # Errors of page workers are pickled and sent through a pipe.
         return type(self), (self.code, self.message)
 
 
@@ -78,16 +78,16 @@ class StoreError(TwopassError):
 
 
 class EngineError(TwopassError):
-    """The engine is gone or cannot take more."""
+    """The engine is gone or accepts no more prompts."""
 
 
 class OutOfTime(TwopassError):
-    """The job's deadline (DEADLINE) or the worker's end (SHUTDOWN) came first; nothing is wrong with the work."""
+    """The job's deadline passed (DEADLINE) or the worker is shutting down (SHUTDOWN); the work itself is fine."""
 
 
 class EndpointError(TwopassError):
-    """The endpoint that jobs are sent to refuses them or stays away."""
+    """The endpoint that jobs are submitted to rejects them or cannot be reached."""
 
 
 class WorkerDied(TwopassError):
-    """A page worker crashed (RENDER_CRASH), ran out of time (RENDER_TIMEOUT) or took too much (RENDER_MEMORY)."""
+    """A page worker crashed (RENDER_CRASH), timed out (RENDER_TIMEOUT) or used too much memory (RENDER_MEMORY)."""

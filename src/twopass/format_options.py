@@ -1,6 +1,6 @@
-"""How artefacts are spelled: the options of markdown and of chunks, as jobs give and manifests keep them.
+"""The options of markdown and chunks, as jobs give them and manifests keep them.
 
-They change no reading, so they are no part of a document's identity. Knows nothing of documents.
+They only change how artefacts are written, not how documents are read, so they are not part of a document's identity.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class Options(BaseModel):
-    """Frozen; unknown fields are refused."""
+class OptionsModel(BaseModel):
+    """Frozen options that refuse unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Images(StrEnum):
-    """How document.md shows crops: as files beside it, or in itself."""
+    """How document.md shows crops: `folder` links files beside it, `data` embeds them as data URIs."""
 
     FOLDER = "folder"
     DATA = "data"
 
 
 class Maths(StrEnum):
-    """What stands around LaTeX: `$x$` and `$$x$$`, or `\\(x\\)` and `\\[x\\]`."""
+    """The delimiters of LaTeX: `$x$` and `$$x$$`, or `\\(x\\)` and `\\[x\\]`."""
 
     DOLLAR = "$"
     BACKSLASH = "\\("
 
 
 class Tables(StrEnum):
-    """auto: GFM, and HTML where cells span; html, gfm: always that, GFM with blanks where a cell spans."""
+    """`auto`: GFM, but HTML if cells span; `html` or `gfm`: always that format (GFM leaves spanned cells empty)."""
 
     AUTO = "auto"
     HTML = "html"
     GFM = "gfm"
 
 
-class Markdown(Options):
-    """How document.md is spelled."""
+class Markdown(OptionsModel):
+    """How document.md is written."""
 
     front_matter: bool = False
     images: Images = Images.FOLDER
@@ -51,21 +51,21 @@ class Markdown(Options):
     merge_tables: bool = True
 
 
-class Chunks(Options):
-    """How large the pieces for a vector index are, in tokens as `tokens.count` estimates them."""
+class Chunks(OptionsModel):
+    """How large the pieces for a vector index are, in estimated tokens (`token_estimate.count`)."""
 
     max_tokens: int = Field(512, ge=64, le=32_768)
-    min_tokens: int = Field(128, ge=0, description="smaller neighbours below one heading are put together")
+    min_tokens: int = Field(128, ge=0, description="smaller neighbours below one heading are joined")
 
     @model_validator(mode="after")
-    def _is_a_range(self) -> Self:
+    def _check_range(self) -> Self:
         if self.min_tokens > self.max_tokens:
             raise ValueError("min_tokens: larger than max_tokens")
         return self
 
 
-class Writing(Options):
-    """All of it; what a manifest keeps, so that formats made later are spelled alike."""
+class FormatOptions(OptionsModel):
+    """All format options; the manifest keeps them, so that formats written later use the same ones."""
 
     markdown: Markdown = Markdown()
     chunks: Chunks = Chunks()

@@ -1,15 +1,15 @@
-"""A job in, its result out: fetch, render, pass 1, pass 2, assemble, upload.
+"""The flow of one job: fetch, render, pass 1, pass 2, assemble, upload.
 
     source --fetch--> checked file --render--> page images --pass 1--> elements with boxes
-           --pass 2--> every element analysed --assemble--> Document --upload--> artefacts, manifest last
+           --pass 2--> elements read again --assemble--> Document --upload--> artefacts, manifest last
 
-Pages flow through on their own; the window bounds how many are in flight.
+Pages run independently of each other; the page slots limit how many are in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,261 +18,257 @@ import structlog
 
 from twopass import contexts
 from twopass.contexts import ConcurrentReaders, DocumentContext, EngineFailureBudget, JobContext
-from twopass.document import Checkpoint, Document, Problem, Run, Severity, State, canary_of
+from twopass.document import Checkpoint, Document, Problem, Severity, State, derive_canary
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.job import Job, Result, shown
-from twopass.pages.rendered_page import Picture
-from twopass.pages.source_files import CheckedFile
-from twopass.runtime.admission import Arrival, taken_in
-from twopass.runtime.page_slots import windowed
-from twopass.runtime.shutdown import AGAIN
+from twopass.job import Job, redact_uri
+from twopass.pages.rendered_page import RenderedPage
+from twopass.result import Result
+from twopass.runtime import admission, page_slots, retry
+from twopass.runtime.admission import Ticket
+from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, upload
 from twopass.steps.report import Outcome
-from twopass.steps.upload import Folder
-from twopass.storage.sources import opened_sources
-from twopass.storage.store import opened_output
+from twopass.steps.upload import Manifest
+from twopass.storage.document_folder import DocumentFolder
+from twopass.storage.outputs import open_output
+from twopass.storage.sources import open_sources
 from twopass.telemetry.progress import Phase, Tracker
-from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
 log = structlog.get_logger()
 
 
 async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
-    """Read every document of the job; what goes wrong with one of them is in the result. Raises TwopassError."""
-    contexts.check(job, worker.family)
-    watch = worker.stopwatch()
-    deadline = contexts.deadline(job, worker)
-    incidents = len(worker.engine.incidents)
+    """Read every document of the job. A document's failure is in the result; raises TwopassError for the job's own."""
+    contexts.check_supported(job, worker.family)
+    watch, deadline = worker.stopwatch(), contexts.resolve_deadline(job, worker)
+    earlier_incidents = len(worker.engine.incidents)
     async with (
-        opened_output(job.output, worker.settings, job.s3) as output,
-        opened_sources(worker.settings, job.s3) as sources,
+        open_output(job.output, worker.settings, job.s3) as output,
+        open_sources(worker.settings, job.s3) as sources,
     ):
         context = JobContext(job, worker, sources, output, deadline, progress)
-        async with report.progress_file(output, job.id, worker.settings, progress):
-            outcomes = await taken_in(partial(attempted, context), job.sources, contexts.room(worker))
-            progress.phase(Phase.DONE)
-        befell = worker.engine.incidents[incidents:]
-        return await report.result(job, outcomes, output, watch, worker.settings, befell)
+        async with report.keep_progress_file(output, job.id, worker.settings, progress):
+            outcomes = await admission.admit_all(partial(read_document, context), job.sources, context.admission_limits)
+            progress.enter_phase(Phase.DONE)
+        incidents = worker.engine.incidents[earlier_incidents:]
+        return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
 
 
-async def attempted(context: JobContext, source: str, arrival: Arrival) -> Outcome:
-    """The document's outcome, a coded failure included: it ends this document and no other."""
+async def read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:
+    """Read one document from its source to its manifest; its failure is its outcome and ends no other document."""
     try:
-        return await document(context, source, arrival)
+        async with _open_document(context, source, ticket) as doc:
+            if doc.finished:
+                return await _return_existing(doc, doc.finished)
+            numbers, problems = contexts.select_pages(doc.job, doc.file)
+            doc.progress.add_pages(len(numbers))
+            report.check_inline(doc.job, doc.progress.now.pages_total)
+            doc = await _wait_to_start(doc, len(numbers))
+            slots, order = doc.worker.page_slots, doc.order_pages(numbers)
+            pages = await page_slots.run_all(partial(read_page, doc), order, slots, doc.job.id)
+            pages.sort(key=lambda checkpoint: checkpoint.page.number)
+            return await _finish_document(doc, pages, problems)
     except TwopassError as error:
-        log.warning("document failed", source=shown(source), code=error.code)
-        return report.failed(shown(source), error)
+        log.warning("document failed", source=redact_uri(source), code=error.code)
+        return report.failed_document(redact_uri(source), error)
 
 
-async def document(context: JobContext, source: str, arrival: Arrival) -> Outcome:
-    """One document from its source to its manifest; raises TwopassError."""
-    job, worker, deadline, progress = context.job, context.worker, context.deadline, context.progress
-    watch = worker.stopwatch()
-    async with _fetched(source, context, watch) as file:
-        arrival.fetched(file.info.bytes)
-        run = Run(options=contexts.options(job, worker), prompts=dict(worker.family.prompts))
-        folder = Folder(context.output, contexts.document_id(file, job, run.options))
-        async with arrival.alone(folder.document_id) as was_read:
-            async with worker.closing.before(deadline):
-                done = None if job.slice else await upload.finished(folder)
-                there = await upload.existing(folder)
-            if done and (was_read or contexts.is_finished(job, done)):
-                progress.pages_found(sum(done.result.pages.values()))
-                progress.pages_done(sum(done.result.pages.values()))
-                return await report.with_inline(report.repeated(done, file, job, watch), folder, job)
-            numbers, problems = contexts.selected(job, file)
-            progress.pages_found(len(numbers))
-            report.check_inline(job, progress.now.pages_total)
-            formats, writing = contexts.wanted(job, done), job.writing(done.made.writing if done else None)
-            with suppress(OutOfTime):  # its pages say so, one by one
-                async with worker.closing.before(deadline):
-                    if await arrival.begin(len(numbers)):  # somebody may have read some of it meanwhile
-                        there = await upload.existing(folder)
-            patience, company = EngineFailureBudget.of(worker), ConcurrentReaders(expected=bool(there))
-            doc = DocumentContext(
-                job,
-                worker,
-                file,
-                folder,
-                there,
-                formats,
-                writing,
-                deadline,
-                progress,
-                watch,
-                patience,
-                company,
-                arrival,
-            )
-            return await _read_through(doc, run, numbers, problems)
-
-
-async def _read_through(doc: DocumentContext, run: Run, numbers: Sequence[int], problems: Sequence[Problem]) -> Outcome:
-    """Every page, and the document from them; of a slice, what became of its pages."""
-    job, worker = doc.job, doc.worker
-    pages = await windowed(lambda number: page(number, doc), doc.in_turn(numbers), worker.window, job.id)
-    pages.sort(key=lambda read: read.page.number)
-    if job.slice:
-        return report.sliced(doc.file, doc.folder, pages, problems, job, doc.watch, worker.settings)
-    return await assembled(doc, run, pages, problems)
-
-
-async def assembled(doc: DocumentContext, run: Run, pages: list[Checkpoint], problems: Sequence[Problem]) -> Outcome:
-    """The document from its pages: artefacts, and the manifest when no page is left to read."""
-    job, folder, watch = doc.job, doc.folder, doc.watch
-    doc.progress.phase(Phase.ASSEMBLING)
-    pages = [await _looked_again(read, folder) for read in pages]
-    with watch.stage("assemble"):
-        source = contexts.source(doc.file, pages)
-        run = run.model_copy(update={"canary": canary_of(pages)})
-        assembling = (source, doc.file.meta, run, folder.document_id, pages, problems)
-        whole = await asyncio.to_thread(assemble.document, *assembling)
-    outcome = report.read(whole, pages, job, watch, doc.worker.settings)
-    complete = not any(page.page.state is State.UNREAD for page in pages)
+async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
+    """Read one page; its failure is in its checkpoint. Raises StoreError if the store fails."""
+    structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # only for this page's task
     try:
-        if complete or not folder.store.keeps:  # else it might replace that of a worker that had more time
-            async with doc.worker.closing.finishing(doc.last_call):
-                outcome = await _written(doc, whole, outcome, problems if complete else None)
+        async with doc.worker.shutdown.start_work(doc.context.deadline):
+            checkpoint = await _process_page(doc, number)
     except OutOfTime as end:
-        outcome = report.unwritten(outcome, end)
-    return await report.with_inline(outcome, folder, job)
+        checkpoint = pass1.unread_page(number, end.code, end.message)
+    except EngineError as error:  # discard the result of pass 1, too: a half-read page would be stored for good
+        log.warning("page unread", page=number, code=error.code)
+        stored = await upload.load_checkpoint(doc.folder, number)  # another worker's engine may be alive
+        checkpoint = stored or pass1.unread_page(number, error.code, f"{error.message}; {RESEND_HINT}")
+    doc.ticket.finish_page()
+    if checkpoint.page.state is not State.UNREAD:
+        doc.progress.finish_pages(1)
+    return checkpoint.without_completions
 
 
-async def _looked_again(read: Checkpoint, folder: Folder) -> Checkpoint:
-    """A page that was lost to an accident, as another worker may have read it meanwhile."""
-    theirs = await upload.stored_page(folder, read.page.number) if read.page.is_accident else None
-    return theirs.without_completions if theirs else read
+async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
+    """Load the page's checkpoint; if there is none, render the page, run both passes, enrich and store it.
+
+    If a page worker dies, the page is processed once more; if that fails too, the page is failed.
+    """
+    if stored := await _load_checkpoint(doc, number):
+        return stored
+    worker, watch = doc.worker, doc.watch
+    with watch.page(number), doc.failure_budget.track():
+        for last_try in retry.PAGE.tries():
+            try:
+                async with _render(doc, number) as rendered:
+                    inputs = (rendered, doc.source_key, doc.job, worker.engine, worker.family, worker.page_pool)
+                    with watch.stage("pass1"):
+                        checkpoint = await pass1.read(*inputs, last_try)
+                    with watch.stage("pass2"), doc.progress.track_elements(len(checkpoint.elements)):
+                        checkpoint = await pass2.read(checkpoint, *inputs)
+                        checkpoint = await _enrich(doc, checkpoint)
+                    with watch.stage("upload"):
+                        checkpoint = await _store_checkpoint(doc, checkpoint)
+                        return await _store_crops(doc, checkpoint, rendered)
+            except WorkerDied as error:
+                log.warning("page worker died", page=number, code=error.code, last_try=last_try)
+                failure: TwopassError = error
+            except SourceError as error:
+                failure = error
+                break
+        failed = pass1.failed_page(number, failure.code, f"page {number}: {failure.message}")
+        return await _store_checkpoint(doc, failed)
 
 
-async def _written(
-    doc: DocumentContext, whole: Document, outcome: Outcome, selection: Sequence[Problem] | None
+@asynccontextmanager
+async def _open_document(context: JobContext, source: str, ticket: Ticket) -> AsyncIterator[DocumentContext]:
+    """Fetch the source and look up what is stored of it; raises OutOfTime if there is no time left for that."""
+    worker, job, watch = context.worker, context.job, context.worker.stopwatch()
+    async with AsyncExitStack() as stack:
+        async with worker.shutdown.start_work(context.deadline):
+            fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
+            file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
+        ticket.mark_fetched(file.info.bytes)
+        run = contexts.describe_run(job, worker)
+        folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
+        was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
+        async with worker.shutdown.start_work(context.deadline):
+            manifest = None if job.slice else await upload.load_manifest(folder)
+            stored_names = await folder.list_names()
+        yield DocumentContext(
+            context=context,
+            file=file,
+            folder=folder,
+            run=run,
+            manifest=manifest,
+            stored_names=stored_names,
+            was_read=was_read,
+            ticket=ticket,
+            watch=watch,
+            failure_budget=EngineFailureBudget(worker.page_slots.count),
+            readers=ConcurrentReaders(expected=bool(stored_names)),
+        )
+
+
+async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
+    """The outcome of a document that was finished before."""
+    page_count = sum(manifest.result.pages.values())
+    doc.progress.add_pages(page_count)
+    doc.progress.finish_pages(page_count)
+    outcome = report.existing_document(manifest, doc.file, doc.job, doc.watch)
+    return await report.add_inline(outcome, doc.folder, doc.job)
+
+
+async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentContext:
+    """Wait for free page slots; another worker may have stored pages meanwhile."""
+    with suppress(OutOfTime):  # in that case every page is reported as unread
+        async with doc.worker.shutdown.start_work(doc.context.deadline):
+            if await doc.ticket.wait_to_start(page_count):
+                stored_names = await doc.folder.list_names()
+                readers = ConcurrentReaders(expected=bool(stored_names))
+                return replace(doc, stored_names=stored_names, readers=readers)
+    return doc
+
+
+async def _finish_document(
+    doc: DocumentContext, pages: list[Checkpoint], selection_problems: Sequence[Problem]
 ) -> Outcome:
-    """The document's artefacts; where it is complete, its manifest last, which says what was selected."""
+    """Assemble the document and write its artefacts; of a slice, report the pages only."""
+    job, folder, watch, settings = doc.job, doc.folder, doc.watch, doc.worker.settings
+    if job.slice:
+        return report.describe_slice(doc.file, folder, pages, selection_problems, job, watch, settings)
+    doc.progress.enter_phase(Phase.ASSEMBLING)
+    pages = [await _replace_lost(page, folder) for page in pages]
+    with watch.stage("assemble"):
+        source = contexts.source_info(doc.file, pages)
+        run = doc.run.model_copy(update={"canary": derive_canary(pages)})
+        parts = (source, doc.file.meta, run, folder.document_id, pages, selection_problems)
+        document = await asyncio.to_thread(assemble.document, *parts)
+    outcome = report.describe_document(document, pages, job, watch, settings)
+    is_complete = not any(page.page.state is State.UNREAD for page in pages)
+    try:
+        if (
+            is_complete or not folder.store.is_persistent
+        ):  # else it might overwrite the document of a worker with more time
+            async with doc.worker.shutdown.finish_work(doc.write_deadline):
+                outcome = await _write_artefacts(doc, document, outcome, selection_problems if is_complete else None)
+    except OutOfTime as end:
+        outcome = report.mark_unwritten(outcome, end)
+    return await report.add_inline(outcome, folder, job)
+
+
+async def _replace_lost(page: Checkpoint, folder: DocumentFolder) -> Checkpoint:
+    """Replace a page that failed for a transient reason, if another worker has read it meanwhile."""
+    stored = await upload.load_checkpoint(folder, page.page.number) if page.page.is_transient_failure else None
+    return stored.without_completions if stored else page
+
+
+async def _write_artefacts(
+    doc: DocumentContext, document: Document, outcome: Outcome, selection_problems: Sequence[Problem] | None
+) -> Outcome:
+    """Write the artefacts, and last the manifest if the document is complete (`selection_problems` is not None)."""
     folder = doc.folder
     with doc.watch.stage("upload"):
-        draft, unseen = await previews.draft(whole, doc.writing, doc.formats, folder, doc.drawing)
-        artefacts = await upload.artefacts(folder, draft, doc.formats)
-    outcome = report.written(outcome, artefacts, unseen, doc.watch)
-    if selection is not None:
-        result = await upload.manifest(folder, outcome.result, outcome.problems, doc.made(whole, selection))
+        draft, lost_previews = await previews.build_draft(
+            document, doc.format_options, doc.formats, folder, doc.preview_source
+        )
+        artefacts = await upload.write_artefacts(folder, draft, doc.formats)
+    outcome = report.add_artefacts(outcome, artefacts, lost_previews, doc.watch)
+    if selection_problems is not None:
+        details = doc.manifest_details(document, selection_problems)
+        result = await upload.write_manifest(folder, outcome.result, outcome.problems, details)
         outcome = replace(outcome, result=result)
     return outcome
 
 
-@asynccontextmanager
-async def _fetched(source: str, context: JobContext, watch: Stopwatch) -> AsyncIterator[CheckedFile]:
-    """The checked file; raises OutOfTime when the deadline or the worker's end comes before it."""
-    worker = context.worker
-    async with AsyncExitStack() as stack:
-        async with worker.closing.before(context.deadline):
-            fetching = fetch.document(source, context.job, worker.settings, worker.page_pool, context.sources)
-            file = await stack.enter_async_context(watch.entered("fetch", fetching))
-        yield file
-
-
-async def page(number: int, doc: DocumentContext) -> Checkpoint:
-    """One page, from its checkpoint or through both passes; raises only when a store is gone."""
-    structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # of this page's task
-    try:
-        async with doc.worker.closing.before(doc.deadline):
-            read = await _stored(number, doc) or await _read(number, doc)
-    except OutOfTime as end:
-        read = pass1.unread(number, end.code, end.message)
-    except EngineError as error:  # what pass 1 read goes too: half a page, once stored, would stand for ever
-        log.warning("page unread", page=number, code=error.code)
-        theirs = await upload.stored_page(doc.folder, number)  # another worker's engine may live
-        read = theirs or pass1.unread(number, error.code, f"{error.message}; {AGAIN}")
-    doc.arrival.page_read()
-    if read.page.state is not State.UNREAD:
-        doc.progress.pages_done(1)
-    return read.without_completions
-
-
-async def _stored(number: int, doc: DocumentContext) -> Checkpoint | None:
-    """The page as somebody already read it, its images cut again where they are missing."""
-    if not (doc.has(number) or doc.company.expected):
+async def _load_checkpoint(doc: DocumentContext, number: int) -> Checkpoint | None:
+    """The page's checkpoint; crops that are missing are cut again, or dropped with a warning."""
+    if not (doc.was_stored(number) or doc.readers.expected):
         return None
-    stored = await upload.stored_page(doc.folder, number)
-    if stored and not doc.has(number):
-        doc.company.meet()
-    if stored and (missing := upload.missing_images(stored, doc.there)):
-        try:
-            return await _twice(lambda _: _cut_again(stored, doc), number)
-        except (WorkerDied, SourceError) as error:
-            return upload.without_images(stored, missing, error)
-    return stored
+    checkpoint = await upload.load_checkpoint(doc.folder, number)
+    if checkpoint and not doc.was_stored(number):
+        doc.readers.record_other()
+    if checkpoint and (missing := upload.missing_images(checkpoint, doc.stored_names)):
+        for last_try in retry.PAGE.tries():
+            try:
+                async with _render(doc, number) as rendered:
+                    return await _store_crops(doc, checkpoint, rendered)
+            except (WorkerDied, SourceError) as error:
+                if last_try or isinstance(error, SourceError):
+                    return upload.drop_images(checkpoint, missing, error)
+                log.warning("page worker died", page=number, code=error.code, last_try=last_try)
+    return checkpoint
 
 
-async def _cut_again(stored: Checkpoint, doc: DocumentContext) -> Checkpoint:
-    async with _drawn(stored.page.number, doc) as picture:
-        return await upload.images(doc.folder, stored, picture.pixels, doc.worker.page_pool, doc.there)
-
-
-async def _read(number: int, doc: DocumentContext) -> Checkpoint:
-    """The page through both passes, tried again alone if its worker died, and failed with a code after that."""
-    with doc.watch.page(number), doc.patience.tried():
-        try:
-            return await _twice(lambda last_try: _passes(number, doc, last_try), number)
-        except (WorkerDied, SourceError) as error:
-            failed = pass1.failed(number, error.code, f"page {number}: {error.message}")
-            return await _stored_first(failed, doc)
-
-
-async def _twice(work: Callable[[bool], Awaitable[Checkpoint]], number: int) -> Checkpoint:
-    """The work on a page, done again alone if a worker died over it; the work is told whether it is the last try."""
-    try:
-        return await work(False)
-    except WorkerDied as died:
-        log.warning("page tried again", page=number, code=died.code)
-        return await work(True)
-
-
-async def _passes(number: int, doc: DocumentContext, last_try: bool) -> Checkpoint:
-    """Render, pass 1, pass 2, checkpoint."""
-    worker, job, watch = doc.worker, doc.job, doc.watch
-    async with _drawn(number, doc) as picture:
-        with watch.stage("pass1"):
-            read = await _structured(picture, doc, last_try)
-        with watch.stage("pass2"), doc.progress.elements(len(read.elements)):
-            read = await pass2.read(read, picture, doc.source_key, job, worker.engine, worker.family, worker.page_pool)
-            read = await _enriched(read, doc)
-        with watch.stage("upload"):
-            stored = await _stored_first(read, doc)
-            return await upload.images(doc.folder, stored, picture.pixels, worker.page_pool, doc.there)
-
-
-async def _structured(picture: Picture, doc: DocumentContext, last_try: bool) -> Checkpoint:
-    """Pass 1; where the page breaks it, or kills its worker a second time, the page's own text."""
-    worker = doc.worker
-    try:
-        return await pass1.read(picture, doc.source_key, doc.job, worker.engine, worker.family, worker.page_pool)
-    except (WorkerDied, SourceError) as error:
-        if isinstance(error, WorkerDied) and not last_try:
-            raise
-        return pass1.fallen_back(Checkpoint(page=picture.page, problems=picture.problems), picture, error.code)
-
-
-async def _enriched(read: Checkpoint, doc: DocumentContext) -> Checkpoint:
-    """The page with keywords and summaries, or without when they cannot be had: no reason to lose what was read."""
-    try:
-        return await doc.worker.page_pool.call(enrich.page, read, doc.job.language)
-    except WorkerDied as died:
-        message = f"page {read.page.number}: without keywords and summaries: {died.message}"
-        lost = Problem(code=died.code, severity=Severity.WARNING, page=read.page.number, message=message)
-        return read.model_copy(update={"problems": (*read.problems, lost)})
-
-
-async def _stored_first(read: Checkpoint, doc: DocumentContext) -> Checkpoint:
-    ours = upload.prepared(read, doc.job.id, doc.file.info, doc.worker.canary)
-    stored = await upload.checkpoint(doc.folder, ours)
-    if stored.cost.get("nonce") != ours.cost["nonce"]:
-        doc.company.meet()
-    return stored
-
-
-def _drawn(number: int, doc: DocumentContext) -> AbstractAsyncContextManager[Picture]:
+def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[RenderedPage]:
     worker = doc.worker
     limit = worker.settings.max_page_pixels
-    drawing = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers)
-    return doc.watch.entered("render", drawing)
+    rendering = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers)
+    return doc.watch.time_entry("render", rendering)
+
+
+async def _enrich(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:
+    """Add keywords and summaries. A page is kept without them if its page worker dies."""
+    try:
+        return await doc.worker.page_pool.call(enrich.page, checkpoint, doc.job.language)
+    except WorkerDied as died:
+        number = checkpoint.page.number
+        message = f"page {number}: no keywords and summaries: {died.message}"
+        problem = Problem(code=died.code, severity=Severity.WARNING, page=number, message=message)
+        return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
+
+
+async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:
+    """Store the page; returns the other worker's checkpoint if one was stored first."""
+    ours = upload.prepare_checkpoint(checkpoint, doc.job.id, doc.file.info, doc.worker.canary)
+    stored = await upload.store_checkpoint(doc.folder, ours)
+    if stored.cost.get("nonce") != ours.cost["nonce"]:
+        doc.readers.record_other()
+    return stored
+
+
+async def _store_crops(doc: DocumentContext, checkpoint: Checkpoint, rendered: RenderedPage) -> Checkpoint:
+    return await upload.store_crops(doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.stored_names)

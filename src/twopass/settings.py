@@ -1,104 +1,181 @@
-"""The environment in, one frozen Settings out; read once, by the door that is used."""
+"""The worker's settings: the environment, read once, and the presets for GPUs of different sizes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, SecretStr
-from pydantic_settings import SettingsConfigDict
-
-from twopass.engine_settings import EngineSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE = 1 << 20
+
+
+class Preset(NamedTuple):
+    """Engine settings for a GPU's memory: 6.2 GiB of weights in bfloat16, 60 KiB of KV cache per token, activations."""
+
+    sequences: int
+    batched_tokens: int
+    memory: float = 0.9  # share of the GPU's memory
+    context: int = 8192
+    dtype: str = "bfloat16"
+    quantization: str | None = None
+    eager: bool = False  # no CUDA graphs, which take a gigabyte
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        # float32, because bfloat16 takes three times as long on a CPU
+        "cpu": Preset(8, 2048, context=4096, dtype="float32", eager=True),
+        # 8-bit weights, because bfloat16 weights alone would fill the GPU
+        "8": Preset(4, 2048, 0.9, 4096, quantization="fp8", eager=True),
+        "16": Preset(32, 4096),
+        "24": Preset(100, 8192),
+        "48": Preset(256, 8192),
+        "80": Preset(256, 8192),
+        "141": Preset(512, 8192, 0.88),  # 512 answers do not need more cache; above 0.9 the memory alert fires
+    }
+)
+GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # also accepted as PRESET
+
+
+def find_preset(name: str, memory_gb: float) -> Preset:
+    """The preset of this name; `auto` selects the largest for this much GPU memory, 0 for none. Raises KeyError."""
+    if name == "auto":
+        fitting = [
+            size for size in PRESETS if size != "cpu" and int(size) <= memory_gb + 1
+        ]  # a GPU of 80 GB reports 79.6
+        name = fitting[-1] if fitting else "8" if memory_gb else "cpu"
+    return PRESETS[GPU_NAMES.get(name, name)]
+
+
+def preset_memory_gb(name: str) -> int:
+    """The GPU memory that a preset is made for; 0 for cpu and auto. Raises KeyError."""
+    size = GPU_NAMES.get(name, name)
+    return int(size) if find_preset(size, 0) and size.isdigit() else 0
 
 
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-class Settings(EngineSettings):
-    """Every setting of the worker; an environment variable carries the field's name in capitals."""
+class Settings(BaseSettings):
+    """Every setting of the worker. The environment variable is the field's name in capitals.
 
-    # An empty variable is a field somebody left blank in a form, and not a value.
+    Names of engine settings are those of RunPod's vLLM worker.
+    """
+
+    # Empty variables count as unset: forms leave fields blank.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
-    engine: str = Field("cpu", description="what reads: cpu, vllm, openai, hf, replay")
-    engine_sequences: int = Field(0, ge=0, description="prompts the engine works on at once; 0: what suits the engine")
+    model: str = Field("deepseek_ocr", description="deepseek_ocr or deepseek_ocr2, for engines that run a model")
+    model_dir: Path | None = Field(None, description="folder of the weights; null: searched for, see the README")
+    preset: str = Field("auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
+    dtype: str | None = Field(None, description="bfloat16, float16 or float32; null: the preset's")
+    max_model_len: int | None = Field(None, ge=1024, description="context length in tokens; null: the preset's")
+    max_num_seqs: int | None = Field(None, ge=1, description="prompts processed at once; null: the preset's")
+    max_num_batched_tokens: int | None = Field(None, ge=2048, description="tokens per engine step; null: the preset's")
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, le=1, description="share of GPU memory to use; null: the preset's"
+    )
+    kv_cache_dtype: str = Field("auto", description="auto or fp8: half the cache size, changes answers slightly")
+    quantization: str | None = Field(
+        None, description="fp8: half the weights' size, changes answers slightly; null: the preset's"
+    )
+    tensor_parallel_size: int = Field(1, ge=1, description="number of GPUs that one model is split across")
+    enforce_eager: bool | None = Field(
+        None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
+    )
+    block_size: int | None = Field(None, description="tokens per KV cache block; null: vLLM's default")
+    engine_cache: Path | None = Field(None, description="folder for compiled kernels, per GPU type; null: vLLM's own")
+    draw_views: bool = Field(True, description="render PDF pages again at the size of the model's tiles; false: resize")
+    load_format: str = Field("auto", description="dummy: random weights, for benchmarks without a model")
+    stream_interval: int = Field(128, ge=1, description="tokens generated between two loop checks")
+    logprobs: bool = Field(False, description="derive confidence from token probabilities if nothing else gives one")
+    engine_restarts: int = Field(6, ge=0, description="maximum restarts of a dead engine per hour")
+    engine_start_s: float = Field(300.0, gt=0, description="time limit for restarting a dead engine")
+    engine_silence_s: float = Field(120.0, gt=0, description="a busy engine without output for this long is killed")
+    shutdown_timeout_s: int = Field(20, ge=0, description="time for the engine to finish its prompts at shutdown")
+    canary: bool = Field(True, description="read a known image at start, and do not serve if it is misread")
+    canary_timeout_s: float = Field(300.0, gt=0, description="time limit for the canary, including a cold start")
+
+    engine: str = Field("cpu", description="the engine: cpu, vllm, openai, hf or replay")
+    engine_sequences: int = Field(0, ge=0, description="prompts the engine processes at once; 0: the engine's default")
     replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
-    allow_download: bool = Field(False, description="fetch weights that are nowhere from the Hugging Face hub")
+    allow_download: bool = Field(False, description="download missing weights from the Hugging Face hub")
     openai_base_url: str | None = Field(None, description="engine openai: the server's address; ends in /v1")
     openai_api_key: SecretStr | None = Field(None, description="engine openai: the server's key; null: none")
-    openai_model: str | None = Field(None, description="engine openai: null: the first that the server lists")
-    openai_family: str = Field("deepseek_ocr", description="engine openai: how to ask that model and read its answers")
-    openai_timeout_s: float = Field(300.0, gt=0, description="engine openai: longest silence before and in an answer")
-    openai_tries: int = Field(8, ge=1, description="engine openai: tries of a request that the server is too busy for")
-    openai_plain: bool = Field(False, description="engine openai: leave out the fields that only vLLM knows")
+    openai_model: str | None = Field(None, description="engine openai: model name; null: the server's first")
+    openai_family: str = Field("deepseek_ocr", description="engine openai: model family, which sets prompts and parser")
+    openai_timeout_s: float = Field(300.0, gt=0, description="engine openai: longest wait for the next token")
+    openai_tries: int = Field(8, ge=1, description="engine openai: attempts per request while the server is busy")
+    openai_plain: bool = Field(False, description="engine openai: omit request fields that only vLLM accepts")
     openai_priority: bool = Field(
-        False, description="engine openai: send priorities; the server runs with --scheduling-policy priority"
+        False, description="engine openai: send priorities; needs a server with --scheduling-policy priority"
     )
     openai_modes: bool = Field(
-        False, description="engine openai: send mode and max_crops; the server runs with twopass's vLLM plugin"
+        False, description="engine openai: send mode and max_crops; needs a server with twopass's vLLM plugin"
     )
 
-    concurrency: int = Field(4, ge=1, le=64, description="jobs one worker takes at once; they share the engine")
+    concurrency: int = Field(4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine")
     page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
-    worker_timeout_s: float = Field(120.0, gt=0, description="a page worker's call that runs longer is killed")
+    worker_timeout_s: float = Field(120.0, gt=0, description="time limit for one call of a page worker")
     worker_memory_bytes: int = Field(
-        4096 * MEGABYTE, ge=512 * MEGABYTE, description="a page worker that takes more memory of its own is killed"
+        4096 * MEGABYTE, ge=512 * MEGABYTE, description="memory limit of a page worker; above it, the worker is killed"
     )
-    worker_calls: int = Field(1000, ge=1, description="calls after which a page worker is replaced by a fresh one")
-    window: int = Field(0, ge=0, description="pages in flight; 0: 1.25 times the engine's sequences")
+    worker_calls: int = Field(1000, ge=1, description="number of calls after which a page worker is replaced")
+    window: int = Field(0, ge=0, description="maximum pages in flight; 0: 1.25 times the engine's sequences")
     window_bytes: int = Field(
         0,
         ge=0,
-        description="bytes of page pixels in flight; 0: 6 MB for each page of the window, 2 GiB at least",
+        description="maximum bytes of page pixels in flight; 0: 6 MB per page in flight, at least 2 GiB",
     )
 
-    max_source_bytes: int = Field(1024 * MEGABYTE, gt=0, description="a larger source is refused")
-    max_pages: int = Field(5000, gt=0, description="a document with more pages is refused")
-    max_page_pixels: int = Field(40_000_000, gt=0, description="a larger page is scaled down to this")
-    max_image_pixels: int = Field(250_000_000, gt=0, description="an image file with more pixels is refused unopened")
-    min_free_disk_bytes: int = Field(1024 * MEGABYTE, ge=0, description="a worker with less disk refuses to serve")
-    fetch_timeout_s: float = Field(300.0, gt=0, description="time for one source to arrive")
-    allow_private_sources: bool = Field(False, description="allow https sources and job endpoints on private addresses")
+    max_source_bytes: int = Field(1024 * MEGABYTE, gt=0, description="larger sources are rejected")
+    max_pages: int = Field(5000, gt=0, description="documents with more pages are rejected")
+    max_page_pixels: int = Field(40_000_000, gt=0, description="larger pages are scaled down to this size")
+    max_image_pixels: int = Field(250_000_000, gt=0, description="image files with more pixels are rejected unopened")
+    min_free_disk_bytes: int = Field(1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve")
+    fetch_timeout_s: float = Field(300.0, gt=0, description="time limit for fetching one source")
+    allow_private_sources: bool = Field(False, description="allow https sources and S3 endpoints on private addresses")
     allow_volume: bool = Field(False, description="allow /runpod-volume paths as source and output")
-    volume: Path = Field(Path("/runpod-volume"), description="where the network volume is mounted")
-    allowed_dir: Path | None = Field(None, description="under --rp_serve_api, local paths only below this folder")
+    volume: Path = Field(Path("/runpod-volume"), description="mount point of the network volume")
+    allowed_dir: Path | None = Field(None, description="with --rp_serve_api: the only folder for local paths")
 
     bucket_endpoint_url: str | None = Field(None, description="S3 endpoint; null: AWS")
-    bucket_access_key_id: str | None = Field(None, description="S3 key; null: the AWS chain")
-    bucket_secret_access_key: SecretStr | None = Field(None, description="S3 secret; null: the AWS chain")
+    bucket_access_key_id: str | None = Field(None, description="S3 key; null: the AWS credential chain")
+    bucket_secret_access_key: SecretStr | None = Field(None, description="S3 secret; null: the AWS credential chain")
     bucket_name: str | None = Field(None, description="default bucket for artefacts")
     bucket_region: str | None = Field(None, description="S3 region")
     bucket_prefix: str = Field("twopass", description="default prefix in the default bucket")
     output_dir: Path = Field(Path("output"), description="folder for artefacts of local runs")
-    store_patience_s: float = Field(60.0, ge=0, description="longest time for the tries of one call to a failing store")
-    multipart_bytes: int = Field(8 * MEGABYTE, ge=5 * MEGABYTE, description="objects above this go up in parts")
+    store_patience_s: float = Field(60.0, ge=0, description="time limit for retries of one call to a failing store")
+    multipart_bytes: int = Field(8 * MEGABYTE, ge=5 * MEGABYTE, description="larger objects are uploaded in parts")
 
-    deadline_s: float = Field(540.0, gt=0, description="soft deadline of a job without its own")
-    write_reserve_s: float = Field(30.0, ge=0, description="after the deadline: time to write what was read by then")
-    shutdown_grace_s: float = Field(20.0, ge=0, description="after SIGTERM: time for pages under way to be finished")
-    progress_interval_s: float = Field(2.0, gt=0, description="least time between two progress posts")
+    deadline_s: float = Field(540.0, gt=0, description="soft deadline of jobs that set none")
+    write_reserve_s: float = Field(30.0, ge=0, description="time after the deadline for writing what was read")
+    shutdown_grace_s: float = Field(20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
+    progress_interval_s: float = Field(2.0, gt=0, description="minimum time between two progress posts")
     progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
     price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
 
-    metrics_port: int = Field(0, ge=0, le=65535, description="Prometheus metrics and /health on this port; 0: none")
-    otel_exporter_otlp_endpoint: str | None = Field(None, description="where OpenTelemetry spans go; null: nowhere")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
+    otel_exporter_otlp_endpoint: str | None = Field(None, description="OpenTelemetry endpoint for traces; null: none")
 
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
         "INFO", description="DEBUG, INFO, WARNING or ERROR"
     )
-    runpod_endpoint_id: str | None = Field(None, description="set by RunPod: logs go out as JSON")
+    runpod_endpoint_id: str | None = Field(None, description="set by RunPod; logs are then written as JSON")
     runpod_pod_id: str | None = Field(None, description="set by RunPod: this worker's id")
 
     @property
     def page_worker_count(self) -> int:
-        """Page workers to start."""
         return self.page_workers or len(os.sched_getaffinity(0))
 
     @property
     def default_output(self) -> str | None:
-        """Where artefacts go when the job does not say, None when nowhere."""
+        """Where artefacts go if the job does not say; None without a default bucket."""
         return f"s3://{self.bucket_name}/{self.bucket_prefix.strip('/')}/" if self.bucket_name else None

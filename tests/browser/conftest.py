@@ -1,4 +1,4 @@
-"""A report read with recorded answers, and the review page of it in a real browser."""
+"""A report that is read with recorded answers, and a browser that opens its review page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from twopass.engines.cpu.engine import CpuEngine
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 
-# Without these it asks its maker's hosts for news at every start.
-QUIET = (
+# Without these Chromium sends requests to Google at every start.
+BROWSER_ARGUMENTS = (
     "--no-sandbox",
     "--disable-quic",
     "--disable-background-networking",
@@ -30,64 +30,64 @@ QUIET = (
 
 @pytest.fixture(scope="session")
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
-    """The document's folder: one page read, one repaired, one from its text layer, one failed."""
-    made = tmp_path_factory.mktemp("review")
-    source = made / "report.pdf"
+    """The report's output folder: one page is read, one repaired, one from its text layer, one failed."""
+    folder = tmp_path_factory.mktemp("review")
+    source = folder / "report.pdf"
     source.write_bytes(recorded.report())
     buffers = PixelBufferPool(16, 1 << 28)
     page_pool = PagePool(2, buffers)
     await page_pool.open()
     reader = Reader(page_pool, buffers, CpuEngine(2))
-    engine = recorded.Listening(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
-    await reader.run(engine=engine, source=str(source), output=f"{made}/out", formats=["docjson", "review"])
-    yield next((made / "out").glob("report-*"))
+    engine = recorded.RecordingEngine(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
+    await reader.run(engine=engine, source=str(source), output=f"{folder}/out", formats=["docjson", "review"])
+    yield next((folder / "out").glob("report-*"))
     await page_pool.close()
     buffers.close()
 
 
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """The machine's own Chromium: `make test-browser` installs it."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert found, "no Chromium on this machine; apt-get install chromium"
+    """The machine's own Chromium."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert executable, "no Chromium on this machine; apt-get install chromium"
     async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=found, args=list(QUIET))
-        yield opened
-        await opened.close()
+        browser = await playwright.chromium.launch(executable_path=executable, args=list(BROWSER_ARGUMENTS))
+        yield browser
+        await browser.close()
 
 
 @dataclass
-class Window:
-    """An open page, what it asked the network for, and what it complained about."""
+class Tab:
+    """An open page, the URLs that it requested, and its console messages and errors."""
 
     page: Page
-    asked: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
 
 @dataclass
-class Windows:
-    """Opens files; at the end every window is closed."""
+class Tabs:
+    """Opens files in the browser, and remembers the tabs so that they can be closed."""
 
     browser: Browser
-    opened: list[Window] = field(default_factory=list)
+    opened: list[Tab] = field(default_factory=list)
 
-    async def open(self, path: Path, at: str = "", dark: bool = False) -> Window:
+    async def open(self, path: Path, fragment: str = "", dark: bool = False) -> Tab:
         page = await self.browser.new_page(
             viewport={"width": 1400, "height": 900}, color_scheme="dark" if dark else "light"
         )
-        window = Window(page)
-        page.on("request", lambda request: window.asked.append(request.url))
-        page.on("console", lambda message: window.complaints.append(message.text))
-        page.on("pageerror", lambda error: window.complaints.append(str(error)))
-        await page.goto(f"{path.as_uri()}{at}")
-        self.opened.append(window)
-        return window
+        tab = Tab(page)
+        page.on("request", lambda request: tab.requests.append(request.url))
+        page.on("console", lambda message: tab.messages.append(message.text))
+        page.on("pageerror", lambda error: tab.messages.append(str(error)))
+        await page.goto(f"{path.as_uri()}{fragment}")
+        self.opened.append(tab)
+        return tab
 
 
 @pytest.fixture
-async def windows(browser: Browser) -> AsyncIterator[Windows]:
-    windows = Windows(browser)
-    yield windows
-    for window in windows.opened:
-        await window.page.close()
+async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
+    tabs = Tabs(browser)
+    yield tabs
+    for tab in tabs.opened:
+        await tab.page.close()

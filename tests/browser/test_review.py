@@ -1,4 +1,4 @@
-"""The review page in headless Chromium: clicked, paged, filtered, and asking nobody for anything."""
+"""The review page in headless Chromium: clicks, keyboard, filters, dark mode, and no requests to other hosts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from tests.browser.conftest import Window, Windows
-from tests.fakes.documents import MIDDLE, assembled, checkpoint, element
+from tests.browser.conftest import Tab, Tabs
+from tests.fakes.documents import MIDDLE, build_document, checkpoint, element
 from twopass.document import Figure, Formula
 from twopass.formats import review
 from twopass.formats.draft import Draft
@@ -16,25 +16,25 @@ from twopass.formats.draft import Draft
 TABLE, DOUBTED = "p0001-e003", "p0001-e009"
 
 
-async def opened(windows: Windows, folder: Path, at: str = "", dark: bool = False) -> Window:
-    return await windows.open(folder / "review.html", at, dark)
+async def open_review(tabs: Tabs, folder: Path, fragment: str = "", dark: bool = False) -> Tab:
+    return await tabs.open(folder / "review.html", fragment, dark)
 
 
-async def test_a_page_asks_nobody_for_anything(windows: Windows, folder: Path) -> None:
-    """One file, its pictures in itself, no complaint of its own content policy, whatever page is shown."""
-    window = await opened(windows, folder)
+async def test_the_review_page_sends_no_requests(tabs: Tabs, folder: Path) -> None:
+    """The review page is one file with embedded images, and violates its own content security policy on no page."""
+    tab = await open_review(tabs, folder)
     for _ in range(4):
-        await window.page.keyboard.press("ArrowRight")
-    drawn = await window.page.evaluate("[...document.images].map(i => i.src.slice(0, 16))")
+        await tab.page.keyboard.press("ArrowRight")
+    sources = await tab.page.evaluate("[...document.images].map(i => i.src.slice(0, 16))")
 
-    assert drawn == ["data:image/webp;"] * 4
-    assert [url for url in window.asked if not url.startswith("data:")] == [(folder / "review.html").as_uri()]
-    assert not window.complaints
+    assert sources == ["data:image/webp;"] * 4
+    assert [url for url in tab.requests if not url.startswith("data:")] == [(folder / "review.html").as_uri()]
+    assert not tab.messages
 
 
-async def test_a_click_on_a_box_finds_the_text(windows: Windows, folder: Path) -> None:
-    """The card is marked and in sight, and the address names it."""
-    page = (await opened(windows, folder)).page
+async def test_a_click_on_a_box_selects_its_text(tabs: Tabs, folder: Path) -> None:
+    """A click on an element's box marks its card, scrolls to it and puts its id into the address."""
+    page = (await open_review(tabs, folder)).page
 
     await page.locator(f"rect[data-element='{DOUBTED}']").click()
 
@@ -43,51 +43,51 @@ async def test_a_click_on_a_box_finds_the_text(windows: Windows, folder: Path) -
     assert page.url.endswith(f"#{DOUBTED}")
 
 
-async def test_a_click_on_the_text_finds_the_box(windows: Windows, folder: Path) -> None:
-    """And the box lies on the picture where the element was read."""
-    page = (await opened(windows, folder)).page
+async def test_a_click_on_the_text_selects_its_box(tabs: Tabs, folder: Path) -> None:
+    """A click on an element's card marks its box, which is where the element is on the page image."""
+    page = (await open_review(tabs, folder)).page
 
     await page.locator(f"#{TABLE}").click()
 
     box = page.locator("rect.now")
     await expect(box).to_have_attribute("data-element", TABLE)
-    inner, sheet = await box.bounding_box(), await page.locator("article.now .leaf img").bounding_box()
-    assert inner and sheet
-    assert abs((inner["y"] - sheet["y"]) / sheet["height"] - 200 / 842) < 0.01
-    assert abs((inner["x"] - sheet["x"]) / sheet["width"] - 72 / 595) < 0.01
+    inner, outer = await box.bounding_box(), await page.locator("article.now .leaf img").bounding_box()
+    assert inner and outer
+    assert abs((inner["y"] - outer["y"]) / outer["height"] - 200 / 842) < 0.01
+    assert abs((inner["x"] - outer["x"]) / outer["width"] - 72 / 595) < 0.01
 
 
-async def test_pages_turn_by_keyboard(windows: Windows, folder: Path) -> None:
-    """One page is shown at a time; each is drawn, and the last stays the last."""
-    page = (await opened(windows, folder)).page
+async def test_the_keyboard_turns_pages(tabs: Tabs, folder: Path) -> None:
+    """The keys show one page at a time, with its image, and do not go beyond the last page."""
+    page = (await open_review(tabs, folder)).page
     shown = []
     for key in ("Home", "ArrowRight", "PageDown", "End", "ArrowRight", "ArrowLeft"):
         await page.keyboard.press(key)
         await expect(page.locator("article:visible")).to_have_count(1)
         shown.append(await page.locator("article:visible").get_attribute("data-page"))
-    wide = await page.evaluate("document.querySelector('article.now img').decode().then(() => 1)")
+    decoded = await page.evaluate("document.querySelector('article.now img').decode().then(() => 1)")
 
     assert shown == ["1", "2", "3", "4", "4", "3"]
-    assert wide == 1
+    assert decoded == 1
 
 
-async def test_what_is_doubtful_comes_first(windows: Windows, folder: Path) -> None:
-    """The list begins with lost pages and the least certain elements; n goes through it."""
-    page = (await opened(windows, folder)).page
+async def test_the_list_of_doubts_starts_with_lost_pages(tabs: Tabs, folder: Path) -> None:
+    """Lost pages come first, then the least certain elements; the key n goes through the list."""
+    page = (await open_review(tabs, folder)).page
     first = page.locator("#doubts li").first
 
     await expect(first).to_contain_text("failed LOOP")
     await page.keyboard.press("n")
     await expect(page.locator("article:visible")).to_have_attribute("data-page", "4")
     await page.keyboard.press("n")
-    chosen = await page.locator(".element.now").get_attribute("class")
-    assert chosen and "doubted" in chosen
+    classes = await page.locator(".element.now").get_attribute("class")
+    assert classes and "doubted" in classes
 
 
-async def test_a_filter_leaves_what_fits(windows: Windows, folder: Path) -> None:
-    """By words, by category and by doubt; what is found can be clicked, and Escape shows all again."""
-    page = (await opened(windows, folder)).page
-    every = await page.locator("article.now .element").count()
+async def test_filters_show_only_matching_elements(tabs: Tabs, folder: Path) -> None:
+    """Filters work by words, category and doubt; hits can be clicked, and Escape shows all elements again."""
+    page = (await open_review(tabs, folder)).page
+    count = await page.locator("article.now .element").count()
 
     await page.keyboard.press("/")
     await page.keyboard.type("north 12.5")
@@ -96,7 +96,7 @@ async def test_a_filter_leaves_what_fits(windows: Windows, folder: Path) -> None
     await page.locator("#hits a").first.click()
     await expect(page.locator(".element.now")).to_have_attribute("id", TABLE)
     await page.keyboard.press("Escape")
-    await expect(page.locator("article.now .element:visible")).to_have_count(every)
+    await expect(page.locator("article.now .element:visible")).to_have_count(count)
     await page.locator("button[data-category='table']").click()
     await expect(page.locator(f"#{TABLE}")).to_be_hidden()
     await page.keyboard.press("Escape")
@@ -104,9 +104,9 @@ async def test_a_filter_leaves_what_fits(windows: Windows, folder: Path) -> None
     await expect(page.locator(".element:visible").first).to_have_class("element text_paragraph doubted")
 
 
-async def test_tables_and_maths_are_drawn(windows: Windows, folder: Path) -> None:
-    """Cells stand in rows, a formula is MathML of the browser's own and larger than a line of text."""
-    page = (await opened(windows, folder)).page
+async def test_tables_and_formulas_are_rendered(tabs: Tabs, folder: Path) -> None:
+    """A table has rows of cells, and a formula is MathML that the browser renders higher than 10 pixels."""
+    page = (await open_review(tabs, folder)).page
 
     rows = await page.locator(f"#{TABLE} tr").all_text_contents()
     formula = await page.locator(".formula math").first.bounding_box()
@@ -115,9 +115,9 @@ async def test_tables_and_maths_are_drawn(windows: Windows, folder: Path) -> Non
     assert formula and formula["height"] > 10
 
 
-async def test_every_pages_state_is_told(windows: Windows, folder: Path) -> None:
-    """In the head, in the list of pages, and on the page with its reason."""
-    page = (await opened(windows, folder, "#page-4")).page
+async def test_the_state_of_every_page_is_shown(tabs: Tabs, folder: Path) -> None:
+    """Page states are shown in the header and in the list of pages, and on the page itself with the reason."""
+    page = (await open_review(tabs, folder, "#page-4")).page
 
     states = await page.locator("#pages a").evaluate_all("links => links.map(link => link.classList[0])")
 
@@ -126,9 +126,9 @@ async def test_every_pages_state_is_told(windows: Windows, folder: Path) -> None
     await expect(page.locator("article:visible .about")).to_contain_text("LOOP")
 
 
-async def test_dark_mode_is_dark(windows: Windows, folder: Path) -> None:
-    """By the machine's setting, and by the button against it."""
-    page = (await opened(windows, folder, dark=True)).page
+async def test_dark_mode_follows_the_system_and_the_button(tabs: Tabs, folder: Path) -> None:
+    """The page is dark if the system prefers that, and its button switches to the other mode."""
+    page = (await open_review(tabs, folder, dark=True)).page
     colour = "getComputedStyle(document.querySelector('header')).backgroundColor"
 
     dark = await page.evaluate(colour)
@@ -138,8 +138,8 @@ async def test_dark_mode_is_dark(windows: Windows, folder: Path) -> None:
     assert await page.evaluate(colour) == "rgb(255, 255, 255)"
 
 
-async def test_nothing_that_a_document_says_is_run(windows: Windows, tmp_path: Path) -> None:
-    """Tags, handlers and formulas of a hostile document are text, and no request comes of them."""
+async def test_no_content_of_a_document_is_executed(tabs: Tabs, tmp_path: Path) -> None:
+    """Tags, handlers and formulas of a malicious document are shown as text and cause no request."""
     evil = "<img src=https://evil.example/x onerror='document.title=1'><script>document.title=1</script>"
     hostile = [
         element("text", evil + "\\(\\text{" + evil + "}\\)"),
@@ -147,19 +147,19 @@ async def test_nothing_that_a_document_says_is_run(windows: Windows, tmp_path: P
         element("formula", evil, formula=Formula(latex=evil)),
     ]
     path = tmp_path / "review.html"
-    path.write_bytes(review.write(Draft(assembled(checkpoint(1, *hostile), title=evil))))
+    path.write_bytes(review.write(Draft(build_document(checkpoint(1, *hostile), title=evil))))
 
-    window = await windows.open(path)
-    title = await window.page.title()
+    tab = await tabs.open(path)
+    title = await tab.page.title()
 
     assert title.startswith("<img")
-    assert window.asked == [path.as_uri()]
-    assert await window.page.locator("#p0001-e000 img").count() == 0
-    assert await window.page.locator("#p0001-e000").inner_text() != ""
+    assert tab.requests == [path.as_uri()]
+    assert await tab.page.locator("#p0001-e000 img").count() == 0
+    assert await tab.page.locator("#p0001-e000").inner_text() != ""
 
 
-async def test_five_hundred_pages_stay_usable(windows: Windows, tmp_path: Path) -> None:
-    """Pictures that lie beside the page are loaded when their page is shown, and no others."""
+async def test_five_hundred_pages_stay_usable(tabs: Tabs, tmp_path: Path) -> None:
+    """Page images that are separate files are loaded only when their page is shown."""
     words = "The reservoir holds nine hundred cubic metres. " * 4
     pages = [checkpoint(n, *(element("text", f"{n} {words}", MIDDLE) for _ in range(20))) for n in range(1, 501)]
     pixel = base64.b64decode("UklGRiQAAABXRUJQVlA4IBgAAAAwAQCdASoBAAEAAwA0JaQAA3AA/vuUAAA=")
@@ -168,13 +168,13 @@ async def test_five_hundred_pages_stay_usable(windows: Windows, tmp_path: Path) 
         (tmp_path / "review" / f"p{n:04d}.webp").write_bytes(pixel)
     addresses = {n: f"review/p{n:04d}.webp" for n in range(1, 501)}
     path = tmp_path / "review.html"
-    path.write_bytes(review.write(Draft(assembled(*pages), pages=addresses)))
+    path.write_bytes(review.write(Draft(build_document(*pages), pages=addresses)))
 
-    window = await windows.open(path)
-    await window.page.keyboard.press("End")
-    await expect(window.page.locator("article:visible")).to_have_attribute("data-page", "500")
-    await expect(window.page.locator("article.now img")).to_have_js_property("complete", True)
+    tab = await tabs.open(path)
+    await tab.page.keyboard.press("End")
+    await expect(tab.page.locator("article:visible")).to_have_attribute("data-page", "500")
+    await expect(tab.page.locator("article.now img")).to_have_js_property("complete", True)
 
-    loaded = {url.rpartition("/")[2] for url in window.asked if url.endswith(".webp")}
+    loaded = {url.rpartition("/")[2] for url in tab.requests if url.endswith(".webp")}
     assert loaded == {"p0001.webp", "p0500.webp"}
-    assert not window.complaints
+    assert not tab.messages

@@ -1,4 +1,4 @@
-"""How often something is tried, and how a worker is started."""
+"""The command that starts a worker, and how often the chaos tests repeat."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from tests import ROOT
 HANDLER = [sys.executable, str(ROOT / "handler.py")]
 
 
-def turns(name: str, few: int) -> int:
-    """As often as CHAOS_{name} says, or as often as fits into every run of CI."""
-    return int(os.environ.get(f"CHAOS_{name}") or few)
+def read_count(name: str, default: int) -> int:
+    """Return the number in CHAOS_{name}, or `default`, which is small enough for every run of CI."""
+    return int(os.environ.get(f"CHAOS_{name}") or default)

@@ -1,4 +1,6 @@
-"""What needs many turns: kills, hostile files, a soak. `make test-chaos` runs a few of each, `make chaos` all."""
+"""Fixtures of the tests that repeat often: kills, hostile files, a soak. `make test-chaos` runs a few of each, `make
+chaos` all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "CI")
 
 @pytest.fixture(autouse=True)
 def bare_environment() -> None:
-    """No setting of the machine reaches a test but the numbers of turns."""
+    """Remove all settings of the machine except CHAOS_*, which say how often the tests repeat."""
     for name in set(os.environ) - {*KEPT, "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
         if not name.startswith("CHAOS_"):
             del os.environ[name]
@@ -23,21 +25,21 @@ def bare_environment() -> None:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """An S3 of moto's, over real HTTP."""
+    """Run moto's S3 server over HTTP; yields its URL."""
     with s3.moto_server() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def bucket(endpoint: str) -> Iterator[Any]:
-    """A client of the empty bucket `bucket`."""
+    """Create the empty bucket `bucket`; yields a client."""
     with s3.client(endpoint, "bucket") as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def worker_env(endpoint: str, bucket: Any) -> dict[str, str]:
-    """What a worker is told: where its bucket is, two page workers."""
+    """The environment of a worker: its bucket, two page workers and four jobs at once."""
     return {
         "BUCKET_ENDPOINT_URL": endpoint,
         "BUCKET_ACCESS_KEY_ID": s3.KEY,

@@ -1,4 +1,4 @@
-"""One document of many pages, read by workers that are disturbed: what a test needs for that and to see the end."""
+"""Helpers for tests that disturb workers while they read one document of many pages, and check the artefacts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.fakes import s3
 from tests.fakes.queue import LoopbackQueue, Outcome, Worker
 
 PAGES = 60
-LONG_S = 600.0  # for a whole document on a busy machine
-CLOCKED = ("manifest.json", "progress.json", "result.json", ".twopass-probe")
+LONG_S = 600.0  # enough for the whole document on a busy machine
+TIME_DEPENDENT = ("manifest.json", "progress.json", "result.json", ".twopass-probe")
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 
-_PAGE = re.compile(r"/pages/(\d{4})\.json")
+PAGE_PATH = re.compile(r"/pages/(\d{4})\.json")
 
 
-def document(pages: int = PAGES, name: str = "Chapter") -> bytes:
-    """Pages of text, every fifth with a drawing that is cut out."""
+def build_document(pages: int = PAGES, name: str = "Chapter") -> bytes:
+    """Build a PDF with pages of text; every fifth page has an image that is stored as a crop."""
     with pymupdf.open() as pdf:
         for number in range(1, pages + 1):
             page = pdf.new_page()
@@ -41,67 +41,69 @@ def document(pages: int = PAGES, name: str = "Chapter") -> bytes:
 
 
 @dataclass
-class Place:
-    """An S3 with a proxy before it, and the environment of a worker that writes there."""
+class ProxiedStore:
+    """An S3 server behind a proxy, and the environment of a worker that writes there."""
 
     proxy: s3.Proxy
     client: Any
     env: Mapping[str, str]
 
-    def names(self, prefix: str) -> list[str]:
-        """What lies below the prefix."""
+    def list_names(self, prefix: str) -> list[str]:
+        """Return the names of all objects below the prefix."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=f"{prefix}/")
         return [entry["Key"].removeprefix(f"{prefix}/") for page in pages for entry in page.get("Contents", ())]
 
-    def written(self, prefix: str) -> dict[str, bytes]:
-        """Every artefact below the prefix by its name there; of checkpoints all but the cost block."""
-        found = {}
-        for key in self.names(prefix):
-            if not key.endswith(CLOCKED) and not key.startswith("jobs/"):
+    def read_artefacts(self, prefix: str) -> dict[str, bytes]:
+        """Return every artefact below the prefix by name, without those that hold times; checkpoints without `cost`."""
+        artefacts = {}
+        for key in self.list_names(prefix):
+            if not key.endswith(TIME_DEPENDENT) and not key.startswith("jobs/"):
                 data = self.client.get_object(Bucket="bucket", Key=f"{prefix}/{key}")["Body"].read()
-                found[key] = json.dumps({**json.loads(data), "cost": None}).encode() if _PAGE.search(key) else data
-        return found
+                if PAGE_PATH.search(key):
+                    data = json.dumps({**json.loads(data), "cost": None}).encode()
+                artefacts[key] = data
+        return artefacts
 
-    def stored(self, prefix: str) -> int:
-        """Checkpoints that lie there."""
-        return sum("/pages/" in key for key in self.names(prefix))
+    def count_checkpoints(self, prefix: str) -> int:
+        """Return the number of checkpoints below the prefix."""
+        return sum("/pages/" in key for key in self.list_names(prefix))
 
-    def times_read(self, prefix: str) -> Counter[int]:
-        """How often each page was read to its end: so many different checkpoints of it were put."""
-        puts = [seen for seen in self.proxy.seen if seen.method == "PUT" and f"/{prefix}/" in seen.path]
-        read = {(found[1], seen.digest) for seen in puts if (found := _PAGE.search(seen.path))}
-        return Counter(int(page) for page, _ in read)
+    def count_reads(self, prefix: str) -> Counter[int]:
+        """Return how often each page was read: the number of different checkpoints that were put for it."""
+        puts = [request for request in self.proxy.requests if request.method == "PUT" and f"/{prefix}/" in request.path]
+        read_versions = {(match[1], request.digest) for request in puts if (match := PAGE_PATH.search(request.path))}
+        return Counter(int(page) for page, _ in read_versions)
 
 
-def asked(prefix: str, source: str = "s3://bucket/in/long.pdf", **fields: Any) -> dict[str, Any]:
+def build_job(prefix: str, source: str = "s3://bucket/in/long.pdf", **fields: Any) -> dict[str, Any]:
     return {"input": {"source": source, "output": f"s3://bucket/{prefix}/", **fields}}
 
 
 @contextmanager
-def worker(queue: LoopbackQueue, place: Place, tmp_path: Path, **env: str) -> Iterator[Worker]:
-    with queue.worker(HANDLER, cwd=ROOT, env={**place.env, "TMPDIR": str(tmp_path), **env}) as started:
-        yield started
+def start_worker(queue: LoopbackQueue, store: ProxiedStore, tmp_path: Path, **env: str) -> Iterator[Worker]:
+    with queue.worker(HANDLER, cwd=ROOT, env={**store.env, "TMPDIR": str(tmp_path), **env}) as process:
+        yield process
 
 
-def whole(place: Place, prefix: str, tmp_path: Path, **env: str) -> Outcome:
-    """The document read by one worker that nothing disturbs."""
-    with LoopbackQueue() as queue, worker(queue, place, tmp_path, **env):
-        return queue.wait(queue.put(asked(prefix)), LONG_S)
+def read_document(store: ProxiedStore, prefix: str, tmp_path: Path, **env: str) -> Outcome:
+    """Read the document with one worker from start to end."""
+    with LoopbackQueue() as queue, start_worker(queue, store, tmp_path, **env):
+        return queue.wait(queue.put(build_job(prefix)), LONG_S)
 
 
-def until(true: Callable[[], bool], timeout_s: float = 120.0) -> float:
-    """Seconds until it was."""
+def wait_until(condition: Callable[[], bool], timeout_s: float = 120.0) -> float:
+    """Wait until the condition is true, and return the seconds it took."""
     began = time.monotonic()
-    while not true():
+    while not condition():
         if time.monotonic() - began > timeout_s:
-            raise TimeoutError(f"not after {timeout_s} s")
+            raise TimeoutError(f"the condition was not met after {timeout_s} s")
         time.sleep(0.02)
     return time.monotonic() - began
 
 
-def taken(queue: LoopbackQueue, by: Worker, job_id: str) -> bool:
-    return any(take.worker == by.id and job_id in take.dealt for take in queue.takes)
+def has_taken(queue: LoopbackQueue, by: Worker, job_id: str) -> bool:
+    return any(take.worker == by.id and job_id in take.job_ids for take in queue.takes)
 
 
-def numbers_of(document_json: bytes) -> list[int]:
+def list_page_numbers(document_json: bytes) -> list[int]:
     return [page["number"] for page in json.loads(document_json)["pages"]]

@@ -1,4 +1,4 @@
-"""A seed in, a hostile file out: documents of every type, with bytes flipped, cut, spliced and blown up."""
+"""Builds hostile files from seeds: documents of every type with flipped, removed, spliced or inflated bytes."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ EXTREME = (b"0", b"-1", b"1", b"65536", b"2147483647", b"-2147483648", b"9999999
 NAMES = (b"/Type", b"/Kids", b"/Count", b"/Length", b"/Filter", b"/MediaBox", b"/Contents", b"/Font", b"/Width", b"/W")
 
 
-def file(seed: int) -> tuple[str, bytes]:
-    """The file's name, which tells how it was made, and its bytes; the same for the same seed."""
-    chance = random.Random(seed)
-    kind = chance.choices(list(BASES), weights=[4 if name.startswith("pdf") else 1 for name in BASES])[0]
-    mutations = [name for name in MUTATIONS if kind.startswith("pdf") or name not in OF_PDF]
-    done = chance.choices(mutations, k=chance.choice((1, 1, 1, 2, 4)))
+def build_file(seed: int) -> tuple[str, bytes]:
+    """Return the file's name, which says how it was made, and its bytes. The same seed gives the same file."""
+    rng = random.Random(seed)
+    kind = rng.choices(list(BASES), weights=[4 if name.startswith("pdf") else 1 for name in BASES])[0]
+    mutations = [name for name in MUTATIONS if kind.startswith("pdf") or name not in PDF_MUTATIONS]
+    chosen = rng.choices(mutations, k=rng.choice((1, 1, 1, 2, 4)))
     data = BASES[kind]()
-    for name in done:
-        data = MUTATIONS[name](data, chance) or data
-    return f"{seed}-{kind}-{'-'.join(done)}", data
+    for name in chosen:
+        data = MUTATIONS[name](data, rng) or data
+    return f"{seed}-{kind}-{'-'.join(chosen)}", data
 
 
-# ---- what they are made of ----------------------------------------------------------------------
+# ---- undamaged documents ----------------------------------------------------------------------
 
 
 @cache
-def _sample() -> bytes:
+def load_sample_pdf() -> bytes:
     return (ROOT / "samples" / "sample.pdf").read_bytes()
 
 
 @cache
-def _prose() -> bytes:
+def build_prose_pdf() -> bytes:
     with pymupdf.open() as pdf:
         for number in range(3):
             page = pdf.new_page()
@@ -54,20 +54,20 @@ def _prose() -> bytes:
 
 
 @cache
-def _plain() -> bytes:
-    """Nothing compressed, so that mutations reach the drawing orders."""
-    with pymupdf.open(stream=_prose()) as pdf:
+def build_plain_pdf() -> bytes:
+    """Return a PDF without compression, so that mutations reach its drawing operators."""
+    with pymupdf.open(stream=build_prose_pdf()) as pdf:
         return bytes(pdf.tobytes(expand=255, deflate=False, ascii=True))
 
 
 @cache
-def _scan() -> bytes:
+def build_scan_pdf() -> bytes:
     with pymupdf.open() as pdf:
-        pdf.new_page(width=300, height=120).insert_image((0, 0, 300, 120), stream=image("JPEG"))
+        pdf.new_page(width=300, height=120).insert_image((0, 0, 300, 120), stream=build_image("JPEG"))
         return bytes(pdf.tobytes())
 
 
-def image(kind: str, **options: object) -> bytes:
+def build_image(kind: str, **options: object) -> bytes:
     picture = Image.new("RGB", (300, 120), "white")
     ImageDraw.Draw(picture).text((20, 20), WORDS[:24], fill="black", font_size=20)
     buffer = io.BytesIO()
@@ -75,106 +75,106 @@ def image(kind: str, **options: object) -> bytes:
     return buffer.getvalue()
 
 
-def _tiff() -> bytes:
+def build_tiff() -> bytes:
     second = Image.new("1", (200, 200), 1)
-    return image("TIFF", compression="tiff_lzw", save_all=True, append_images=(second,))
+    return build_image("TIFF", compression="tiff_lzw", save_all=True, append_images=(second,))
 
 
 BASES: dict[str, Callable[[], bytes]] = {
-    "pdf-sample": _sample,
-    "pdf-prose": _prose,
-    "pdf-plain": _plain,
-    "pdf-scan": _scan,
-    "png": lambda: image("PNG"),
-    "jpeg": lambda: image("JPEG"),
-    "progressive": lambda: image("JPEG", progressive=True),
-    "webp": lambda: image("WEBP"),
-    "tiff": _tiff,
-    "fax": lambda: image("TIFF", compression="jpeg"),
+    "pdf-sample": load_sample_pdf,
+    "pdf-prose": build_prose_pdf,
+    "pdf-plain": build_plain_pdf,
+    "pdf-scan": build_scan_pdf,
+    "png": lambda: build_image("PNG"),
+    "jpeg": lambda: build_image("JPEG"),
+    "progressive": lambda: build_image("JPEG", progressive=True),
+    "webp": lambda: build_image("WEBP"),
+    "tiff": build_tiff,
+    "fax": lambda: build_image("TIFF", compression="jpeg"),
 }
 
-# ---- what is done to them -----------------------------------------------------------------------
+# ---- mutations ----------------------------------------------------------------------------------
 
 
-def _flipped(data: bytes, chance: random.Random) -> bytes:
+def flip_bits(data: bytes, rng: random.Random) -> bytes:
     changed = bytearray(data)
-    for _ in range(chance.choice((1, 4, 16, 64, len(data) // 100 + 1))):
-        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    for _ in range(rng.choice((1, 4, 16, 64, len(data) // 100 + 1))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
 
 
-def _cut(data: bytes, chance: random.Random) -> bytes:
-    return data[: chance.randrange(1, len(data))]
+def truncate(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(1, len(data))]
 
 
-def _torn(data: bytes, chance: random.Random) -> bytes:
-    """A piece out of the middle."""
-    start = chance.randrange(len(data))
-    return data[:start] + data[start + chance.randrange(1, 4000) :]
+def remove_piece(data: bytes, rng: random.Random) -> bytes:
+    """Remove a piece from the middle."""
+    start = rng.randrange(len(data))
+    return data[:start] + data[start + rng.randrange(1, 4000) :]
 
 
-def _spliced(data: bytes, chance: random.Random) -> bytes:
-    """A piece of another file in place of one of this."""
-    other = BASES[chance.choice(list(BASES))]()
-    start, there = chance.randrange(len(data)), chance.randrange(len(other))
-    length = chance.randrange(1, 4000)
-    return data[:start] + other[there : there + length] + data[start + length :]
+def splice(data: bytes, rng: random.Random) -> bytes:
+    """Overwrite a piece with a piece of another file."""
+    other = BASES[rng.choice(list(BASES))]()
+    start, other_start = rng.randrange(len(data)), rng.randrange(len(other))
+    length = rng.randrange(1, 4000)
+    return data[:start] + other[other_start : other_start + length] + data[start + length :]
 
 
-def _zeroed(data: bytes, chance: random.Random) -> bytes:
-    start = chance.randrange(len(data))
-    length = min(chance.randrange(1, 4000), len(data) - start)
-    return data[:start] + bytes([chance.choice((0, 255))]) * length + data[start + length :]
+def overwrite_piece(data: bytes, rng: random.Random) -> bytes:
+    start = rng.randrange(len(data))
+    length = min(rng.randrange(1, 4000), len(data) - start)
+    return data[:start] + bytes([rng.choice((0, 255))]) * length + data[start + length :]
 
 
-def _shuffled(data: bytes, chance: random.Random) -> bytes:
-    """A PDF's objects, the bodies of two exchanged, so that pages are fonts and fonts are pages."""
-    found = list(OBJECT.finditer(data))
-    if len(found) < 2:
+def swap_objects(data: bytes, rng: random.Random) -> bytes:
+    """Exchange the bodies of two objects of a PDF, so that a reference to a font may lead to a page."""
+    objects = list(OBJECT.finditer(data))
+    if len(objects) < 2:
         return data
-    first, second = sorted(chance.sample(found, 2), key=lambda one: one.start())
+    first, second = sorted(rng.sample(objects, 2), key=lambda match: match.start())
     (a, b), (c, d) = first.span(), second.span()
     head_a, _, body_a = data[a:b].partition(b"obj")
     head_c, _, body_c = data[c:d].partition(b"obj")
     return data[:a] + head_a + b"obj" + body_c + data[b:c] + head_c + b"obj" + body_a + data[d:]
 
 
-def _exaggerated(data: bytes, chance: random.Random) -> bytes:
-    """Some of a PDF's numbers: huge, negative, or references to something else."""
-    found = list(NUMBER.finditer(data))
-    for one in sorted(chance.sample(found, min(len(found), chance.choice((1, 3, 10)))), key=lambda m: -m.start()):
-        other = chance.choice((*EXTREME, b"%d 0 R" % chance.randrange(20)))
-        data = data[: one.start()] + other + data[one.end() :]
+def replace_numbers(data: bytes, rng: random.Random) -> bytes:
+    """Replace some numbers of a PDF by huge or negative ones or by references."""
+    numbers = list(NUMBER.finditer(data))
+    for match in sorted(rng.sample(numbers, min(len(numbers), rng.choice((1, 3, 10)))), key=lambda m: -m.start()):
+        replacement = rng.choice((*EXTREME, b"%d 0 R" % rng.randrange(20)))
+        data = data[: match.start()] + replacement + data[match.end() :]
     return data
 
 
-def _renamed(data: bytes, chance: random.Random) -> bytes:
-    return data.replace(*chance.sample(NAMES, 2), chance.choice((-1, 1)))  # type: ignore[arg-type]
+def rename_keys(data: bytes, rng: random.Random) -> bytes:
+    return data.replace(*rng.sample(NAMES, 2), rng.choice((-1, 1)))  # type: ignore[arg-type]
 
 
-def _circular(data: bytes, chance: random.Random) -> bytes:
-    """References that lead back to where they came from."""
-    return re.sub(rb"\d+ 0 R", lambda m: m[0] if chance.random() < 0.8 else b"%d 0 R" % chance.randrange(1, 8), data)
+def redirect_references(data: bytes, rng: random.Random) -> bytes:
+    """Redirect some references of a PDF, so that they may form cycles."""
+    return re.sub(rb"\d+ 0 R", lambda m: m[0] if rng.random() < 0.8 else b"%d 0 R" % rng.randrange(1, 8), data)
 
 
-def _blown_up(data: bytes, chance: random.Random) -> bytes:
-    """Drawing orders of a PDF that unpack to twenty megabytes: text, paths or nested states."""
-    order = chance.choice((b"BT /helv 4 Tf 10 10 Td (hello world) Tj ET\n", b"0 0 m 9 9 l S\n", b"q\n", b"[", b"\0"))
-    packed = zlib.compress(zlib.compress(order * (chance.choice((1, 1, 4, 20)) * (1 << 20) // len(order)), 9), 9)
+def inflate_contents(data: bytes, rng: random.Random) -> bytes:
+    """Give a PDF drawing operators that unpack to up to 20 MiB: text, paths or nested states."""
+    operators = rng.choice((b"BT /helv 4 Tf 10 10 Td (hello world) Tj ET\n", b"0 0 m 9 9 l S\n", b"q\n", b"[", b"\0"))
+    packed = zlib.compress(zlib.compress(operators * (rng.choice((1, 1, 4, 20)) * (1 << 20) // len(operators)), 9), 9)
     body = b"<< /Filter [/FlateDecode /FlateDecode] /Length %d >>\nstream\n%b\nendstream" % (len(packed), packed)
     return re.sub(rb"/Contents \d+ 0 R", b"/Contents 999 0 R", data) + b"\n999 0 obj\n" + body + b"\nendobj\n"
 
 
 MUTATIONS: dict[str, Callable[[bytes, random.Random], bytes]] = {
-    "flipped": _flipped,
-    "cut": _cut,
-    "torn": _torn,
-    "spliced": _spliced,
-    "zeroed": _zeroed,
-    "shuffled": _shuffled,
-    "exaggerated": _exaggerated,
-    "renamed": _renamed,
-    "circular": _circular,
-    "blown_up": _blown_up,
+    "flipped": flip_bits,
+    "cut": truncate,
+    "torn": remove_piece,
+    "spliced": splice,
+    "zeroed": overwrite_piece,
+    "shuffled": swap_objects,
+    "exaggerated": replace_numbers,
+    "renamed": rename_keys,
+    "circular": redirect_references,
+    "blown_up": inflate_contents,
 }
-OF_PDF = frozenset({"shuffled", "exaggerated", "renamed", "circular", "blown_up"})
+PDF_MUTATIONS = frozenset({"shuffled", "exaggerated", "renamed", "circular", "blown_up"})

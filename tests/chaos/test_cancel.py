@@ -1,4 +1,4 @@
-"""A stop from the platform, in every phase of a job: soon nothing of it is left, and the job beside it is read on."""
+"""When the platform stops a job, in any phase, all work for it ends soon and another job of the worker continues."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import processes
-from tests.chaos.disturbed import LONG_S, Place, asked, document, until, worker
-from tests.chaos.test_kills import place
+from tests.chaos.disturbed import LONG_S, ProxiedStore, build_document, build_job, start_worker, wait_until
+from tests.chaos.test_kills import store
 from tests.fakes import s3
 from tests.fakes.queue import LoopbackQueue
 
-__all__ = ["place"]  # a fixture
+__all__ = ["store"]  # a fixture
 
-SOON_S = 2.0  # what the worker promises
+STOP_LIMIT_S = 2.0  # what the worker promises
 SLACK_S = 3.0  # for a busy machine
-STILL_S = 1.5  # watched afterwards: nothing more may come
+QUIET_S = 1.5  # after that, time in which nothing more may happen
 
-HELD = {  # phase: the request that is held, and the stop comes while it is
+DELAYED = {  # phase -> the request that is delayed; the stop comes meanwhile
     "fetching": ("GET", "/in/cancelled.pdf"),
     "storing": ("PUT", "/pages/0004.json"),
     "assembling": ("PUT", "/document.json"),
@@ -29,62 +29,65 @@ HELD = {  # phase: the request that is held, and the stop comes while it is
 
 
 @pytest.fixture(autouse=True)
-def _sources(place: Place) -> Iterator[None]:
-    place.client.put_object(Bucket="bucket", Key="in/cancelled.pdf", Body=document(12, "Stopped"))
-    place.client.put_object(Bucket="bucket", Key="in/beside.pdf", Body=document(6, "Beside"))
+def upload_sources(store: ProxiedStore) -> Iterator[None]:
+    store.client.put_object(Bucket="bucket", Key="in/cancelled.pdf", Body=build_document(12, "Stopped"))
+    store.client.put_object(Bucket="bucket", Key="in/beside.pdf", Body=build_document(6, "Beside"))
     yield
-    place.proxy.judge = lambda request: None
+    store.proxy.choose_fault = lambda request: None
 
 
-@pytest.mark.parametrize("phase", [*HELD, "reading"])
-def test_soon_after_a_stop_nothing_is_left(place: Place, tmp_path: Path, phase: str) -> None:
-    """No post, no call to the store, no temporary file, no page worker at it; the other job ends as if alone."""
+@pytest.mark.parametrize("phase", [*DELAYED, "reading"])
+def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path, phase: str) -> None:
+    """A stopped job soon has no posts, store calls, temporary files or page workers, and the other job succeeds."""
     prefix, reached = f"cancel-{phase}", threading.Event()
-    method, part = HELD.get(phase, ("PUT", "/pages/0002.json"))
+    method, part = DELAYED.get(phase, ("PUT", "/pages/0002.json"))
 
-    def judge(request: s3.Seen) -> s3.Fault | None:
+    def choose_fault(request: s3.Request) -> s3.Fault | None:
         if request.method != method or part not in request.path or "beside" in request.path or reached.is_set():
             return None
         reached.set()
-        return s3.Fault("", 0, held_s=0 if phase == "reading" else 1.0)
+        return s3.Fault("", 0, delay_s=0 if phase == "reading" else 1.0)
 
-    place.proxy.judge = judge
+    store.proxy.choose_fault = choose_fault
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with LoopbackQueue() as queue, worker(queue, place, scratch, CONCURRENCY="2") as alive:
-        job = queue.put(asked(prefix, "s3://bucket/in/cancelled.pdf"))
-        until(reached.is_set, LONG_S)
-        beside = queue.put(asked("beside", "s3://bucket/in/beside.pdf", resume=False))
-        queue.wait_posts(beside, 1, 60)
-        before = workers_of(alive.pid)
-        told = time.monotonic()
+    with LoopbackQueue() as queue, start_worker(queue, store, scratch, CONCURRENCY="2") as process:
+        job = queue.put(build_job(prefix, "s3://bucket/in/cancelled.pdf"))
+        wait_until(reached.is_set, LONG_S)
+        other_job = queue.put(build_job("beside", "s3://bucket/in/beside.pdf", resume=False))
+        queue.wait_posts(other_job, 1, 60)
+        workers_before = list_page_workers(process.pid)
+        stopped_at = time.monotonic()
         queue.stop(job)
-        idle = until(lambda: not sources(scratch, "cancelled", place), SOON_S + SLACK_S)
-        time.sleep(max(0.0, SOON_S + SLACK_S - (time.monotonic() - told)))
-        posts, calls = len(queue.posts(job)), calls_of(place, prefix)
-        time.sleep(STILL_S)
+        idle_s = wait_until(lambda: not find_source_files(scratch, "cancelled", store), STOP_LIMIT_S + SLACK_S)
+        time.sleep(max(0.0, STOP_LIMIT_S + SLACK_S - (time.monotonic() - stopped_at)))
+        posts, calls = len(queue.posts(job)), count_calls(store, prefix)
+        time.sleep(QUIET_S)
 
-        assert len(queue.posts(job)) == posts and calls_of(place, prefix) == calls
-        outcome = queue.wait(beside, LONG_S)
-        after = workers_of(alive.pid)
+        assert len(queue.posts(job)) == posts and count_calls(store, prefix) == calls
+        outcome = queue.wait(other_job, LONG_S)
+        workers_after = list_page_workers(process.pid)
 
     assert outcome.output["status"] == "success"
     assert outcome.output["documents"][0]["pages"] == {"read": 6}
-    assert len(after) == len(before)
+    assert len(workers_after) == len(workers_before)
     if phase == "reading":
-        assert set(after) != set(before)  # who was at its pages was ended, and replaced
+        # The page workers that read its pages were killed and replaced.
+        assert set(workers_after) != set(workers_before)
     assert not list(scratch.rglob("source*"))
-    print(f"\nstopped while {phase}: idle after {idle:.2f} s")
+    print(f"\nstopped while {phase}: idle after {idle_s:.2f} s")
 
 
-def workers_of(group: int) -> tuple[int, ...]:
-    """The page workers of a worker, by process."""
-    return tuple(pid for pid in processes.members(group) if b"page_worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+def list_page_workers(group: int) -> tuple[int, ...]:
+    """Return the process ids of a worker's page workers."""
+    return tuple(
+        pid for pid in processes.list_members(group) if b"page_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
-def sources(scratch: Path, name: str, place: Place) -> list[Path]:
-    """Files in the scratch folder as large as that source."""
-    size = place.client.head_object(Bucket="bucket", Key=f"in/{name}.pdf")["ContentLength"]
+def find_source_files(scratch: Path, name: str, store: ProxiedStore) -> list[Path]:
+    """Return the files in the scratch folder that have the size of that source."""
+    size = store.client.head_object(Bucket="bucket", Key=f"in/{name}.pdf")["ContentLength"]
     found = []
     for path in scratch.rglob("*"):
         try:
@@ -95,5 +98,7 @@ def sources(scratch: Path, name: str, place: Place) -> list[Path]:
     return found
 
 
-def calls_of(place: Place, prefix: str) -> int:
-    return sum(f"/{prefix}/" in seen.path or f"prefix={prefix}" in seen.path for seen in list(place.proxy.seen))
+def count_calls(store: ProxiedStore, prefix: str) -> int:
+    return sum(
+        f"/{prefix}/" in request.path or f"prefix={prefix}" in request.path for request in list(store.proxy.requests)
+    )

@@ -1,4 +1,4 @@
-"""Hostile files through one worker: none kills it, none exceeds its limits, each has a coded outcome."""
+"""One worker reads many hostile files: none kills it or exceeds its limits, and each ends with pages or a code."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from tests.chaos import mutations
-from tests.chaos.chaos import HANDLER, ROOT, turns
-from tests.chaos.processes import Peaks
+from tests.chaos.chaos import HANDLER, ROOT, read_count
+from tests.chaos.processes import PeakMemory
 from tests.fakes.queue import LoopbackQueue, Outcome
 from twopass.errors import Code
 
-FOUND = ROOT.parent / "shared" / "corpus" / "bad"  # beside the repository, where somebody has it
-FILES = turns("FILES", 100)
-TIMEOUT_S = 60  # of one call; on a machine at work for others loading the layout model takes a third of it
+CORPUS = ROOT.parent / "shared" / "corpus" / "bad"  # beside the repository, if present
+FILES = read_count("FILES", 100)
+TIMEOUT_S = 60  # of one call; on a busy machine, loading the layout model takes a third of it
 MEMORY = 1536 << 20
-OVER = 256 << 20  # between two looks at a page worker's memory
-MAIN_MEMORY = 700 << 20  # of the process that takes the jobs
+MEMORY_SLACK = 256 << 20  # bytes that a page worker may exceed its limit by before the worker notices
+MAIN_MEMORY = 700 << 20  # bytes, of the process that takes the jobs
 SLOWEST_S = 600.0
 AT_ONCE = 8  # jobs in the queue
 LIMITS = {
@@ -34,21 +34,21 @@ LIMITS = {
 }
 
 
-def files() -> Iterator[tuple[str, bytes]]:
-    # A run of CI does without them; all of the chaos is not all without them.
-    assert FOUND.is_dir() or "CHAOS_FILES" not in os.environ, f"no files in {FOUND}"
-    for path in sorted(FOUND.iterdir()) if FOUND.is_dir() else ():
+def iterate_files() -> Iterator[tuple[str, bytes]]:
+    # CI runs without these files; `make chaos`, which sets CHAOS_FILES, needs them.
+    assert CORPUS.is_dir() or "CHAOS_FILES" not in os.environ, f"no files in {CORPUS}"
+    for path in sorted(CORPUS.iterdir()) if CORPUS.is_dir() else ():
         yield path.name, path.read_bytes()
-    yield from map(mutations.file, range(FILES))
+    yield from map(mutations.build_file, range(FILES))
 
 
-def job(data: bytes) -> dict[str, Any]:
+def build_job(data: bytes) -> dict[str, Any]:
     source = "data:application/octet-stream;base64," + base64.b64encode(data).decode()
     return {"input": {"source": source, "pages": "1-2", "inline": ["markdown"]}}
 
 
-def code_of(outcome: Outcome) -> str:
-    """What a caller is told, in one word: the error's code, or the worst that happened to a page."""
+def get_code(outcome: Outcome) -> str:
+    """Return the error's code, else the code of the first problem that is an error, else the job's status."""
     if outcome.error:
         return outcome.error.partition(":")[0]
     problems = [problem["code"] for problem in outcome.output["problems"] if problem["severity"] == "error"]
@@ -56,37 +56,37 @@ def code_of(outcome: Outcome) -> str:
 
 
 def test_a_worker_survives_every_hostile_file(worker_env: dict[str, str], tmp_path: Path) -> None:
-    """The same process answers every job with a code or with pages, within its memory and time."""
+    """One worker process answers every hostile file with a code or with pages, within its memory limits."""
     outcomes: Counter[str] = Counter()
-    bad: list[str] = []
+    unexpected: list[str] = []
     slowest = (0.0, "")
     began = time.monotonic()
     with (
         LoopbackQueue() as queue,
         queue.worker(HANDLER, cwd=ROOT, env={**worker_env, **LIMITS, "TMPDIR": str(tmp_path)}) as worker,
-        Peaks(worker.pid).watching() as peaks,
+        PeakMemory(worker.pid).watch() as peaks,
     ):
         waiting: list[tuple[str, str, float]] = []
 
-        def settle() -> None:
+        def collect_oldest() -> None:
             nonlocal slowest
             name, job_id, put = waiting.pop(0)
             outcome = queue.wait(job_id, SLOWEST_S)
             slowest = max(slowest, (time.monotonic() - put, name))
-            code = code_of(outcome)
+            code = get_code(outcome)
             outcomes[code] += 1
             if outcomes.total() % 100 == 0:
                 print(f"\n{outcomes.total()} files, {time.monotonic() - began:.0f} s: {dict(outcomes)}", end="")
             if code == Code.INTERNAL or code not in {*Code, "success", "partial_success"}:
-                bad.append(f"{name}: {outcome.error}")
+                unexpected.append(f"{name}: {outcome.error}")
 
-        for name, data in files():
-            waiting.append((name, queue.put(job(data)), time.monotonic()))
+        for name, data in iterate_files():
+            waiting.append((name, queue.put(build_job(data)), time.monotonic()))
             if len(waiting) == AT_ONCE:
-                settle()
+                collect_oldest()
         while waiting:
-            settle()
-        after = queue.wait(queue.put(job(mutations.BASES["pdf-prose"]())))
+            collect_oldest()
+        after = queue.wait(queue.put(build_job(mutations.BASES["pdf-prose"]())))
         alive = worker.pid in peaks.bytes and "Traceback" not in worker.log
         log = worker.log
 
@@ -98,16 +98,16 @@ def test_a_worker_survives_every_hostile_file(worker_env: dict[str, str], tmp_pa
         f"{dict(outcomes.most_common())}; {len(peaks.bytes)} other processes, the largest with {others >> 20} MiB, "
         f"the worker's own {main >> 20} MiB"
     )
-    assert not bad
+    assert not unexpected
     assert after.output["documents"][0]["pages"] == {"read": 2}
     assert alive, log[-3000:]
-    assert others < MEMORY + OVER and main < MAIN_MEMORY
+    assert others < MEMORY + MEMORY_SLACK and main < MAIN_MEMORY
     assert not list(tmp_path.glob("twopass-*"))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_seed_makes_the_same_file_again(seed: int) -> None:
-    """What broke the worker once can be made again."""
-    mutations._plain.cache_clear()
+def test_a_seed_builds_the_same_file_again(seed: int) -> None:
+    """The same seed builds the same file, so that a failure can be reproduced."""
+    mutations.build_plain_pdf.cache_clear()
 
-    assert mutations.file(seed) == mutations.file(seed)
+    assert mutations.build_file(seed) == mutations.build_file(seed)

@@ -1,4 +1,4 @@
-"""The measuring itself: what a process group holds is seen, and what it gave back is gone."""
+"""The helpers of the chaos tests: measuring a process group, and the number of repetitions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 import time
 
 from tests.chaos import processes
-from tests.chaos.chaos import turns
+from tests.chaos.chaos import read_count
 
-HOLDS = """
+HOLDER = """
 import socket, sys, threading
 kept = bytearray(64 << 20), socket.socket(), open("/dev/null"), threading.Event()
 threading.Thread(target=kept[3].wait, daemon=True).start()
@@ -18,23 +18,23 @@ sys.stdin.read()
 """
 
 
-def test_what_a_group_holds_is_seen() -> None:
-    """Memory, a file, a socket and a thread of one process, and nothing of an ended one."""
+def test_the_resources_of_a_process_group_are_measured() -> None:
+    """Memory, sockets and threads of a live process are counted, and an ended process is not listed."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
     ) as child:
         assert child.stdout and child.stdin
         child.stdout.readline()
-        with processes.Peaks(child.pid).watching() as peaks:
+        with processes.PeakMemory(child.pid).watch() as peaks:
             time.sleep(0.1)
-            held = processes.held(child.pid)
+            usage = processes.measure_group(child.pid)
         child.stdin.close()
 
-    assert (held.processes, held.threads, held.sockets) == (1, 2, 1)
-    assert held.memory > 64 << 20 and peaks.bytes[child.pid] > 64 << 20
-    assert processes.members(child.pid) == ()
+    assert (usage.processes, usage.threads, usage.sockets) == (1, 2, 1)
+    assert usage.memory > 64 << 20 and peaks.bytes[child.pid] > 64 << 20
+    assert processes.list_members(child.pid) == ()
 
 
-def test_turns_are_as_many_as_the_environment_says() -> None:
-    """Few where it says nothing."""
-    assert turns("NOTHING_SAYS_SO", 3) == 3
+def test_a_count_that_is_not_set_has_its_default() -> None:
+    """Without a CHAOS_ variable of its name, a count has its default."""
+    assert read_count("NOTHING_SAYS_SO", 3) == 3

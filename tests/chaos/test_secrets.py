@@ -1,4 +1,4 @@
-"""A job's password, keys and presigned URL through failures of every kind: nothing that comes out holds them."""
+"""No log, answer or artefact contains a job's password, keys or presigned URL, however the job fails."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ PASSWORD, KEY, SECRET, TOKEN, SIGNATURE, USER = (
     f"hunter2-{what}" for what in ("word", "id", "key", "tok", "sig", "me")
 )
 TEXT = "The confidential borehole"
-WORKERS_OWN = "hunter2-of-the-worker"
+WORKER_KEY = "hunter2-of-the-worker"
 
 
-def pdf(pages: int = 1) -> bytes:
-    with pymupdf.open() as made:
+def build_pdf(pages: int = 1) -> bytes:
+    with pymupdf.open() as document:
         for _ in range(pages):
-            made.new_page().insert_text((72, 90), f"{TEXT} was drilled in 1891 and again in 1934.")
-        made.set_metadata({"title": "Report"})
-        return bytes(made.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw=PASSWORD, owner_pw="owner"))
+            document.new_page().insert_text((72, 90), f"{TEXT} was drilled in 1891 and again in 1934.")
+        document.set_metadata({"title": "Report"})
+        return bytes(document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw=PASSWORD, owner_pw="owner"))
 
 
 @contextmanager
-def site(certificate: Path) -> Iterator[str]:
-    """A web server on https://localhost: the path says how it answers."""
+def serve_site(certificate: Path) -> Iterator[str]:
+    """Run a web server on https://localhost whose answer depends on the path; yields its host with credentials."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -51,7 +51,9 @@ def site(certificate: Path) -> Iterator[str]:
             if kind == "redirect.pdf":
                 self.send_header("Location", f"https://{USER}:{SIGNATURE}@127.0.0.1:9/x?X-Amz-Signature={SIGNATURE}")
             self.end_headers()
-            self.wfile.write({"broken.pdf": pdf()[:400], "good.pdf": pdf(), "zip.pdf": b"PK\3\4"}.get(kind, b""))
+            self.wfile.write(
+                {"broken.pdf": build_pdf()[:400], "good.pdf": build_pdf(), "zip.pdf": b"PK\3\4"}.get(kind, b"")
+            )
 
         def log_message(self, *_: Any) -> None: ...
 
@@ -67,12 +69,12 @@ def site(certificate: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def failures(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
-    """Jobs that carry all secrets and end in every way a source, a store or an input can."""
+def build_jobs(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
+    """Yield jobs that carry secrets and end in every way that a source, a store or an input can cause."""
     keys = {"access_key_id": KEY, "secret_access_key": SECRET, "session_token": TOKEN, "endpoint_url": endpoint}
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        unreachable = f"http://127.0.0.1:{closed.getsockname()[1]}"
     query = f"?X-Amz-Signature={SIGNATURE}&X-Amz-Security-Token={TOKEN}"
     kinds = ("good", "broken", "zip", "404", "403", "500", "reset", "302", "redirect")
     for kind in kinds:
@@ -81,7 +83,7 @@ def failures(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
     yield {"source": f"https://{host.replace('localhost', '127.0.0.1')}/tls.pdf{query}", "password": PASSWORD}
     for key in ("good.pdf", "missing.pdf", "zip.pdf", "broken.pdf"):
         yield {"source": f"s3://bucket/in/{key}", "password": PASSWORD, "s3": keys, "output": "s3://bucket/out/"}
-    for wrong in (nobody, f"http://{USER}:{SIGNATURE}@127.0.0.1:9", "http://["):
+    for wrong in (unreachable, f"http://{USER}:{SIGNATURE}@127.0.0.1:9", "http://["):
         yield {"source": "s3://bucket/in/good.pdf", "password": PASSWORD, "s3": {**keys, "endpoint_url": wrong}}
     yield {"source": "s3://no-such-bucket/x.pdf", "s3": keys, "output": "s3://no-such-bucket/out/"}
     yield {"source": "s3://bucket/in/good.pdf", "s3": {**keys, "colour": SECRET}}
@@ -98,21 +100,26 @@ def kill_page_workers(pid: int) -> None:
             os.kill(child.pid, signal.SIGKILL)
 
 
-def test_no_secret_comes_out_of_any_failure(tmp_path: Path) -> None:
-    """Logs, answers, progress and artefacts of jobs that fail in every way, and of pages whose worker is killed."""
-    certificate = tls.certificate_of("localhost", tmp_path / "both.pem")
-    with s3.moto_server() as endpoint, s3.client(endpoint, "bucket") as bucket, site(certificate) as host:
-        for name, data in (("good", pdf()), ("many", pdf(12)), ("broken", pdf()[:400]), ("zip", b"PK\3\4")):
+def test_no_failure_reveals_a_secret(tmp_path: Path) -> None:
+    """Logs, posts and artefacts contain no secret after jobs of every outcome and the kill of a page worker."""
+    certificate = tls.create_certificate("localhost", tmp_path / "both.pem")
+    with s3.moto_server() as endpoint, s3.client(endpoint, "bucket") as bucket, serve_site(certificate) as host:
+        for name, data in (
+            ("good", build_pdf()),
+            ("many", build_pdf(12)),
+            ("broken", build_pdf()[:400]),
+            ("zip", b"PK\3\4"),
+        ):
             bucket.put_object(Bucket="bucket", Key=f"in/{name}.pdf", Body=data)
         env = {
-            "LOG_LEVEL": "DEBUG",  # which tells all that INFO tells
+            "LOG_LEVEL": "DEBUG",  # includes everything that INFO logs
             "BUCKET_ENDPOINT_URL": endpoint,
             "BUCKET_NAME": "bucket",
-            "BUCKET_ACCESS_KEY_ID": WORKERS_OWN,
-            "BUCKET_SECRET_ACCESS_KEY": WORKERS_OWN,
+            "BUCKET_ACCESS_KEY_ID": WORKER_KEY,
+            "BUCKET_SECRET_ACCESS_KEY": WORKER_KEY,
             "PROGRESS_INTERVAL_S": "0.05",
             "PAGE_WORKERS": "1",
-            "STORE_PATIENCE_S": "2",  # the stores that never answer are given up soon
+            "STORE_PATIENCE_S": "2",  # give up soon on stores that never answer
             "ALLOW_PRIVATE_SOURCES": "true",
             "SSL_CERT_FILE": str(certificate),
         }
@@ -121,10 +128,10 @@ def test_no_secret_comes_out_of_any_failure(tmp_path: Path) -> None:
             queue.wait_posts(many, 4, 240)
             kill_page_workers(worker.pid)
             outcomes = [queue.wait(many, 240)]
-            jobs = queue.put_batch([{"input": fields} for fields in failures(host, endpoint)])
+            jobs = queue.put_batch([{"input": fields} for fields in build_jobs(host, endpoint)])
             outcomes += [queue.wait(job, 240) for job in jobs]
-            told = {"log": worker.log, "posts": json.dumps([queue.posts(job) for job in (*jobs, many)])}
-        artefacts = {key: data.decode("latin-1") for key, data in s3.objects(bucket).items() if key[:3] != "in/"}
+            outputs = {"log": worker.log, "posts": json.dumps([queue.posts(job) for job in (*jobs, many)])}
+        artefacts = {key: data.decode("latin-1") for key, data in s3.read_objects(bucket).items() if key[:3] != "in/"}
 
     codes = {outcome.error.partition(":")[0] for outcome in outcomes if outcome.error}
     assert codes == {
@@ -132,6 +139,6 @@ def test_no_secret_comes_out_of_any_failure(tmp_path: Path) -> None:
         *("OUTPUT_DENIED", "INVALID_JOB"),
     }
     assert [outcome.status for outcome in outcomes].count("COMPLETED") == 3
-    assert "document failed" in told["log"] and "again" in told["log"]
-    assert len(artefacts) > 10 and TEXT not in told["log"]
-    assert not [name for name, text in {**told, **artefacts}.items() if "hunter2" in text]
+    assert "document failed" in outputs["log"] and "page worker died" in outputs["log"]
+    assert len(artefacts) > 10 and TEXT not in outputs["log"]
+    assert not [name for name, text in {**outputs, **artefacts}.items() if "hunter2" in text]

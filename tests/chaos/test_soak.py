@@ -1,4 +1,4 @@
-"""Many small jobs through one worker: it holds no more at the end than after the first few."""
+"""A worker that has read many small jobs uses no more memory, files or processes than after the first ones."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ from typing import Any
 import pymupdf
 
 from tests.chaos import mutations, processes
-from tests.chaos.chaos import HANDLER, ROOT, turns
-from tests.chaos.processes import Held
+from tests.chaos.chaos import HANDLER, ROOT, read_count
+from tests.chaos.processes import GroupUsage
 from tests.fakes.queue import LoopbackQueue
 
-JOBS = turns("JOBS", 100)
-ROUND = 25  # jobs; what the worker holds is looked at after each
-WARM = 100 if JOBS > 100 else 50  # jobs until every library keeps what it keeps
-GROWTH = 1.05
-PAUSE_S = 2.0  # until connections that were closed are gone
+JOBS = read_count("JOBS", 100)
+ROUND = 25  # jobs; the worker is measured after each round
+WARM = 100 if JOBS > 100 else 50  # jobs until the caches of all libraries are filled
+MAX_GROWTH = 1.05
+PAUSE_S = 2.0  # until closed connections have disappeared
 
 
-def job(number: int) -> dict[str, Any]:
-    """A page of text mostly, different every time; scans, pictures, damaged files and bad input among them."""
-    kind = {3: damaged, 5: picture, 9: scan}.get(number % 10, page)
-    source = "data:application/octet-stream;base64," + base64.b64encode(kind(number)).decode()
+def build_job(number: int) -> dict[str, Any]:
+    """Build a job: mostly a page of text, different each time; some scans, pictures, damaged files and bad input."""
+    build = {3: build_damaged_page, 5: build_picture, 9: build_scan}.get(number % 10, build_page)
+    source = "data:application/octet-stream;base64," + base64.b64encode(build(number)).decode()
     return {"input": {"source": source, **({"colour": 1} if number % ROUND == 7 else {})}}
 
 
-def page(number: int, pages: int = 1) -> bytes:
+def build_page(number: int, pages: int = 1) -> bytes:
     with pymupdf.open() as pdf:
         for _ in range(pages):
             pdf.new_page(width=300, height=200).insert_text((20, 40), f"Reading number {number} of the pump house.")
         return bytes(pdf.tobytes())
 
 
-def damaged(number: int) -> bytes:
-    return page(number)[: 200 + number % 100]
+def build_damaged_page(number: int) -> bytes:
+    return build_page(number)[: 200 + number % 100]
 
 
-def picture(number: int) -> bytes:
-    return mutations.image("PNG") + b"%d" % number
+def build_picture(number: int) -> bytes:
+    return mutations.build_image("PNG") + b"%d" % number
 
 
-def scan(number: int) -> bytes:
+def build_scan(number: int) -> bytes:
     with pymupdf.open() as pdf:
-        pdf.new_page(width=300, height=200).insert_image((0, 0, 300, 200), stream=mutations.image("JPEG"))
+        pdf.new_page(width=300, height=200).insert_image((0, 0, 300, 200), stream=mutations.build_image("JPEG"))
         return bytes(pdf.tobytes()) + b"%% %d" % number
 
 
 def stop_one(queue: LoopbackQueue, number: int) -> None:
-    """A job of many pages, cancelled while it is read."""
-    source = "data:application/pdf;base64," + base64.b64encode(page(-number, 100)).decode()
+    """Cancel a job with many pages while it is read."""
+    source = "data:application/pdf;base64," + base64.b64encode(build_page(-number, 100)).decode()
     job_id = queue.put({"input": {"source": source}})
     queue.wait_posts(job_id, 2, 300)
     queue.stop(job_id)
     assert queue.wait(job_id).status == "CANCELLED"
 
 
-def test_a_worker_holds_no_more_after_many_jobs(worker_env: dict[str, str], tmp_path: Path) -> None:
-    """Memory within 5 % of what it was, and not one file, thread, process or socket more."""
-    seen: list[Held] = []
+def test_a_worker_uses_no_more_resources_after_many_jobs(worker_env: dict[str, str], tmp_path: Path) -> None:
+    """After many jobs, memory is within 5 % of the warm worker's, and no file, thread, process or socket is left."""
+    measurements: list[GroupUsage] = []
     statuses: set[str] = set()
     began = time.monotonic()
-    env = {**worker_env, "TMPDIR": str(tmp_path), "WORKER_TIMEOUT_S": "600"}  # the machine may be at work for others
+    env = {**worker_env, "TMPDIR": str(tmp_path), "WORKER_TIMEOUT_S": "600"}  # the machine may be busy
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
         for start in range(0, JOBS, ROUND):
-            if start < WARM:  # later it would hide what page workers hold: those at work are ended and replaced
+            if start < WARM:  # a stop replaces page workers; later it would hide a leak in them
                 stop_one(queue, start)
-            jobs = queue.put_batch([job(number) for number in range(start, start + ROUND)])
+            jobs = queue.put_batch([build_job(number) for number in range(start, start + ROUND)])
             statuses |= {queue.wait(one, 1500).status for one in jobs}
             time.sleep(PAUSE_S)
-            seen.append(processes.held(worker.pid))
-            print(f"\n{start + ROUND} jobs, {time.monotonic() - began:.0f} s: {seen[-1]}", end="")
+            measurements.append(processes.measure_group(worker.pid))
+            print(f"\n{start + ROUND} jobs, {time.monotonic() - began:.0f} s: {measurements[-1]}", end="")
 
-    early, warm, later = seen[: WARM // ROUND], seen[WARM // ROUND - 1], seen[WARM // ROUND :]
-    most = max(one.memory for one in later) / warm.memory
-    print(f"\n{warm.memory >> 20} MiB after {WARM} jobs, at most {most:.1%} of it later")
+    early, warm, later = measurements[: WARM // ROUND], measurements[WARM // ROUND - 1], measurements[WARM // ROUND :]
+    highest_ratio = max(one.memory for one in later) / warm.memory
+    print(f"\n{warm.memory >> 20} MiB after {WARM} jobs, at most {highest_ratio:.1%} of it later")
     assert statuses == {"COMPLETED", "FAILED"}
-    assert most < GROWTH
-    for number, kept in enumerate(zip(*(one.countable for one in early), strict=True)):
-        assert later[-1].countable[number] <= max(kept)
+    assert highest_ratio < MAX_GROWTH
+    for number, early_counts in enumerate(zip(*(one.countable for one in early), strict=True)):
+        assert later[-1].countable[number] <= max(early_counts)
     assert not list(tmp_path.glob("twopass-*"))

@@ -1,8 +1,7 @@
-"""scripts/process.py: a folder in, artefacts and a summary out, again without reading again."""
+"""`twopass read`: files and folders are read in this process, summarised, and not read again by the next run."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -11,28 +10,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pymupdf
 import pytest
 
-from tests import ROOT
 from tests.fakes import openai_server
-from twopass.cli import terminal
+from twopass.cli import batch, terminal
+from twopass.cli.batch import InputFile
+from twopass.cli.read import SETTINGS
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
 from twopass.errors import TwopassError
 from twopass.families import registry
-from twopass.job import Result
 from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.steps import canary
 from twopass.worker import Worker
 
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import process as script
+READ = [sys.executable, "-m", "twopass.cli", "read"]
 
 
 @pytest.fixture
@@ -47,15 +46,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def process(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "process.py"), "inbox", "--output", "out", *arguments]
+def read(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in the folder; its inbox is read unless arguments name paths."""
+    paths = [] if arguments and not arguments[0].startswith("-") else ["inbox"]
+    command = [*READ, *paths, *arguments, "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **settings}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
-    """Every document below the folder, whatever its suffix's case, and nothing else."""
-    ran = process(folder)
+    """Every document below the folder is read, with suffixes in any case, and nothing else."""
+    ran = read(folder)
 
     summary = json.loads((folder / "out" / "batch_summary.json").read_text())
     assert ran.returncode == 0, ran.stderr
@@ -64,46 +65,62 @@ def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
 
 
 async def test_a_folder_is_read_by_a_server_of_models(folder: Path) -> None:
-    """ENGINE=openai with OPENAI_BASE_URL, OPENAI_MODES and OPENAI_PRIORITY: the canary first, then every page."""
-    said = f"<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n{' '.join(canary.LINES)}"
-    async with openai_server.running(openai_server.OpenAIServer(answer=said)) as server:
-        told = {"ENGINE": "openai", "OPENAI_BASE_URL": server.url, "OPENAI_MODES": "true", "OPENAI_PRIORITY": "true"}
-        ran = await asyncio.to_thread(process, folder, **told)
+    """With ENGINE=openai and OPENAI_BASE_URL, _MODES and _PRIORITY a server reads the canary and every page."""
+    answer = f"<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n{' '.join(canary.LINES)}"
+    async with openai_server.serve(openai_server.OpenAIServer(answer=answer)) as server:
+        settings = {
+            "ENGINE": "openai",
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_MODES": "true",
+            "OPENAI_PRIORITY": "true",
+        }
+        ran = await asyncio.to_thread(read, folder, **settings)
 
     summary = json.loads((folder / "out" / "batch_summary.json").read_text())
     assert ran.returncode == 0, ran.stderr
     assert (summary["success"], summary["failed"]) == (2, 0)
     assert len(server.requests) >= 3
-    assert all("priority" in asked and "mm_processor_kwargs" in asked for asked in server.requests)
+    assert all("priority" in request and "mm_processor_kwargs" in request for request in server.requests)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "engine", "preset"),
-    [
-        ([], "openai", "auto"),
-        (["--preset", "cpu"], "cpu", "auto"),
-        (["--preset", "24"], "vllm", "24"),
-        (["--preset", "rtx4090"], "vllm", "rtx4090"),
-    ],
+    ("option", "engine", "preset"),
+    [(None, "openai", "auto"), ("cpu", "cpu", "auto"), ("24", "vllm", "24"), ("rtx4090", "vllm", "rtx4090")],
 )
 def test_a_preset_chooses_the_engine_and_without_one_the_environment_does(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], engine: str, preset: str
+    monkeypatch: pytest.MonkeyPatch, option: str | None, engine: str, preset: str
 ) -> None:
-    """Nobody who sets ENGINE gets another."""
+    """--preset selects the engine and its preset; without it ENGINE of the environment is used."""
     monkeypatch.setenv("ENGINE", "openai")
-    args = script._arguments(["inbox", *arguments])
-    chosen = Settings(**script.PRESETS[args.preset])
 
-    assert (chosen.engine, chosen.preset) == (engine, preset)
+    settings = Settings(**SETTINGS[option])
+
+    assert (settings.engine, settings.preset) == (engine, preset)
 
 
-def test_one_bad_file_is_told_and_the_rest_is_read(folder: Path) -> None:
-    """The exit code says that something failed, the summary says what; a second run reads only that."""
+def test_preset_cpu_reads_with_the_cpu_engine(folder: Path) -> None:
+    """--preset takes precedence over ENGINE, which names a server here that does not exist."""
+    ran = read(folder, "--preset", "cpu", ENGINE="openai", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_several_paths_are_read_in_one_batch(folder: Path) -> None:
+    """Files and folders are summarised together, and a file that two paths name is read once."""
+    ran = read(folder, "inbox/one.pdf", "inbox/deep", "inbox")
+
+    assert ran.returncode == 0, ran.stderr
+    assert [row["file"] for row in load_summary(folder)["results"]] == ["inbox/one.pdf", "inbox/deep/two.PDF"]
+    assert "2 read, 0 in part, 0 failed" in ran.stdout
+
+
+def test_one_bad_file_is_reported_and_the_rest_is_read(folder: Path) -> None:
+    """The exit code says that a file failed and the summary says why; a second run writes no finished file again."""
     (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")
 
-    first = process(folder)
+    first = read(folder)
     manifests = {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")}
-    process(folder)
+    read(folder)
 
     rows = {
         Path(row["file"]).name: row
@@ -115,125 +132,130 @@ def test_one_bad_file_is_told_and_the_rest_is_read(folder: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")} == manifests
 
 
-def test_an_empty_folder_is_said_so(tmp_path: Path) -> None:
-    """Nothing to read is neither a success nor a crash."""
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
+    """Where there is nothing to read, the exit code is 2 and a message says so."""
     (tmp_path / "inbox").mkdir()
 
-    ran = process(tmp_path)
+    ran = read(tmp_path)
 
     assert ran.returncode == 2
     assert "nothing to read" in ran.stderr
 
 
-def summary_in(folder: Path) -> dict[str, object]:
+def load_summary(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "out" / "batch_summary.json").read_text()))
 
 
-def folders(folder: Path) -> set[str]:
-    """Names of the documents' folders."""
+def document_folders(folder: Path) -> set[str]:
+    """Names of the documents' folders in the output folder."""
     return {path.parent.name for path in (folder / "out").glob("*/manifest.json")}
 
 
-def test_what_lies_below_the_output_folder_is_not_read(tmp_path: Path) -> None:
-    """Crops of an earlier run are no documents, wherever the output lies."""
+def test_files_in_the_output_folder_are_not_read(tmp_path: Path) -> None:
+    """Crops that an earlier run wrote are not taken for documents, even if the output folder is inside the input."""
     output = tmp_path / "output"
     (output / "report-0123456789ab" / "images").mkdir(parents=True)
     for place in ("scan.png", "output/report-0123456789ab/images/p0001-e001.png"):
         (tmp_path / place).touch()
 
-    found = script.documents_below(tmp_path, output)
+    found = batch.find_files([tmp_path], output)
 
-    assert found == [tmp_path / "scan.png"]
+    assert found == [InputFile(tmp_path / "scan.png", tmp_path)]
 
 
-def test_files_of_one_name_have_jobs_of_their_own(tmp_path: Path) -> None:
-    """Neither equal stems nor names that read alike once cleaned share a job's folder."""
+def test_files_with_similar_names_have_different_job_ids(tmp_path: Path) -> None:
+    """Files with equal stems, or with names that are equal once cleaned, do not share a job's folder."""
     names = ("a/report.pdf", "b/report.pdf", "a-report.pdf", "a report.pdf", "report.pdf", "report.png")
 
-    ids = {script.job_id(tmp_path / name, tmp_path) for name in names}
+    ids = {InputFile(tmp_path / name, tmp_path).job_id for name in names}
 
     assert len(ids) == len(names)
-    assert script.job_id(tmp_path / names[0], tmp_path) in ids
+    assert InputFile(tmp_path / names[0], tmp_path).job_id in ids
 
 
 def test_no_resume_reads_again_on_every_run(folder: Path) -> None:
-    """Each such run leaves folders of its own and touches no finished one."""
+    """Each run with --no-resume writes new folders and changes no finished one."""
     seen = []
     for arguments in ((), ("--no-resume",), ("--no-resume",)):
-        process(folder, *arguments)
-        seen.append(folders(folder))
+        read(folder, *arguments)
+        seen.append(document_folders(folder))
 
     assert [len(names) for names in seen] == [2, 4, 6]
     assert seen[0] < seen[1] < seen[2]
 
 
-def test_a_name_that_is_no_utf8_costs_only_its_own_file(folder: Path) -> None:
-    """The summary tells of it, and the others are read."""
+def test_a_name_that_is_not_utf8_affects_only_its_own_file(folder: Path) -> None:
+    """The summary lists such a file, and the others are read."""
     os.rename(folder / "inbox" / "one.pdf", os.fsencode(folder / "inbox") + b"/one\xff.pdf")
 
-    process(folder)
+    read(folder)
 
-    summary = summary_in(folder)
+    summary = load_summary(folder)
     assert summary["total_files"] == 2
     assert summary["success"] in (1, 2)
 
 
-def test_ctrl_c_leaves_a_summary_and_the_same_command_goes_on(folder: Path) -> None:
-    """What had no result yet is unread, and is read by the next run."""
+def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) -> None:
+    """After Ctrl-C the exit code is 130, and a file without a result is listed as unread."""
     with pymupdf.open() as pdf:
         for number in range(600):
             pdf.new_page().insert_text((72, 90), f"Page {number}")
         pdf.save(folder / "inbox" / "zlong.pdf")
-    command = [sys.executable, str(ROOT / "scripts" / "process.py"), "inbox", "--output", "out"]
+    command = [*READ, "inbox", "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     with (
-        (folder / "said").open("w") as stderr,
+        (folder / "stderr").open("w") as stderr,
         subprocess.Popen(command, cwd=folder, env=environment, stderr=stderr) as running,
     ):
-        said = (folder / "said").read_text
-        wait_for(lambda: said().count("success: inbox/") == 2 and any((folder / "out").glob("zlong-*/pages/*")))
-        running.send_signal(signal.SIGINT)
-        running.wait(timeout=60)
+        try:
+            read_stderr = (folder / "stderr").read_text
+            wait_for(
+                lambda: read_stderr().count("success: inbox/") == 2 and any((folder / "out").glob("zlong-*/pages/*"))
+            )
+            running.send_signal(signal.SIGINT)
+            running.wait(timeout=60)
+        finally:
+            running.kill()  # otherwise a failed assertion would wait for it
 
-    errors, summary = said(), summary_in(folder)
+    errors, summary = read_stderr(), load_summary(folder)
     assert (running.returncode, summary["success"], summary["unread"]) == (130, 2, 1), errors
     assert "Traceback" not in errors
 
 
 def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
-    ends = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < ends
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-class Stumbling(CpuEngine):
-    """Breaks in a way nobody foresaw over every file whose first page says so."""
+class BrokenEngine(CpuEngine):
+    """Raises an unexpected error for every file whose first page says `stumble`."""
 
     async def generate(self, prompt: Prompt) -> Completion:
         assert prompt.page
         with pymupdf.open(prompt.page.file) as pdf:
             if "stumble" in pdf[0].get_text():
-                raise LookupError("unforeseen")
+                raise LookupError("unexpected")
         return await super().generate(prompt)
 
 
-async def test_an_unforeseen_error_of_one_file_leaves_the_others_their_results(
+async def test_an_unexpected_error_of_one_file_leaves_the_others_their_results(
     folder: Path, page_pool: PagePool, buffers: PixelBufferPool
 ) -> None:
-    """It is raised when all are through, for whoever has to mend it."""
+    """An unexpected error of one file is raised after all other files were read."""
     with pymupdf.open() as pdf:
         pdf.new_page().insert_text((72, 90), "stumble")
         pdf.save(folder / "inbox" / "a.pdf")
-    engine = Stumbling(2)
+    engine = BrokenEngine(2)
     await engine.open(page_pool)
     loop = asyncio.get_running_loop()
-    worker = Worker(Settings(), engine, registry.named("layout"), page_pool, buffers, PageSlots(4), loop)
+    worker = Worker(Settings(), engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     inbox, output = folder / "inbox", folder / "out"
-    args = argparse.Namespace(path=inbox, output=output, formats="markdown", pages=None, password=None, no_resume=False)
-    ended: dict[Path, Result | TwopassError] = {}
+    options = batch.Options(output, formats=("markdown",))
+    outcomes: dict[Path, Result | TwopassError] = {}
 
-    with terminal.several() as shown, pytest.raises(LookupError):
-        await script.read_all(script.documents_below(inbox, output), args, worker, shown, ended)
+    with terminal.open_progress() as bars, pytest.raises(LookupError):
+        await batch.read_files(batch.find_files([inbox], output), options, worker, bars, outcomes)
 
-    assert {file.name for file in ended} == {"one.pdf", "two.PDF"}
+    assert {file.name for file in outcomes} == {"one.pdf", "two.PDF"}

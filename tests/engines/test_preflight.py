@@ -1,4 +1,4 @@
-"""What a worker needs before it serves, with scripted cards; and how RunPod is told that it does not."""
+"""The checks before a worker serves, against scripted GPUs, and how a failed check reaches RunPod."""
 
 from __future__ import annotations
 
@@ -10,76 +10,78 @@ import pytest
 from tests import ROOT
 from tests.fakes.queue import LoopbackQueue
 from twopass.engines import preflight
-from twopass.engines.gpus import Cards
+from twopass.engines.gpus import GpuInfo
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-H200 = Cards(1, 150.0, 149.0, (13, 0))
+H200 = GpuInfo(1, 150.0, 149.0, (13, 0))
 CUDA = (13, 0)
 
 
-def refused(check: Any, settings: Settings, *given: Any) -> str:
+def catch_error(check: Any, settings: Settings, *args: Any) -> str:
     with pytest.raises(EngineError) as caught:
-        check(settings, *given)
+        check(settings, *args)
     return str(caught.value)
 
 
-def test_too_little_disk_is_told() -> None:
-    """Sources have to lie somewhere while they are read."""
-    told = refused(preflight.disk, Settings(min_free_disk_bytes=1 << 60))
+def test_too_little_disk_space_is_an_error() -> None:
+    """A worker without room for its sources stops and asks for a larger container disk."""
+    message = catch_error(preflight.check_disk, Settings(min_free_disk_bytes=1 << 60))
 
-    assert told.startswith(Code.STORE_UNAVAILABLE) and "larger container disk" in told
-    preflight.disk(Settings(min_free_disk_bytes=1))
+    assert message.startswith(Code.STORE_UNAVAILABLE) and "larger container disk" in message
+    preflight.check_disk(Settings(min_free_disk_bytes=1))
 
 
 @pytest.mark.parametrize(
-    ("cards", "says"),
+    ("gpus", "expected"),
     [
-        (Cards(), "1 GPUs are asked for and 0 seen"),
-        (Cards(1, 150.0, 149.0, (12, 8)), "the driver speaks CUDA 12.8, PyTorch here needs 13.0"),
+        (GpuInfo(), "1 GPUs are required and 0 were found"),
+        (GpuInfo(1, 150.0, 149.0, (12, 8)), "the driver supports CUDA 12.8 and PyTorch requires 13.0"),
     ],
 )
-def test_a_driver_that_will_not_do_is_told(cards: Cards, says: str) -> None:
-    """Before vLLM fails over it with words of its own."""
-    told = refused(preflight.driver, Settings(), cards, lambda: CUDA)
+def test_an_unsuitable_driver_is_an_error(gpus: GpuInfo, expected: str) -> None:
+    """A missing GPU or an old driver is reported with advice before vLLM fails on it."""
+    message = catch_error(preflight.check_driver, Settings(), gpus, lambda: CUDA)
 
-    assert told.startswith(Code.ENGINE_DEAD) and says in told
+    assert message.startswith(Code.ENGINE_DEAD) and expected in message
 
 
 def test_a_model_over_two_gpus_needs_two() -> None:
-    told = refused(preflight.driver, Settings(tensor_parallel_size=2), H200, lambda: CUDA)
+    """Tensor parallelism over two ranks is refused on a machine with one GPU."""
+    message = catch_error(preflight.check_driver, Settings(tensor_parallel_size=2), H200, lambda: CUDA)
 
-    assert "2 GPUs are asked for and 1 seen" in told
+    assert "2 GPUs are required and 1 were found" in message
 
 
 @pytest.mark.parametrize(
-    ("preset", "cards", "built_for"),
+    ("preset", "gpus", "required"),
     [
         ("auto", H200, CUDA),
-        ("auto", Cards(1, 25.8, 25.0, (13, 1)), CUDA),
-        ("rtx4090", Cards(1, 25.8, 25.0, (13, 1)), CUDA),
-        ("auto", Cards(), (0, 0)),  # a PyTorch without CUDA reads on the processor
-        ("cpu", Cards(), CUDA),
+        ("auto", GpuInfo(1, 25.8, 25.0, (13, 1)), CUDA),
+        ("rtx4090", GpuInfo(1, 25.8, 25.0, (13, 1)), CUDA),
+        ("auto", GpuInfo(), (0, 0)),  # a PyTorch without CUDA runs on the CPU
+        ("cpu", GpuInfo(), CUDA),
     ],
 )
-def test_what_will_do_is_let_by(preset: str, cards: Cards, built_for: tuple[int, int]) -> None:
-    preflight.driver(Settings(preset=preset), cards, lambda: built_for)
-    preflight.memory(Settings(preset=preset), cards)
+def test_a_suitable_machine_passes(preset: str, gpus: GpuInfo, required: tuple[int, int]) -> None:
+    """Neither the driver check nor the memory check raises for a machine that fits the preset."""
+    preflight.check_driver(Settings(preset=preset), gpus, lambda: required)
+    preflight.check_memory(Settings(preset=preset), gpus)
 
 
 @pytest.mark.parametrize(
-    ("fields", "cards", "says"),
+    ("fields", "gpus", "expected"),
     [
-        ({"preset": "80"}, Cards(1, 25.8, 25.0, CUDA), "preset 80 is for another card than one of 26 GB"),
-        ({}, Cards(1, 150.0, 40.0, CUDA), "132 GB of GPU memory are wanted and 40 are free"),
-        ({"gpu_memory_utilization": 0.5}, Cards(1, 100.0, 40.0, CUDA), "50 GB of GPU memory are wanted"),
+        ({"preset": "80"}, GpuInfo(1, 25.8, 25.0, CUDA), "preset 80 does not fit a GPU of 26 GB"),
+        ({}, GpuInfo(1, 150.0, 40.0, CUDA), "132 GB of GPU memory are needed and 40 are free"),
+        ({"gpu_memory_utilization": 0.5}, GpuInfo(1, 100.0, 40.0, CUDA), "50 GB of GPU memory are needed"),
     ],
 )
-def test_too_little_memory_is_told(fields: dict[str, Any], cards: Cards, says: str) -> None:
-    """A card too small for its preset, and one that somebody else fills."""
-    told = refused(preflight.memory, Settings(**fields), cards)
+def test_too_little_gpu_memory_is_an_error(fields: dict[str, Any], gpus: GpuInfo, expected: str) -> None:
+    """A GPU that is too small for its preset is refused, and so is one whose memory another process uses."""
+    message = catch_error(preflight.check_memory, Settings(**fields), gpus)
 
-    assert told.startswith(Code.ENGINE_MEMORY) and says in told
+    assert message.startswith(Code.ENGINE_MEMORY) and expected in message
 
 
 @pytest.mark.parametrize(
@@ -89,15 +91,15 @@ def test_too_little_memory_is_told(fields: dict[str, Any], cards: Cards, says: s
         ({"ENGINE": "hf", "MODEL_DIR": "/nowhere"}, Code.WEIGHTS_MISSING),
     ],
 )
-def test_runpod_is_told_why_a_worker_does_not_serve(env: dict[str, str], code: Code) -> None:
-    """The SDK's own report: unhealthy, with our code and what to do; the process ends, and no job is taken."""
+def test_a_failed_check_is_reported_to_runpod(env: dict[str, str], code: Code) -> None:
+    """The SDK reports the worker as unhealthy with our error code; the process exits and takes no job."""
     with LoopbackQueue() as queue:
         job = queue.put({"input": {"source": "s3://bucket/a.pdf"}})
         with queue.worker([sys.executable, ROOT / "handler.py"], cwd=ROOT, env=env) as worker:
-            code_of_exit = worker.wait(60)
-        (told,) = [ping.query for ping in queue.pings if ping.query.get("status") == "unhealthy"]
+            exit_code = worker.wait(60)
+        (report,) = [ping.query for ping in queue.pings if ping.query.get("status") == "unhealthy"]
 
-        assert code_of_exit == 1
-        assert told["check"] == "engine" and code in told["reason"]
-        assert not any(job in take.dealt for take in queue.takes)
+        assert exit_code == 1
+        assert report["check"] == "engine" and code in report["reason"]
+        assert not any(job in take.job_ids for take in queue.takes)
         assert "Traceback" not in worker.log

@@ -1,4 +1,4 @@
-"""Answers as DeepSeek-OCR writes them: small ones of our own, and where the real ones lie."""
+"""Answers in the format of DeepSeek-OCR: small ones of our own, and the paths of real ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import random
 
 from tests import ROOT
 
-REAL = ROOT.parent / "shared" / "corpus" / "answers"  # beside the repository, where somebody has it
+REAL = ROOT.parent / "shared" / "corpus" / "answers"  # next to the repository; not everyone has it
 PAIRS = REAL.parent / "pairs"
 
 
 def block(label: str, content: str = "", box: tuple[int, ...] | str = (100, 100, 900, 200)) -> str:
-    """One tag and its content; `box` may be anything that somebody could write there."""
-    told = f"[[{', '.join(map(str, box))}]]" if isinstance(box, tuple) else box
-    return f"<|ref|>{label}<|/ref|><|det|>{told}<|/det|>\n{content}  \n\n"
+    """One tag with its content; `box` may be any text in place of coordinates."""
+    coordinates = f"[[{', '.join(map(str, box))}]]" if isinstance(box, tuple) else box
+    return f"<|ref|>{label}<|/ref|><|det|>{coordinates}<|/det|>\n{content}  \n\n"
 
 
 TABLE = "<table><tr><td>Pump</td><td>Flow (m³/h)</td></tr><tr><td>P-1</td><td>12.5</td></tr></table>"
@@ -37,7 +37,7 @@ CONTENTS = block("title", "# Contents") + block(
 )
 DATES = block("text", "\n".join(f"2024-{m:02}-{d:02} closed" for m in range(1, 5) for d in range(1, 31)))
 EMPTY_ROWS = block("table", f"<table>{'<tr><td></td><td></td><td></td></tr>' * 60}</table>")
-# thirty times as high as wide: a line is less than a cell of the grid
+# A page thirty times as high as wide: a line is less than one cell of the grid high.
 SKINNY = "".join(block("text", str(n), (67, 10 * n, 138, 10 * n + n % 2)) for n in range(1, 99))
 HUGE = (1, 2, 900, 900)
 REPETITIVE = {
@@ -50,7 +50,7 @@ REPETITIVE = {
     "ticked rows": block("table", f"<table>{'<tr><td>□</td><td></td></tr>' * 120}</table>", HUGE),
 }
 LEGITIMATE = (PAGE, FORM, CONTENTS, DATES, EMPTY_ROWS, SKINNY, *REPETITIVE.values())
-# By the very same step, in places of their own.
+# Evenly spaced, each in a place of its own.
 EVEN = {
     "a column of choices": "".join(block("text", "Yes / No", (100, 30 * n, 500, 30 * n + 20)) for n in range(30)),
     "ruled lines": "".join(block("text", "_" * 60, (100, 30 * n, 900, 30 * n + 20)) for n in range(30)),
@@ -61,7 +61,8 @@ EVEN = {
 }
 
 LOOPS = {
-    "marching": PAGE + "".join(block("text", "<pre> <pre>", (520, 40 + 7 * n, 780, 48 + 7 * n)) for n in range(130)),
+    "evenly spaced": PAGE
+    + "".join(block("text", "<pre> <pre>", (520, 40 + 7 * n, 780, 48 + 7 * n)) for n in range(130)),
     "degenerate": PAGE + "".join(block("text", "FRE"[n % 3], (20 + n, 844, 20, 860)) for n in range(40)),
     "same place": PAGE + "".join(block("text", "Total: 15", (100, 800, 300, 820)) for _ in range(20)),
     "a letter": PAGE + block("text", "Fine so far. " + "o" * 300),
@@ -87,8 +88,8 @@ PIECES = (
 )
 
 
-def mutated(text: str, rolls: random.Random) -> str:
-    """An answer with letters lost, doubled and swapped, and pieces of tags where none belong."""
+def mutate(text: str, rolls: random.Random) -> str:
+    """Return an answer with parts removed, duplicated and moved, and with pieces of tags inserted."""
     for _ in range(rolls.randint(1, 6)):
         a, b = sorted(rolls.randrange(len(text) + 1) for _ in range(2))
         b = min(b, a + 40)

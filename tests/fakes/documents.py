@@ -1,4 +1,4 @@
-"""Small builders of elements, pages and documents, and hypothesis strategies of any of them."""
+"""Small builders of elements, pages and documents, and hypothesis strategies for all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from twopass.document import (
     State,
     Status,
     Table,
-    element_id,
+    make_element_id,
 )
 from twopass.errors import Code
 from twopass.steps import assemble
@@ -42,7 +42,7 @@ BOTTOM = Box(0.1, 0.95, 0.9, 0.97)
 
 
 def element(kind: str, text: str = "", box: Box | None = MIDDLE, **fields: Any) -> Element:
-    """Its page and id come from the checkpoint it is put into, unless an id is given."""
+    """An element whose page, and id unless given, are set by the checkpoint it is put into."""
     fields = {"id": "", "page": 1, **fields}
     boxes = (box,) if box else ()
     return Element(kind=Kind(kind), category=Kind(kind).category, text=text, boxes=boxes, **fields)
@@ -51,17 +51,19 @@ def element(kind: str, text: str = "", box: Box | None = MIDDLE, **fields: Any) 
 def checkpoint(number: int, *elements: Element, state: State = State.READ, **fields: Any) -> Checkpoint:
     page = Page(number=number, width_pt=595, height_pt=842, state=state, **fields)
     numbered = (
-        e.model_copy(update={"page": number, "id": e.id or element_id(number, n)}) for n, e in enumerate(elements)
+        e.model_copy(update={"page": number, "id": e.id or make_element_id(number, n)}) for n, e in enumerate(elements)
     )
     return Checkpoint(page=page, elements=tuple(numbered))
 
 
-def assembled(*checkpoints: Checkpoint, outline: tuple[OutlineEntry, ...] = (), title: str | None = None) -> Document:
+def build_document(
+    *checkpoints: Checkpoint, outline: tuple[OutlineEntry, ...] = (), title: str | None = None
+) -> Document:
     return assemble.document(SOURCE, Meta(title=title, outline=outline), RUN, "paper-0123456789ab", checkpoints)
 
 
-def grid(*rows: list[str], header: bool = False) -> Table:
-    """A table without spans."""
+def plain_table(*rows: list[str], header: bool = False) -> Table:
+    """A table without spanning cells."""
     cells = [
         Cell(row=r, col=c, text=text, header=header and r == 0)
         for r, row in enumerate(rows)
@@ -70,7 +72,21 @@ def grid(*rows: list[str], header: bool = False) -> Table:
     return Table(html="", rows=len(rows), cols=max(len(row) for row in rows), cells=tuple(cells))
 
 
-# What documents are made of: words in three scripts, and every character that Markdown or JSON could misread.
+def heading(text: str, **fields: int) -> Element:
+    return element("section_header", text, **fields)
+
+
+def describe_tree(sections: tuple[Section, ...]) -> list[object]:
+    """Number, title and subsections of each section, for comparison."""
+    return [(section.number, section.title, describe_tree(section.children)) for section in sections]
+
+
+def flatten_sections(sections: tuple[Section, ...]) -> list[Section]:
+    """All sections of a tree in document order."""
+    return [one for section in sections for one in (section, *flatten_sections(section.children))]
+
+
+# Words in three scripts, and every character with a meaning in Markdown or JSON.
 WORDS = [
     "the",
     "Water",
@@ -87,7 +103,7 @@ WORDS = [
     "a_b",
     "naïve",
 ]
-MARKS = [
+SPECIAL_TEXTS = [
     *string.punctuation,
     "•",
     "–",
@@ -102,7 +118,7 @@ MARKS = [
     "\n",
     "$$",
 ]
-texts = st.lists(st.sampled_from([*WORDS, *MARKS]), max_size=12).map(" ".join)
+texts = st.lists(st.sampled_from([*WORDS, *SPECIAL_TEXTS]), max_size=12).map(" ".join)
 any_texts = st.one_of(texts, st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 fractions = st.integers(0, 1000).map(lambda n: n / 1000)
 boxes = st.builds(Box.of, fractions, fractions, fractions, fractions)
@@ -123,15 +139,15 @@ tables = st.builds(
 figures = st.builds(
     Figure, description=maybe_texts, visible_text=maybe_texts, data=st.none() | tables, mermaid=maybe_texts
 )
-ids = st.builds(element_id, numbers, st.integers(0, 4))
+ids = st.builds(make_element_id, numbers, st.integers(0, 4))
 
 
 @st.composite
 def elements(draw: st.DrawFn, number: int, index: int) -> Element:
-    """Any element at this place; its text may be anything, and so may what it points at."""
+    """Any element with this page and index; its text and its links to other elements may be anything."""
     kind = draw(st.sampled_from(list(Kind)))
     return Element(
-        id=element_id(number, index),
+        id=make_element_id(number, index),
         page=number,
         kind=kind,
         category=kind.category,
@@ -165,14 +181,16 @@ def checkpoints(draw: st.DrawFn, number: int) -> Checkpoint:
         links=tuple(draw(st.lists(st.builds(Link, box=boxes, uri=any_texts), max_size=1))),
     )
     count = draw(st.integers(0, 4))
-    held = tuple(draw(elements(number, index)) for index in range(count))
+    page_elements = tuple(draw(elements(number, index)) for index in range(count))
     problems = st.lists(st.builds(Problem, code=st.sampled_from(list(Code)), message=any_texts), max_size=1)
-    return Checkpoint(page=page, elements=held, problems=tuple(draw(problems)))
+    return Checkpoint(page=page, elements=page_elements, problems=tuple(draw(problems)))
 
 
 entries = st.builds(OutlineEntry, level=numbers, title=texts, page=st.none() | numbers)
 metas = st.builds(Meta, title=maybe_texts, outline=st.lists(entries, max_size=4).map(tuple))
-readings = st.lists(numbers, unique=True, max_size=4).flatmap(lambda n: st.tuples(*(checkpoints(page) for page in n)))
+checkpoint_lists = st.lists(numbers, unique=True, max_size=4).flatmap(
+    lambda n: st.tuples(*(checkpoints(page) for page in n))
+)
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -193,16 +211,16 @@ sections = st.recursive(
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    """Any document, not only one that assemble could have made."""
-    read = sorted(draw(readings), key=lambda one: one.page.number)
+    """Any document, also one that assemble could not have made."""
+    pages = sorted(draw(checkpoint_lists), key=lambda checkpoint: checkpoint.page.number)
     return Document(
         id=draw(any_texts),
         source=SOURCE.model_copy(update={"uri": draw(any_texts)}),
         meta=draw(metas),
         run=Run(options=draw(st.dictionaries(any_texts, json_values, max_size=2))),
         status=draw(st.sampled_from(list(Status))),
-        pages=tuple(one.page for one in read),
-        elements=tuple(element for one in read for element in one.elements),
+        pages=tuple(checkpoint.page for checkpoint in pages),
+        elements=tuple(element for checkpoint in pages for element in checkpoint.elements),
         sections=tuple(draw(st.lists(sections, max_size=2))),
-        problems=tuple(problem for one in read for problem in one.problems),
+        problems=tuple(problem for checkpoint in pages for problem in checkpoint.problems),
     )

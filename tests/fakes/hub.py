@@ -1,6 +1,7 @@
-"""A Hugging Face hub on loopback: one repository of small files, large ones with a sha256 as LFS has it.
+"""A Hugging Face hub on loopback that serves one repository of small files.
 
-Knows the routes that huggingface_hub asks: a model's info and tree, and files by name.
+It has the routes that huggingface_hub requests: a model's info and tree, and files by name. Weight files carry a
+sha256, as files in LFS do.
 """
 
 from __future__ import annotations
@@ -15,48 +16,58 @@ from json import dumps
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+# the environment of a program that uses this hub
+CLIENT_SETTINGS = {
+    "HF_HOME": "/nonexistent",  # no token and no cache of the user who runs the test
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+}
+
 
 @dataclass
 class Hub:
-    """`spoilt` files are sent with other bytes than the hub says they have."""
+    """One repository. The bytes of `corrupted` files differ from their listed checksums."""
 
     repo: str
     revision: str
     files: dict[str, bytes]
-    spoilt: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    corrupted: set[str] = field(default_factory=set)
+    requests: list[str] = field(default_factory=list)
     url: str = ""
 
-    def listed(self, name: str, key: str) -> dict[str, Any]:
+    def describe_file(self, name: str, key: str) -> dict[str, Any]:
         data = self.files[name]
         sha1 = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-        told: dict[str, Any] = {key: name, "size": len(data), "blobId": sha1, "oid": sha1, "type": "file"}
+        entry: dict[str, Any] = {key: name, "size": len(data), "blobId": sha1, "oid": sha1, "type": "file"}
         if name.endswith(".safetensors"):
             sha256 = hashlib.sha256(data).hexdigest()
-            told["lfs"] = {"sha256": sha256, "oid": sha256, "size": len(data), "pointerSize": 134}
-        return told
+            entry["lfs"] = {"sha256": sha256, "oid": sha256, "size": len(data), "pointerSize": 134}
+        return entry
 
     def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers."""
-        self.asked.append(path)
+        """Return status, body and headers."""
+        self.requests.append(path)
         api = f"/api/models/{self.repo}"
         if path in (f"{api}/revision/{self.revision}", api):
-            siblings = [self.listed(name, "rfilename") for name in self.files]
-            told = {"id": self.repo, "modelId": self.repo, "sha": self.revision, "private": False, "tags": []}
-            return 200, dumps({**told, "downloads": 0, "likes": 0, "siblings": siblings}).encode(), {}
+            siblings = [self.describe_file(name, "rfilename") for name in self.files]
+            model = {"id": self.repo, "modelId": self.repo, "sha": self.revision, "private": False, "tags": []}
+            return 200, dumps({**model, "downloads": 0, "likes": 0, "siblings": siblings}).encode(), {}
         if path == f"{api}/tree/{self.revision}":
-            return 200, dumps([self.listed(name, "path") for name in self.files]).encode(), {}
+            return 200, dumps([self.describe_file(name, "path") for name in self.files]).encode(), {}
         name = path.removeprefix(f"/{self.repo}/resolve/{self.revision}/")
         if name in self.files:
-            told = self.listed(name, "name")
-            etag = told.get("lfs", told)["oid"]
-            body = bytes(byte ^ 1 for byte in self.files[name]) if name in self.spoilt else self.files[name]
+            entry = self.describe_file(name, "name")
+            etag = entry.get("lfs", entry)["oid"]
+            body = bytes(byte ^ 1 for byte in self.files[name]) if name in self.corrupted else self.files[name]
             return 200, body, {"ETag": f'"{etag}"', "X-Repo-Commit": self.revision}
         return 404, b'{"error": "not here"}', {"X-Error-Code": "RepoNotFound"}
 
 
 @contextmanager
-def running(hub: Hub) -> Iterator[Hub]:
+def serve(hub: Hub) -> Iterator[Hub]:
+    """Serve the hub from a thread and set its `url`."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -72,7 +83,7 @@ def running(hub: Hub) -> Iterator[Hub]:
         do_HEAD = do_GET
 
         def log_message(self, *args: object) -> None:
-            """Nothing on stderr."""
+            """Keep stderr quiet."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         hub.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible server on loopback that answers in words, and fails as it is told to.
+"""An OpenAI-compatible server on loopback that streams an answer or fails as a test's script says.
 
-Knows the protocol of `vllm serve`: /v1/models, /v1/chat/completions as a stream, usage in the last event.
-Runs on the test's own loop.
+It speaks the protocol of `vllm serve`: /v1/models, and /v1/chat/completions as a stream with usage in the last event.
+It runs on the test's event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Behaviour = Callable[[web.Request, "OpenAIServer"], Awaitable[web.StreamResponse
 
 @dataclass
 class OpenAIServer:
-    """`script` is what the next requests meet, one each; without one they get `answer`, a word an event."""
+    """Each request takes the next behaviour from `script`; after its end, requests get `answer`, one word per event."""
 
     answer: str = "one two three"
     finish_reason: str = "stop"
@@ -29,35 +29,36 @@ class OpenAIServer:
     key: str | None = None
     script: list[Behaviour] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    busy: int = 0
-    most_busy: int = 0
-    hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    active: int = 0
+    max_active: int = 0
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        return self._denied(request) or web.json_response({"object": "list", "data": self.models})
+        return self._check_key(request) or web.json_response({"object": "list", "data": self.models})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(await request.json())
-        behave = self.script.pop(0) if self.script else words
-        self.busy += 1
-        self.most_busy = max(self.busy, self.most_busy)
+        behaviour = self.script.pop(0) if self.script else stream_words
+        self.active += 1
+        self.max_active = max(self.active, self.max_active)
         try:
-            return self._denied(request) or await behave(request, self)
+            return self._check_key(request) or await behaviour(request, self)
         except (ConnectionResetError, asyncio.CancelledError):
-            self.hung_up.set()
+            self.disconnected.set()
             raise
         finally:
-            self.busy -= 1
+            self.active -= 1
 
-    def _denied(self, request: web.Request) -> web.Response | None:
+    def _check_key(self, request: web.Request) -> web.Response | None:
+        """Return an error response if the request lacks the key."""
         if self.key is None or request.headers.get("Authorization") == f"Bearer {self.key}":
             return None
         return web.json_response({"error": {"message": "Unauthorized"}}, status=401)
 
 
 @asynccontextmanager
-async def running(server: OpenAIServer) -> AsyncIterator[OpenAIServer]:
+async def serve(server: OpenAIServer) -> AsyncIterator[OpenAIServer]:
     app = web.Application(client_max_size=1 << 26)
     app.add_routes([web.get("/v1/models", server.list_models), web.post("/v1/chat/completions", server.chat)])
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
@@ -71,46 +72,46 @@ async def running(server: OpenAIServer) -> AsyncIterator[OpenAIServer]:
         await runner.cleanup()
 
 
-def event(**said: Any) -> bytes:
-    return b"data: " + json.dumps(said).encode() + b"\n\n"
+def encode_event(**fields: Any) -> bytes:
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
 
-def piece(text: str, finish_reason: str | None = None) -> bytes:
-    return event(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}])
+def encode_delta(text: str, finish_reason: str | None = None) -> bytes:
+    return encode_event(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}])
 
 
-async def started(request: web.Request) -> web.StreamResponse:
+async def start_stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     return response
 
 
-async def words(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
-    """The whole answer, usage at its end."""
-    response = await started(request)
+async def stream_words(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
+    """Stream the whole answer, with usage at the end."""
+    response = await start_stream(request)
     await asyncio.sleep(server.pause_s)
-    said = [word + " " for word in server.answer.split()]
-    for word in said[:-1]:
-        await response.write(piece(word))
-    await response.write(piece(server.answer.split()[-1], server.finish_reason))
-    await response.write(event(choices=[], usage={"prompt_tokens": 903, "completion_tokens": len(said)}))
+    words = server.answer.split()
+    for word in words[:-1]:
+        await response.write(encode_delta(word + " "))
+    await response.write(encode_delta(words[-1], server.finish_reason))
+    await response.write(encode_event(choices=[], usage={"prompt_tokens": 903, "completion_tokens": len(words)}))
     await response.write(b"data: [DONE]\n\n")
     return response
 
 
-def status(code: int, **headers: str) -> Behaviour:
+def respond_with_status(code: int, **headers: str) -> Behaviour:
     async def behave(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
-        said = {"error": {"message": f"told to say {code}", "code": code}}
-        return web.json_response(said, status=code, headers={name.replace("_", "-"): v for name, v in headers.items()})
+        error = {"error": {"message": f"scripted status {code}", "code": code}}
+        return web.json_response(error, status=code, headers={name.replace("_", "-"): v for name, v in headers.items()})
 
     return behave
 
 
-def said(*chunks: bytes, ended: bool = True) -> Behaviour:
-    """Bytes as they are; not `ended`, the connection is cut after them."""
+def send_chunks(*chunks: bytes, ended: bool = True) -> Behaviour:
+    """Send these bytes unchanged, then end the response, or cut the connection if `ended` is False."""
 
     async def behave(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
-        response = await started(request)
+        response = await start_stream(request)
         for chunk in chunks:
             await response.write(chunk)
         if not ended and request.transport:
@@ -120,16 +121,16 @@ def said(*chunks: bytes, ended: bool = True) -> Behaviour:
     return behave
 
 
-async def endless(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
-    """The same word until the other side hangs up."""
-    response = await started(request)
+async def repeat_forever(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
+    """Stream the same word until the client disconnects."""
+    response = await start_stream(request)
     while True:
-        await response.write(piece("again "))
+        await response.write(encode_delta("again "))
         await asyncio.sleep(0)
 
 
-async def silent(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
-    """Never a word."""
+async def never_answer(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
+    """Send nothing until the client gives up."""
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 30)
     return web.Response(status=503)

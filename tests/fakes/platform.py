@@ -1,6 +1,6 @@
-"""RunPod's public side on loopback: /run, /status and /cancel over HTTP, before a queue or an answering function.
+"""RunPod's public API on loopback: /run, /status and /cancel over HTTP, rate limits included.
 
-Knows what a client of the platform sees, rate limits included. Knows nothing of workers.
+Jobs go to the loopback queue and its workers, or to a function that answers them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tests.fakes.queue import LoopbackQueue
 Json = dict[str, Any]
 
 
-class Behind(Protocol):
+class Backend(Protocol):
     def put(self, payload: Json) -> str: ...
 
     def status(self, job_id: str) -> Json | None:
-        """What GET /status answers; None: 404."""
+        """The body of GET /status; None for a 404."""
 
     def stop(self, job_id: str) -> None: ...
 
 
-class Queued:
-    """The loopback queue's jobs as a client sees them."""
+class QueueBackend:
+    """The loopback queue, as a client of the platform sees it."""
 
     def __init__(self, queue: LoopbackQueue) -> None:
         self._queue = queue
@@ -38,19 +38,19 @@ class Queued:
         return self._queue.put(payload)
 
     def status(self, job_id: str) -> Json | None:
-        seen = self._queue.look(job_id)
-        if seen is None:
+        job = self._queue.snapshot(job_id)
+        if job is None:
             return None
-        output = seen.progress[-1] if seen.status == "IN_PROGRESS" and seen.progress else seen.output
-        return {"id": job_id, "status": seen.status, "output": output, "error": seen.error, "executionTime": 1000}
+        output = job.progress[-1] if job.status == "IN_PROGRESS" and job.progress else job.output
+        return {"id": job_id, "status": job.status, "output": output, "error": job.error, "executionTime": 1000}
 
     def stop(self, job_id: str) -> None:
         self._queue.stop(job_id)
 
 
 @dataclass
-class Scripted:
-    """Answers every job by a function of its input; None answers 404, as for a job that nobody knows any more."""
+class ScriptedBackend:
+    """Answers every job by a function of its input. None becomes a 404, as for a job that was forgotten."""
 
     answer: Callable[[Json], Json | None]
     inputs: list[Json] = field(default_factory=list)
@@ -69,17 +69,20 @@ class Scripted:
 
 @dataclass
 class Platform:
-    """`refusals` are answered first, one each: a status and what Retry-After says. `seen`: when, method, path, key."""
+    """The HTTP server. `refusals` are sent first, one per request: a status and a Retry-After header.
 
-    behind: Behind
+    `requests` holds the time, method and path of each request, `bodies` those of /run.
+    """
+
+    backend: Backend
     key: str = "secret-key"
     refusals: list[tuple[int, str | None]] = field(default_factory=list)
-    seen: list[tuple[float, str, str]] = field(default_factory=list)
+    requests: list[tuple[float, str, str]] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
 
     @contextmanager
-    def running(self) -> Iterator[str]:
-        """The endpoint's address."""
+    def serve(self) -> Iterator[str]:
+        """Serve while the context lasts; yields the endpoint's address."""
         platform = self
 
         class Handler(_Handler):
@@ -101,34 +104,34 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.removeprefix("/v2/loopback")
-        self.owner.seen.append((time.monotonic(), self.command, path))
+        self.owner.requests.append((time.monotonic(), self.command, path))
         if self.headers.get("Authorization") != f"Bearer {self.owner.key}":
             return self._send(401, None)
         if self.owner.refusals:
-            status, after = self.owner.refusals.pop(0)
-            return self._send(status, None, after)
+            status, retry_after = self.owner.refusals.pop(0)
+            return self._send(status, None, retry_after)
         verb, _, job_id = path.strip("/").partition("/")
         if (self.command, verb) == ("POST", "run"):
             payload = json.loads(body)
             self.owner.bodies.append(payload)
-            return self._send(200, {"id": self.owner.behind.put(payload), "status": "IN_QUEUE"})
+            return self._send(200, {"id": self.owner.backend.put(payload), "status": "IN_QUEUE"})
         if (self.command, verb) == ("POST", "cancel"):
-            self.owner.behind.stop(job_id)
+            self.owner.backend.stop(job_id)
             return self._send(200, {"id": job_id, "status": "CANCELLED"})
-        told = self.owner.behind.status(job_id) if (self.command, verb) == ("GET", "status") else None
-        return self._send(200, told) if told is not None else self._send(404, None)
+        status_body = self.owner.backend.status(job_id) if (self.command, verb) == ("GET", "status") else None
+        return self._send(200, status_body) if status_body is not None else self._send(404, None)
 
-    def _send(self, status: int, body: Json | None, after: str | None = None) -> None:
+    def _send(self, status: int, body: Json | None, retry_after: str | None = None) -> None:
         data = json.dumps(body or {"error": "no"}).encode()
         self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        if after is not None:
-            self.send_header("Retry-After", after)
+        if retry_after is not None:
+            self.send_header("Retry-After", retry_after)
         self.end_headers()
         self.wfile.write(data)
 
     do_GET = do_POST = _handle
 
     def log_message(self, *_: Any) -> None:
-        """Tests are quiet."""
+        """Keep requests out of the test output."""

@@ -1,8 +1,8 @@
-"""Jobs in, what the worker posts for them out: RunPod's job queue on loopback, for the unmodified SDK.
+"""RunPod's job queue on loopback, for workers that run the unmodified SDK.
 
-Knows the worker protocol (take, batch take, done, stream, ping, stop) and how to start a worker in a process group of
-its own. Knows nothing of twopass. `_Desk` lives on the server thread's event loop; everything else may be called from
-any thread, so synchronous tests need no loop.
+Implements the worker protocol (take, batch take, done, stream, ping, stop) and starts workers, each in a process group
+of its own. `_QueueServer` lives on the server thread's event loop; everything else may be called from any thread, so
+synchronous tests need no loop.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ Status = Literal["IN_QUEUE", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"]
 FINAL: tuple[Status, ...] = ("COMPLETED", "FAILED", "CANCELLED")
 ENDPOINT = "loopback"
 BODY_LIMIT = 20 * 2**20  # the platform answers 400 to a larger result, and the SDK then drops it
-REQUEST_LIMIT = 64 * 2**20  # what the server reads at all, so that the 400 above is ours and not aiohttp's 413
-RETIRED_PAUSE = 0.05  # the SDK has no back-off on 204: without a pause a worker that is shutting down would spin
-GRACE = 5.0  # from SIGTERM to SIGKILL when a worker's `with` block ends
+REQUEST_LIMIT = 64 * 2**20  # aiohttp's own limit; above BODY_LIMIT, so that we answer 400 before aiohttp answers 413
+RETIRED_PAUSE = 0.05  # seconds; the SDK does not back off on 204, so a worker that shuts down would poll in a busy loop
+GRACE = 5.0  # seconds from SIGTERM to SIGKILL when a worker's `with` block ends
 INHERITED = ("PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client of the platform would see of a finished job, and every body the worker posted for it."""
+    """What a client of the platform sees of a job, and every body that the worker posted for it."""
 
     status: Status
     output: Any
@@ -57,12 +57,12 @@ class Take:
     batch_size: int | None
     in_progress: bool
     status: int
-    dealt: tuple[str, ...]
+    job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Ping:
-    """One heartbeat: the jobs it says are running, and its whole query."""
+    """One heartbeat: the ids of the running jobs, and the full query."""
 
     worker: str
     job_ids: tuple[str, ...]
@@ -117,108 +117,108 @@ class _Record:
 class LoopbackQueue:
     """RunPod's queue on 127.0.0.1: `with LoopbackQueue() as queue, queue.worker([...]) as worker: ...`."""
 
-    def __init__(self, hold: float = 5.0) -> None:
-        """`hold` is how long an empty long poll is kept; the SDK gives up on one after 90 s."""
-        self._desk = _Desk(hold)
+    def __init__(self, hold_s: float = 5.0) -> None:
+        """`hold_s` is how long an empty long poll is kept open; the SDK gives up after 90 s."""
+        self._server = _QueueServer(hold_s)
         self._workers: list[Worker] = []
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="loopback-queue-")
         started: Future[tuple[asyncio.AbstractEventLoop, str]] = Future()
-        self._thread = threading.Thread(target=_run_server, args=(self._desk, started), name="loopback-queue")
+        self._thread = threading.Thread(target=_run_server, args=(self._server, started), name="loopback-queue")
         self._thread.start()
         self._loop, self.url = started.result(timeout=10)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ask(self._desk.close())
+        self._run_on_server(self._server.close())
         self._thread.join()
         self._folder.cleanup()
 
     # A client's side of the platform.
 
-    def put(self, payload: Json, **beside: Any) -> str:
-        """Queues `{"input": {...}}`; keys beside `input` reach the handler's job as they do on the platform."""
-        return self.put_batch([{**payload, **beside}])[0]
+    def put(self, payload: Json, **extra: Any) -> str:
+        """Queue `{"input": {...}}`. Keys besides `input` reach the handler's job, as on the platform."""
+        return self.put_batch([{**payload, **extra}])[0]
 
     def put_batch(self, payloads: Sequence[Json]) -> list[str]:
-        """Queues several jobs in one step, so that one batch take can be dealt all of them."""
-        return self._ask(self._desk.put(payloads))
+        """Queue several jobs in one step, so that one batch take can get all of them."""
+        return self._run_on_server(self._server.put(payloads))
 
     def wait(self, job_id: str, timeout: float = 60.0) -> Outcome:
-        """The outcome, as soon as the job is completed, failed or cancelled; TimeoutError shows the workers' logs."""
-        record = self._desk.records[job_id]
-        self._until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
+        """Wait until the job is completed, failed or cancelled. A TimeoutError shows the workers' logs."""
+        record = self._server.records[job_id]
+        self._wait_until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
         return record.outcome()
 
-    def look(self, job_id: str) -> Outcome | None:
-        """The job as it stands now; None for one that nobody put."""
-        record = self._desk.records.get(job_id)
+    def snapshot(self, job_id: str) -> Outcome | None:
+        """The job's current state; None for an unknown id."""
+        record = self._server.records.get(job_id)
         return record.outcome() if record else None
 
     def wait_posts(self, job_id: str, count: int = 1, timeout: float = 30.0) -> list[Json]:
-        """The bodies posted for the job, as soon as there are `count` of them: how a test knows that a job runs."""
-        record = self._desk.records[job_id]
-        self._until(lambda: len(record.posts) >= count, f"{job_id} has fewer than {count} posts", timeout)
+        """Wait until `count` bodies were posted for the job, which shows that it runs; returns the bodies."""
+        record = self._server.records[job_id]
+        self._wait_until(lambda: len(record.posts) >= count, f"{job_id} has fewer than {count} posts", timeout)
         return list(record.posts)
 
     def posts(self, job_id: str) -> list[Json]:
-        """Every body posted for the job until now, refused and late ones included; not those that are no JSON."""
-        return list(self._desk.records[job_id].posts)
+        """Every JSON body posted for the job so far, including refused and late ones."""
+        return list(self._server.records[job_id].posts)
 
     def stop(self, job_id: str) -> None:
-        """Cancels the job: dropped while it is queued, announced through job-stop once a worker has it.
+        """Cancel the job: a queued job is dropped, a job that a worker has is announced through job-stop.
 
-        The SDK ignores the announcement for a job that it has taken but not started yet: `wait_posts` before.
+        The SDK ignores the announcement for a job that it took and has not started: call `wait_posts` first.
         """
-        self._ask(self._desk.stop(job_id))
+        self._run_on_server(self._server.stop(job_id))
 
     def redeliver(self, job_id: str) -> None:
-        """Queues the job again with the same id, as the platform does when a worker is lost or on /retry."""
-        self._ask(self._desk.redeliver(job_id))
+        """Queue the job again with the same id, as the platform does when a worker is lost or on /retry."""
+        self._run_on_server(self._server.redeliver(job_id))
 
-    # What the queue has seen.
+    # What workers have sent.
 
     @property
     def takes(self) -> list[Take]:
-        return list(self._desk.takes)
+        return list(self._server.takes)
 
     @property
     def pings(self) -> list[Ping]:
-        return list(self._desk.pings)
+        return list(self._server.pings)
 
     def wait_ping(self, job_id: str, timeout: float = 10.0) -> Ping:
-        """The first heartbeat that names the job."""
+        """Wait for the first heartbeat that names the job."""
 
-        def naming() -> list[Ping]:
-            return [ping for ping in self._desk.pings if job_id in ping.job_ids]
+        def matching_pings() -> list[Ping]:
+            return [ping for ping in self._server.pings if job_id in ping.job_ids]
 
-        self._until(lambda: bool(naming()), f"no ping names {job_id}", timeout)
-        return naming()[0]
+        self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id}", timeout)
+        return matching_pings()[0]
 
     # Faults, and the ends of long polls.
 
     def answer_takes_with(self, statuses: int | Sequence[int]) -> None:
-        """The next takes, a held one first, are answered with these codes, one each; 200 is an ordinary answer."""
-        self._ask(self._desk.script_takes([statuses] if isinstance(statuses, int) else list(statuses)))
+        """Answer the next takes with these codes, an open long poll first; 200 is an ordinary answer."""
+        self._run_on_server(self._server.script_takes([statuses] if isinstance(statuses, int) else list(statuses)))
 
     def answer_done_with(self, statuses: int | Sequence[int]) -> None:
-        """The next posts to job-done, progress included, are answered with these codes; only 200 accepts the body."""
-        self._ask(self._desk.script_done([statuses] if isinstance(statuses, int) else list(statuses)))
+        """Answer the next posts to job-done, progress included, with these codes; only 200 accepts the body."""
+        self._run_on_server(self._server.script_done([statuses] if isinstance(statuses, int) else list(statuses)))
 
     def release(self) -> None:
-        """Ends every long poll now with 204."""
-        self._ask(self._desk.release())
+        """End every long poll now with 204."""
+        self._run_on_server(self._server.release())
 
     def retire(self, worker_id: str) -> None:
-        """Ends the worker's long polls with 204 and deals it nothing more."""
-        self._ask(self._desk.retire(worker_id))
+        """End the worker's long polls with 204 and give it no more jobs."""
+        self._run_on_server(self._server.retire(worker_id))
 
     @contextmanager
     def worker(
         self, command: Sequence[str | Path], cwd: str | Path | None = None, env: Mapping[str, str] | None = None
     ) -> Iterator["Worker"]:
-        """A worker process attached to this queue; gone, with all its children, when the block ends."""
+        """Start a worker process on this queue; it ends with all its children when the block ends."""
         worker = self._start(command, cwd, env or {})
         self._workers.append(worker)
         try:
@@ -243,19 +243,19 @@ class LoopbackQueue:
             )
         return Worker(name, process, log, self.retire)
 
-    def _until(self, true: Callable[[], bool], problem: str, timeout: float) -> None:
+    def _wait_until(self, condition: Callable[[], bool], problem: str, timeout: float) -> None:
         try:
-            self._ask(self._desk.until(true, timeout))
+            self._run_on_server(self._server.until(condition, timeout))
         except TimeoutError:
             logs = "".join(f"\n--- {worker.id} ---\n{worker.log[-3000:]}" for worker in self._workers)
             raise TimeoutError(f"{problem} after {timeout} s{logs}") from None
 
-    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(question, self._loop).result()
+    def _run_on_server(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
 
 class Worker:
-    """A process that runs the SDK, leader of its own process group as PID 1 is of its container."""
+    """A process that runs the SDK. It leads a process group of its own, as PID 1 leads its container."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, retire: Callable[[str], None]) -> None:
         self.id = name
@@ -270,32 +270,32 @@ class Worker:
 
     @property
     def log(self) -> str:
-        """All that the worker has written to stdout and stderr; readable until the queue is closed."""
+        """Everything that the worker wrote to stdout and stderr; readable until the queue is closed."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_log(self, text: str, timeout: float = 10.0) -> None:
-        """Returns as soon as the log contains the text."""
+        """Wait until the log contains the text."""
         deadline = time.monotonic() + timeout
         while text not in self.log:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.id} has not said {text!r} after {timeout} s:\n{self.log[-3000:]}")
+                raise TimeoutError(f"{self.id} has not logged {text!r} after {timeout} s:\n{self.log[-3000:]}")
             time.sleep(0.02)
 
     def terminate(self) -> None:
-        """SIGTERM to the main process alone, as a container's stop does; its long polls end at once."""
+        """Send SIGTERM to the main process alone, as the stop of a container does; its long polls end at once."""
         self._process.terminate()
-        # After the signal: a poll that ended before it would only be asked again.
+        # After the signal: a poll that ended earlier would only be repeated.
         self._retire(self.id)
 
     def kill(self) -> None:
-        """SIGKILL to the whole group: the SDK's ping child outlives its parent and would go on reporting its jobs."""
+        """Send SIGKILL to the group: the SDK's ping child outlives its parent and would go on reporting its jobs."""
         self._kill_group()
         self._process.wait()
         self._retire(self.id)
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """The whole group stands still meanwhile, as one whose snapshot is taken and restored later."""
+    def freeze(self) -> Iterator[None]:
+        """Stop the whole group while the context lasts, as if a snapshot were taken and restored later."""
         os.killpg(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -303,13 +303,13 @@ class Worker:
             os.killpg(self.pid, signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; what is left of the group ends with the main process, as in a container."""
+        """Wait for the exit code. The rest of the group ends with the main process, as in a container."""
         code = self._process.wait(timeout)
         self._kill_group()
         return code
 
     def close(self) -> None:
-        """SIGTERM, then SIGKILL to whatever is left after the grace."""
+        """Send SIGTERM, then SIGKILL to what remains after the grace period."""
         self.terminate()
         try:
             self.wait(GRACE)
@@ -317,21 +317,21 @@ class Worker:
             self.kill()
 
     def _kill_group(self) -> None:
-        if self._group_killed:  # its number may be somebody else's by now
+        if self._group_killed:  # another process may have its number by now
             return
         self._group_killed = True
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
-class _Desk:
+class _QueueServer:
     """The queue's side of the worker protocol; every method runs on the server's loop."""
 
-    def __init__(self, hold: float) -> None:
+    def __init__(self, hold_s: float) -> None:
         self.records: dict[str, _Record] = {}
         self.takes: list[Take] = []
         self.pings: list[Ping] = []
-        self._hold_s = hold
+        self._hold_s = hold_s
         self._waiting: list[str] = []
         self._to_stop: dict[str, list[str]] = {}
         self._retired: set[str] = set()
@@ -351,7 +351,7 @@ class _Desk:
             web.post("/v2/{endpoint}/job-stream/{worker}/{job}", self._stream),
         ]
 
-    # Asked by LoopbackQueue.
+    # Called by LoopbackQueue.
 
     async def put(self, payloads: Sequence[Json]) -> list[str]:
         first = len(self.records) + 1
@@ -398,27 +398,27 @@ class _Desk:
         async with self._change():
             self._closing = True
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: self._closing)
 
-    async def until(self, true: Callable[[], bool], timeout: float) -> None:
+    async def until(self, condition: Callable[[], bool], timeout: float) -> None:
         async with asyncio.timeout(timeout), self._changed:
-            await self._changed.wait_for(true)
+            await self._changed.wait_for(condition)
 
-    # Asked by the SDK.
+    # Routes for the SDK.
 
     async def _take(self, request: web.Request) -> web.Response:
-        status, jobs = await self._deal(request, None)
+        status, jobs = await self._assign_jobs(request, None)
         return web.json_response(jobs[0]) if jobs else web.Response(status=status)
 
     async def _take_batch(self, request: web.Request) -> web.Response:
-        status, jobs = await self._deal(request, int(request.query["batch_size"]))
+        status, jobs = await self._assign_jobs(request, int(request.query["batch_size"]))
         return web.json_response(jobs) if jobs else web.Response(status=status)
 
-    async def _deal(self, request: web.Request, batch_size: int | None) -> tuple[int, list[Json]]:
+    async def _assign_jobs(self, request: web.Request, batch_size: int | None) -> tuple[int, list[Json]]:
         worker = request.match_info["worker"]
-        status = await self._hold(worker, self._has_take)
+        status = await self._hold_poll(worker, self._has_take)
         if status == 200 and self._take_script:
             status = self._take_script.pop(0)
         jobs: list[Json] = []
@@ -436,13 +436,13 @@ class _Desk:
 
     async def _stop(self, request: web.Request) -> web.Response:
         worker = request.match_info["worker"]
-        status = await self._hold(worker, lambda: worker in self._to_stop)
+        status = await self._hold_poll(worker, lambda: worker in self._to_stop)
         if status == 204:
             return web.Response(status=204)
         return web.json_response({"jobsToStop": self._to_stop.pop(worker)})
 
     async def _done(self, request: web.Request) -> web.Response:
-        record, body = await self._posted(request)
+        record, body = await self._parse_post(request)
         status = self._done_script.pop(0) if self._done_script else 200
         if len(await request.read()) > BODY_LIMIT:
             status = 400
@@ -453,7 +453,7 @@ class _Desk:
         return web.Response(status=status)
 
     async def _stream(self, request: web.Request) -> web.Response:
-        record, body = await self._posted(request)
+        record, body = await self._parse_post(request)
         async with self._change():
             record.posts.append(body)
             record.stream.append(body.get("output"))
@@ -466,28 +466,28 @@ class _Desk:
             self.pings.append(Ping(request.match_info["worker"], job_ids, query))
         return web.Response()
 
-    async def _posted(self, request: web.Request) -> tuple[_Record, Json]:
+    async def _parse_post(self, request: web.Request) -> tuple[_Record, Json]:
         record = self.records.get(request.match_info["job"])
         if record is None:
             raise web.HTTPNotFound
         try:
-            return record, json.loads(await request.read(), parse_constant=_refuse)
+            return record, json.loads(await request.read(), parse_constant=_reject_constant)
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
 
-    async def _hold(self, worker: str, ready: Callable[[], bool]) -> int:
-        """Keeps a long poll until there is an answer for it (200) or nobody needs it any longer (204)."""
+    async def _hold_poll(self, worker: str, is_ready: Callable[[], bool]) -> int:
+        """Hold a long poll until there is an answer (200), or until it times out or is released (204)."""
         releases = self._releases
 
-        def over() -> bool:
+        def is_over() -> bool:
             return worker in self._retired or self._closing or self._releases != releases
 
-        if over():
+        if is_over():
             await asyncio.sleep(RETIRED_PAUSE)
             return 204
         with suppress(TimeoutError):
-            await self.until(lambda: ready() or over(), self._hold_s)
-        return 200 if ready() and not over() else 204
+            await self.until(lambda: is_ready() or is_over(), self._hold_s)
+        return 200 if is_ready() and not is_over() else 204
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
@@ -496,24 +496,24 @@ class _Desk:
             self._changed.notify_all()
 
 
-def _run_server(doc: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
+def _run_server(server: _QueueServer, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
     try:
-        asyncio.run(_serve(doc, started))
+        asyncio.run(_serve(server, started))
     except OSError as error:
         started.set_exception(error)
 
 
-async def _serve(doc: _Desk, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
+async def _serve(server: _QueueServer, started: "Future[tuple[asyncio.AbstractEventLoop, str]]") -> None:
     app = web.Application(client_max_size=REQUEST_LIMIT)
-    app.add_routes(doc.routes())
-    # Without handler_cancellation a killed worker's poll would live on and be dealt the next job.
+    app.add_routes(server.routes())
+    # Without handler_cancellation a killed worker's poll would stay open and get the next job.
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0][:2]
         started.set_result((asyncio.get_running_loop(), f"http://{host}:{port}"))
-        await doc.closed()
+        await server.wait_closed()
     finally:
         await runner.cleanup()
 
@@ -536,9 +536,9 @@ def _worker_env(url: str, worker: str, home: Path) -> dict[str, str]:
         "RUNPOD_SKIP_GPU_CHECK": "true",
         "RUNPOD_LOG_LEVEL": "INFO",
         "HOME": str(home),  # an API key in ~/.runpod would win over ours
-        "PYTHONUNBUFFERED": "1",  # what a killed worker has said must be in its log
+        "PYTHONUNBUFFERED": "1",  # the log must have everything that a killed worker wrote
     }
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")

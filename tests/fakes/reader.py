@@ -1,4 +1,4 @@
-"""Jobs run in this process, in a house of shared workers."""
+"""Run jobs in this process, with an engine of the test and shared page workers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from twopass import pipeline
 from twopass.document import Canary
 from twopass.engines.interface import Engine
 from twopass.families import registry
-from twopass.job import Door, Job, Result
+from twopass.job import EntryPoint, Job
 from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
@@ -23,29 +24,29 @@ from twopass.worker import Worker
 
 @dataclass
 class Reader:
-    """Runs jobs in a house of shared workers."""
+    """Runs each job in a new worker that shares the page pool, the pixel buffers and the shutdown."""
 
     page_pool: PagePool
     buffers: PixelBufferPool
     engine: Engine
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
-    closing: Shutdown = field(default_factory=Shutdown)
+    shutdown: Shutdown = field(default_factory=Shutdown)
     observer: Observer = field(default_factory=NullObserver)
 
     async def run(
         self,
-        window: int = 4,
+        page_slots: int = 4,
         engine: Engine | None = None,
         progress: Tracker | None = None,
         job_id: str = "job",
         **fields: Any,
     ) -> Result:
-        chosen = engine or self.engine
-        await chosen.open(self.page_pool)
+        engine = engine or self.engine
+        await engine.open(self.page_pool)
         loop = asyncio.get_running_loop()
-        family = registry.named(chosen.family)
-        worker = Worker(self.settings, chosen, family, self.page_pool, self.buffers, PageSlots(window), loop)
-        worker = replace(worker, canary=self.canary, closing=self.closing, observer=self.observer)
-        job = Job.parse({"id": job_id, "input": fields}, worker.settings, Door.LOCAL)
+        family = registry.get_family(engine.family)
+        worker = Worker(self.settings, engine, family, self.page_pool, self.buffers, PageSlots(page_slots), loop)
+        worker = replace(worker, canary=self.canary, shutdown=self.shutdown, observer=self.observer)
+        job = Job.parse({"id": job_id, "input": fields}, worker.settings, EntryPoint.LOCAL)
         return await pipeline.run(job, worker, progress or Tracker())

@@ -1,7 +1,7 @@
-"""A four-page report drawn here, and what DeepSeek-OCR could have answered to its pages and crops.
+"""A four-page report, and answers that DeepSeek-OCR could give about its pages and crops.
 
-Page 1 has one of everything, page 2 loops twice and is read in another mode, page 3 loops whatever is tried and has
-a text layer, page 4 does the same and is a picture.
+Page 1 has an element of every kind. The answers about page 2 loop twice, then it is read in another mode. Those about
+pages 3 and 4 loop on every rung; page 3 has a text layer, page 4 is a picture.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORMULA_AT, DOUBTED_AT, PHOTO_AT = (200, 500, 380, 530), (72, 550, 523, 590), (7
 
 
 def grid(at: tuple[float, float, float, float]) -> tuple[int, ...]:
-    """Points of the page as whole numbers 0..999."""
+    """Convert points of the page to whole numbers from 0 to 999."""
     return tuple(round(v / size * 999) for v, size in zip(at, (WIDTH, HEIGHT, WIDTH, HEIGHT), strict=True))
 
 
@@ -105,7 +105,7 @@ ANSWERS: Mapping[str, str] = {
     "p0001-e008": "\\[ Q = v A \\tag{1} \\]",
     "p0001-e009": DOUBTED,
     "p0001-e010": "The figure shows nothing.",
-    "p0001-e010-2": PHOTO + " And so on." * 200,  # loops: a description nobody needs
+    "p0001-e010-2": PHOTO + " And so on." * 200,  # a description that loops
     "p0002": LOOP,
     "p0002-again": LOOP,
     "p0002-mode": PROSE_PAGE,
@@ -117,20 +117,20 @@ ANSWERS: Mapping[str, str] = {
 
 
 def _completion(text: str) -> Completion:
-    """A loop ends at the token limit, as the real ones do."""
+    """A loop ends at the token limit, as real ones do."""
     return Completion(text, "length" if text == LOOP else "stop")
 
 
-class Listening(ReplayEngine):
-    """The recorded answers, and what was asked: each prompt, and a picture's size and mean colour."""
+class RecordingEngine(ReplayEngine):
+    """Replay the recorded answers; remember each prompt and the mean colour of its picture, by the end of its id."""
 
     def __init__(self, source_key: str, answers: Mapping[str, str] = ANSWERS, family: str = "deepseek_ocr") -> None:
         super().__init__({f"{source_key}/{name}": _completion(text) for name, text in answers.items()}, family)
-        self.asked: dict[str, Prompt] = {}
+        self.prompts: dict[str, Prompt] = {}
         self.colours: dict[str, tuple[float, ...]] = {}
 
     async def generate(self, prompt: Prompt) -> Completion:
         name = prompt.id.rpartition("/")[2]
-        self.asked[name] = prompt
+        self.prompts[name] = prompt
         self.colours[name] = tuple(prompt.image.array().reshape(-1, 3).mean(axis=0))
         return await super().generate(prompt)

@@ -1,4 +1,4 @@
-"""S3 over real HTTP for tests: a moto server, and a proxy before it that misbehaves to order."""
+"""S3 over real HTTP for tests: a moto server, and a proxy in front of it that injects faults."""
 
 from __future__ import annotations
 
@@ -10,45 +10,63 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from twopass.settings import Settings
+from twopass.storage.s3_client import S3Limits
+
 KEY, SECRET = "test-key", "test-secret"
+
+
+def settings(endpoint: str | None, **fields: Any) -> Settings:
+    """A worker's settings with credentials for this endpoint."""
+    return Settings(bucket_endpoint_url=endpoint, bucket_access_key_id=KEY, bucket_secret_access_key=SECRET, **fields)
+
+
+def limits(attempts: int = 2, connect_s: float = 0.5, read_s: float = 2.0, budget_s: float = 0.0) -> S3Limits:
+    """Short time limits; `attempts` are those of one request."""
+    defaults = S3Limits()
+    request, call = replace(defaults.request, attempts=attempts), replace(defaults.call, budget_s=budget_s)
+    return S3Limits(connect_s, read_s, request, call)
+
+
+QUICK = limits()
 
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """The endpoint URL of an empty S3."""
+    """Run an empty S3 server; yields its endpoint URL."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
-    _one_at_a_time(server._server)
+    _serialize_requests(server._server)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
     try:
-        empty(endpoint)
+        reset(endpoint)
         yield endpoint
     finally:
         server.stop()
         server._server.server_close()
 
 
-def _one_at_a_time(server: Any) -> None:
-    """moto looks and then puts, in as many threads as there are requests: its conditions would be none."""
-    answer, alone = server.app, threading.Lock()
+def _serialize_requests(server: Any) -> None:
+    """Make conditional writes atomic: moto checks the condition and then writes, in one thread per request."""
+    app, lock = server.app, threading.Lock()
 
-    def locked(*request: Any) -> Any:
-        with alone:
-            return answer(*request)
+    def serve_alone(*request: Any) -> Any:
+        with lock:
+            return app(*request)
 
-    server.app = locked
+    server.app = serve_alone
 
 
-def empty(endpoint: str) -> None:
-    """Forget all buckets; moto keeps one S3 per process, however many servers there were."""
+def reset(endpoint: str) -> None:
+    """Delete all buckets. All moto servers of one process share their buckets."""
     with closing(http.client.HTTPConnection(urlsplit(endpoint).netloc)) as connection:
         connection.request("POST", "/moto-api/reset")
         connection.getresponse().read()
@@ -56,7 +74,7 @@ def empty(endpoint: str) -> None:
 
 @contextmanager
 def client(endpoint: str, *buckets: str) -> Iterator[Any]:
-    """A boto3 client of this endpoint, with which these buckets were made."""
+    """Yield a boto3 client of this endpoint, after creating these buckets with it."""
     import boto3
     from botocore.config import Config
 
@@ -68,33 +86,33 @@ def client(endpoint: str, *buckets: str) -> Iterator[Any]:
         yield opened
 
 
-def objects(client: Any, name: str = "bucket") -> dict[str, bytes]:
-    """Everything that lies in the bucket."""
+def read_objects(client: Any, name: str = "bucket") -> dict[str, bytes]:
+    """All objects of the bucket by key."""
     listed = client.list_objects_v2(Bucket=name).get("Contents", ())
     return {entry["Key"]: client.get_object(Bucket=name, Key=entry["Key"])["Body"].read() for entry in listed}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One wrong answer to the next request of this method whose path holds `path`.
+    """One wrong response to the next request of this method whose path contains `path`.
 
-    landed: the request is done all the same and only its answer is lost. cut: the true answer,
-    broken off after so many bytes of its body. status 0: no fault, this request is passed on. dropped:
-    the connection ends without an answer. held_s: so much later than it could.
+    performed: the request is forwarded all the same and only its response is lost. cut: the true response, cut off
+    after so many bytes of its body. status 0: no fault, the request is forwarded. dropped: the connection ends
+    without a response. delay_s: seconds before the response.
     """
 
     method: str
     status: int = 500
     code: str = "InternalError"
     path: str = ""
-    landed: bool = False
+    performed: bool = False
     cut: int | None = None
     dropped: bool = False
-    held_s: float = 0
+    delay_s: float = 0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Request:
     method: str
     path: str
     headers: dict[str, str]
@@ -102,26 +120,26 @@ class Seen:
 
 
 class Proxy:
-    """Before an S3: drops the headers named in `drops`, answers `faults` once each, remembers requests.
+    """A proxy in front of an S3: removes `dropped_headers`, injects each of `faults` once, records the requests.
 
-    `judge`, where there is one, is asked about every request first, on the thread that serves it.
+    `choose_fault` is called for every request, on the thread that serves it; its fault comes before those of `faults`.
     """
 
-    def __init__(self, target: str, drops: tuple[str, ...] = (), faults: tuple[Fault, ...] = ()) -> None:
-        self.drops = {name.lower() for name in drops}
+    def __init__(self, target: str, dropped_headers: tuple[str, ...] = (), faults: tuple[Fault, ...] = ()) -> None:
+        self.dropped_headers = {name.lower() for name in dropped_headers}
         self.faults = list(faults)
-        self.seen: list[Seen] = []
+        self.requests: list[Request] = []
         self.connections = 0
-        self.judge: Callable[[Seen], Fault | None] = lambda seen: None
+        self.choose_fault: Callable[[Request], Fault | None] = lambda request: None
         self._target = urlsplit(target).netloc
         self._open: set[socket.socket] = set()
 
     @property
-    def open_now(self) -> int:
+    def open_connections(self) -> int:
         return len(self._open)
 
-    def cut(self) -> int:
-        """End every connection that is open; how many those were."""
+    def close_connections(self) -> int:
+        """Close every open connection; returns how many there were."""
         ended = list(self._open)
         for connection in ended:
             with suppress(OSError):
@@ -129,8 +147,8 @@ class Proxy:
         return len(ended)
 
     @contextmanager
-    def running(self) -> Iterator[str]:
-        """Its endpoint URL."""
+    def serve(self) -> Iterator[str]:
+        """Serve while the context lasts; yields the endpoint URL."""
         proxy = self
 
         class Handler(_Handler):
@@ -152,12 +170,16 @@ class Proxy:
                 return fault
         return None
 
-    def forward(self, seen: Seen, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        headers = {name: value for name, value in seen.headers.items() if name.lower() not in self.drops | {"expect"}}
+    def forward(self, request: Request, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in self.dropped_headers | {"expect"}
+        }
         with closing(http.client.HTTPConnection(self._target)) as connection:
-            connection.request(seen.method, seen.path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
+            connection.request(request.method, request.path, body, headers)
+            response = connection.getresponse()
+            return response.status, response.getheaders(), response.read()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -171,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         self.owner._open.discard(self.connection)
-        with suppress(OSError):  # it was cut
+        with suppress(OSError):  # it was closed by close_connections
             super().finish()
 
     def handle(self) -> None:
@@ -181,24 +203,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
-        if len(body) < length:  # who sent it was killed meanwhile
+        if len(body) < length:  # the sender was killed
             self.close_connection = True
             return
-        seen = Seen(self.command, self.path, dict(self.headers.items()), hashlib.sha256(body).hexdigest())
-        self.owner.seen.append(seen)
-        fault = self.owner.judge(seen) or self.owner.fault_for(self.command, self.path)
-        time.sleep(fault.held_s if fault else 0)
+        request = Request(self.command, self.path, dict(self.headers.items()), hashlib.sha256(body).hexdigest())
+        self.owner.requests.append(request)
+        fault = self.owner.choose_fault(request) or self.owner.fault_for(self.command, self.path)
+        time.sleep(fault.delay_s if fault else 0)
         if fault and fault.dropped:
-            if fault.landed:
-                self.owner.forward(seen, body)
+            if fault.performed:
+                self.owner.forward(request, body)
             self.close_connection = True
         elif not fault or not fault.status:
-            self._send(*self.owner.forward(seen, body))
+            self._send(*self.owner.forward(request, body))
         elif fault.cut is not None:
-            self._send(*self.owner.forward(seen, body), cut=fault.cut)
+            self._send(*self.owner.forward(request, body), cut=fault.cut)
         else:
-            if fault.landed:
-                self.owner.forward(seen, body)
+            if fault.performed:
+                self.owner.forward(request, body)
             error = f"<Error><Code>{fault.code}</Code><Message>scripted</Message></Error>".encode()
             self._send(fault.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(error)))], error)
 
@@ -215,4 +237,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _handle
 
     def log_message(self, *_: Any) -> None:
-        """Tests are quiet."""
+        """Keep requests out of the test output."""

@@ -1,4 +1,4 @@
-"""A host name in, a certificate for it and nothing else out, which whoever is told to may trust."""
+"""Make self-signed certificates for test servers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate_of(host: str, path: Path) -> Path:
-    """A key and a certificate for this name and no IP address."""
+def create_certificate(host: str, path: Path) -> Path:
+    """Write a private key and a certificate for this host name, and for no IP address, to the path."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -29,5 +29,5 @@ def certificate_of(host: str, path: Path) -> Path:
     )
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(secret + made.public_bytes(pem))
+    path.write_bytes(secret + certificate.public_bytes(pem))
     return path

@@ -1,4 +1,4 @@
-"""Seed 000's seven prompts, and answers of chat models read leniently."""
+"""The prompts for the seven categories, and the lenient parsing of chat models' replies."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.fakes import documents
 from tests.fakes.documents import element
 from twopass.document import Box, Category, Figure, Kind, Source
 from twopass.families import lenient_json
-from twopass.families.instructed import ASKS, DEEPSEEK_OCR_JSON, prompt
-from twopass.families.interface import Reply
+from twopass.families.instructed import CATEGORY_PROMPTS, DEEPSEEK_OCR_JSON, build_prompt
+from twopass.families.interface import Question, Reply
 
 FAMILY = DEEPSEEK_OCR_JSON
-TOLD = {"items": ["a"], "keywords": ["pump", "water"], "summary": "A pump."}
+FIELDS = {"items": ["a"], "keywords": ["pump", "water"], "summary": "A pump."}
 SIZE = (400, 300)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps(TOLD),
-        f"Sure!\n```json\n{json.dumps(TOLD, indent=1)}\n```\nAnything else?",
-        f"The answer: {json.dumps(TOLD)} as you asked",
+        json.dumps(FIELDS),
+        f"Sure!\n```json\n{json.dumps(FIELDS, indent=1)}\n```\nAnything else?",
+        f"The answer: {json.dumps(FIELDS)} as you asked",
         '{"items": ["a",], "keywords": ["pump", "water",], "summary": "A pump.",}',
         '{"항목": ["a"], "키워드": ["pump", "water"], "자연어 요약": "A pump."}',
         "1. [항목]\n- a\n2. [키워드] pump, water\n3. [자연어 요약] A pump.",
         "**[Items]**\n* a\n[Keywords]: pump、water\n[Summary]\nA pump.",
     ],
 )
-def test_an_object_is_found_in_any_dress(text: str) -> None:
-    """Fences, talk around it, trailing commas, Korean keys, bracket labels."""
-    assert lenient_json.read(text) == TOLD
+def test_an_object_is_found_in_every_form(text: str) -> None:
+    """The object is found in code fences, between other text, with trailing commas, Korean keys or bracket labels."""
+    assert lenient_json.parse_object(text) == FIELDS
 
 
 @given(
@@ -43,61 +43,69 @@ def test_an_object_is_found_in_any_dress(text: str) -> None:
     | st.lists(st.sampled_from(["{", "}", "[", "]", '"a"', ":", ",", "[항목]", "1"]), max_size=30).map("".join)
 )
 def test_any_answer_is_an_object_or_none(text: str) -> None:
-    """Nothing breaks the reader."""
-    told = lenient_json.read(text)
+    """Any text gives an object with string keys or None; nothing raises."""
+    found = lenient_json.parse_object(text)
 
-    assert told is None or all(isinstance(key, str) for key in told)
+    assert found is None or all(isinstance(key, str) for key in found)
 
 
-def test_deep_nesting_is_no_trap() -> None:
-    """A hundred thousand braces are no object."""
-    assert lenient_json.read('{"a":' * 50_000 + "}" * 50_000) is None
+def test_deep_nesting_is_no_object() -> None:
+    """A hundred thousand nested braces give None and no error."""
+    assert lenient_json.parse_object('{"a":' * 50_000 + "}" * 50_000) is None
 
 
 @pytest.mark.parametrize("category", Category)
 def test_every_category_has_its_prompt(category: Category) -> None:
-    """One frame, one image, the context; grounding for tables, graphs and diagrams only."""
-    text = prompt(category, "[text_header] {A} title")
+    """Every prompt has one image, the context and the labels; only tables, graphs and diagrams ask for grounding."""
+    text = build_prompt(category, "[text_header] {A} title")
 
-    assert text.count("<image>") == 1 and ASKS[category].what in text and "[text_header] {A} title" in text
+    assert text.count("<image>") == 1
+    assert CATEGORY_PROMPTS[category].subject in text and "[text_header] {A} title" in text
     assert ("<|grounding|>" in text) == (category in ("table", "graph", "diagram"))
     assert all(label in text for label in ("[항목]", "[키워드]", "[자연어 요약]", '"summary": ""'))
 
 
 def test_the_text_around_an_element_is_in_its_prompt() -> None:
-    """Or a line that says there is none."""
+    """The prompt contains the text around the element, or a line that says there is none."""
     table, near = element("table", box=Box(0.1, 0.4, 0.9, 0.5)), element("text", "The pumps.", Box(0.1, 0.3, 0.9, 0.38))
     near = near.model_copy(update={"id": "other"})
 
-    with_context, without = FAMILY.question(table, False, SIZE, (table, near)), FAMILY.question(table, False, SIZE, ())
+    with_context = FAMILY.next_question(table, False, SIZE, (table, near))
+    without = FAMILY.next_question(table, False, SIZE, ())
 
     assert with_context and "[text_paragraph] The pumps." in with_context.prompt
     assert without and "No surrounding context available." in without.prompt
 
 
-def test_what_a_complex_image_is_underneath_is_asked_once_more() -> None:
-    """A graph then as a graph; a photo no more."""
+def test_a_complex_image_is_asked_about_again_as_its_underlying_type() -> None:
+    """A complex image that is a graph gets the graph prompt, once; a photo gets no second question."""
     picture = element("picture", figure=Figure())
     graph, photo = (
-        Reply(json.dumps({"complexity_data": {"underlying_type": kind}}), "") for kind in ("graph", "photo")
+        reply("complex_image", json.dumps({"complexity_data": {"underlying_type": kind}}))
+        for kind in ("graph", "photo")
     )
 
-    question = FAMILY.question(picture, False, SIZE, (), [graph])
+    question = FAMILY.next_question(picture, False, SIZE, (), [graph])
 
-    assert question and ASKS[Category.GRAPH].what in question.prompt
-    assert FAMILY.question(picture, False, SIZE, (), [photo]) is None
-    assert FAMILY.question(picture, False, SIZE, (), [graph, graph]) is None
+    assert question and CATEGORY_PROMPTS[Category.GRAPH].subject in question.prompt
+    assert FAMILY.next_question(picture, False, SIZE, (), [photo]) is None
+    assert FAMILY.next_question(picture, False, SIZE, (), [graph, graph]) is None
 
 
-def told(known: Any, **fields: Any) -> Any:
-    return FAMILY.reread(known, [Reply(json.dumps({**TOLD, **fields}), "the prompt")])
+def reply(category: str, text: str) -> Reply:
+    return Reply(Question(category, "the prompt"), text)
+
+
+def apply(before: Any, **fields: Any) -> Any:
+    """The element after a reply to the question about its category."""
+    return FAMILY.apply_replies(before, [reply(before.category, json.dumps({**FIELDS, **fields}))])
 
 
 def test_a_graph_fills_its_fields() -> None:
-    """Axes, legend and trends; keywords and summary are the model's."""
+    """A reply with graph data makes a chart with axes, legend and trends; keywords and summary come from the model."""
     axes = {"x_axis": {"label": "Year"}, "y_axis": {"label": "Rain", "unit": "mm"}}
     data = {"title": "Rain", "graph_type": "bar_chart", **axes, "legend": ["North"], "trends": ["falls"]}
-    graph = told(element("picture", figure=Figure()), graph_data=data)
+    graph = apply(element("picture", figure=Figure()), graph_data=data)
 
     assert (graph.kind, graph.category, graph.figure.type, graph.figure.trends) == (
         Kind.CHART,
@@ -110,10 +118,10 @@ def test_a_graph_fills_its_fields() -> None:
 
 
 def test_a_diagram_fills_its_fields() -> None:
-    """Components, connections, mermaid; what has no ends is no connection."""
+    """A reply with diagram data sets components, connections and mermaid; a connection without both ends is dropped."""
     data = {"diagram_type": "flow", "components": [{"id": "a", "label": "Spring"}, {"label": "Tank"}, {}],
             "connections": [{"from": "a", "to": "Tank"}, {"from": "a"}], "mermaid": "graph TD; a-->b"}  # fmt: skip
-    diagram = told(element("picture", figure=Figure()), diagram_data=data)
+    diagram = apply(element("picture", figure=Figure()), diagram_data=data)
 
     assert diagram.category == "diagram" and diagram.figure.mermaid == "graph TD; a-->b"
     assert [(c.id, c.label) for c in diagram.figure.components] == [("a", "Spring"), ("Tank", "Tank")]
@@ -121,27 +129,27 @@ def test_a_diagram_fills_its_fields() -> None:
 
 
 def test_a_table_comes_as_gfm() -> None:
-    """And says itself whether it is complex."""
-    table = told(element("table"), markdown="| a | b |\n|---|---|\n| 1 | 2 |", complexity="complex")
+    """The table of a reply is GFM, and the reply says whether it is complex."""
+    table = apply(element("table"), markdown="| a | b |\n|---|---|\n| 1 | 2 |", complexity="complex")
 
     assert (table.table.rows, table.table.complexity, table.read_by) == (2, "complex", 2)
 
 
 def test_a_paragraphs_items_are_its_text() -> None:
-    """By the same rules as any second reading."""
-    known = told(element("text", ""), items=["The pump was read."])
-    kept = told(element("text", "The meter of the pump was read on Monday."), items=["Weather."])
+    """The items replace the text by the same rules as any second reading; the summary is always taken."""
+    filled = apply(element("text", ""), items=["The pump was read."])
+    kept = apply(element("text", "The meter of the pump was read on Monday."), items=["Weather."])
 
-    assert (known.text, kept.text) == ("The pump was read.", "The meter of the pump was read on Monday.")
+    assert (filled.text, kept.text) == ("The pump was read.", "The meter of the pump was read on Monday.")
     assert kept.summary == "A pump."
 
 
 def test_an_answer_that_is_no_object_leaves_a_flag() -> None:
-    """And everything as it was."""
-    known = element("table", "a b")
+    """A reply without an object only adds a flag to the element."""
+    before = element("table", "a b")
 
-    assert FAMILY.reread(known, [Reply("I cannot help with that.", "")]).flags == ("pass2_unparsed",)
-    assert FAMILY.reread(known, [Reply("", "")]).flags == ("pass2_empty",)
+    assert FAMILY.apply_replies(before, [reply("table", "I cannot help with that.")]).flags == ("pass2_unparsed",)
+    assert FAMILY.apply_replies(before, [reply("table", "")]).flags == ("pass2_empty",)
 
 
 VALUES = st.recursive(documents.json_values, lambda inner: st.lists(inner, max_size=2), max_leaves=4)
@@ -154,7 +162,7 @@ VALUES = st.recursive(documents.json_values, lambda inner: st.lists(inner, max_s
     )
 )
 def test_fields_of_any_shape_are_some_element(fields: dict[str, Any]) -> None:
-    """Chat models put lists where texts belong, and the reverse."""
+    """Fields of the wrong type, such as a list in place of a text, still give an element."""
     for kind in (Kind.TEXT, Kind.TABLE, Kind.PICTURE, Kind.TITLE, Kind.FORMULA):
-        known = element(kind, "words", figure=Figure() if kind is Kind.PICTURE else None)
-        assert FAMILY.reread(known, [Reply(json.dumps(fields), "")]).model_dump_json()
+        before = element(kind, "words", figure=Figure() if kind is Kind.PICTURE else None)
+        assert FAMILY.apply_replies(before, [reply(before.category, json.dumps(fields))]).model_dump_json()

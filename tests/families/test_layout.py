@@ -1,4 +1,4 @@
-"""What the layout family makes of the cpu engine's JSON."""
+"""The elements that the layout family makes of the cpu engine's JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from twopass.document import Box, Category, Kind, Layer
 from twopass.errors import Code
-from twopass.families.interface import Answer
-from twopass.families.layout import LayoutFamily
-from twopass.text import table_grid
+from twopass.families.interface import ParsedPage
+from twopass.families.layout.family import LayoutFamily
+from twopass.text import table_markup
 
 FAMILY = LayoutFamily()
 
 
-def told(*boxes: dict[str, Any], **page: Any) -> str:
+def page_json(*boxes: dict[str, Any], **page: Any) -> str:
     return json.dumps({"v": 1, "width": 600, "height": 800, "via": "text_layer", "boxes": boxes, **page})
 
 
@@ -27,18 +27,18 @@ def box(label: str, *lines: str, at: tuple[float, float, float, float] = (50, 30
     return {"label": label, "box": at, "lines": [{"box": at, "text": text, "size": 10.0, **line} for text in lines]}
 
 
-def parse(*boxes: dict[str, Any], page: int = 2, **whole: Any) -> Answer:
-    return FAMILY.parse(told(*boxes, **whole), page)
+def parse(*boxes: dict[str, Any], page: int = 2, **fields: Any) -> ParsedPage:
+    return FAMILY.parse(page_json(*boxes, **fields), page)
 
 
-def only(*boxes: dict[str, Any], **whole: Any) -> Any:
-    (element,) = parse(*boxes, **whole).elements
+def only(*boxes: dict[str, Any], **fields: Any) -> Any:
+    (element,) = parse(*boxes, **fields).elements
     return element
 
 
 @given(st.text())
 def test_any_text_is_an_answer(text: str) -> None:
-    """No answer of an engine can break the parser; what is not the grammar is kept and flagged."""
+    """No answer of an engine breaks the parser; text that does not follow the grammar is kept and flagged."""
     answer = FAMILY.parse(text, 1)
 
     assert all(element.flags == ("unparsed",) and element.text for element in answer.elements)
@@ -57,7 +57,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_json_is_an_answer(value: Any) -> None:
-    """JSON of another shape is kept as text like anything else."""
+    """JSON with any other structure is parsed without errors, and always to the same result."""
     answer = FAMILY.parse(json.dumps(value), 3)
 
     assert answer == FAMILY.parse(json.dumps(value), 3)
@@ -69,7 +69,7 @@ LABELS = ("title", "section-header", "text", "list-item", "caption", "footnote",
 
 @given(st.lists(st.tuples(st.sampled_from(LABELS), st.lists(WORD, min_size=1, max_size=6)), max_size=6))
 def test_no_word_of_the_grammar_is_lost(boxes: list[tuple[str, list[str]]]) -> None:
-    """Every word in a box is in an element's text, in order."""
+    """Every word of a box is in the text of an element, in order."""
     answer = parse(*(box(label, " ".join(words)) for label, words in boxes))
 
     assert [element.text.split() for element in answer.elements] == [words for _, words in boxes]
@@ -77,7 +77,7 @@ def test_no_word_of_the_grammar_is_lost(boxes: list[tuple[str, list[str]]]) -> N
 
 @given(st.floats(-100, 700), st.floats(-100, 900), st.floats(-100, 700), st.floats(-100, 900))
 def test_boxes_are_fractions_of_the_page(x0: float, y0: float, x1: float, y1: float) -> None:
-    """Points of the displayed page become 0..1, in order and on the page."""
+    """Points of the displayed page become ordered fractions from 0 to 1."""
     element = only(box("text", "word", at=(x0, y0, x1, y1)))
 
     a, b, c, d = element.boxes[0]
@@ -85,14 +85,14 @@ def test_boxes_are_fractions_of_the_page(x0: float, y0: float, x1: float, y1: fl
 
 
 def test_lines_are_joined_into_a_paragraph() -> None:
-    """A word cut at a line's end is whole again, other hyphens stay, Chinese lines join without a blank."""
+    """Words split at a line's end are joined, other hyphens stay, and Chinese lines join without a space."""
     assert only(box("text", "an exam-", "ple of a", "text")).text == "an example of a text"
     assert only(box("text", "from A-", "Z")).text == "from A-Z"
     assert only(box("text", "供水九六", "立方米")).text == "供水九六立方米"
 
 
 def test_headings_carry_number_level_and_hashes() -> None:
-    """A heading's numbering is parsed, its level hinted at by its size."""
+    """The numbering of a heading is parsed, and its level is guessed from its type size."""
     heading = only(box("section-header", "A.2 Method", size=13.0), box("text"))
 
     assert (heading.kind, heading.numbering, heading.level) == (Kind.SECTION_HEADER, "A.2", 2)
@@ -102,14 +102,14 @@ def test_headings_carry_number_level_and_hashes() -> None:
 
 
 def test_a_heading_that_is_prose_is_text() -> None:
-    """The model sometimes calls a bold paragraph a heading."""
+    """A long heading that ends like a sentence is a paragraph: the model sometimes labels bold text as a heading."""
     prose = "This is a whole sentence with many more words than any heading has, " * 3 + "and it ends as sentences do."
 
     assert only(box("section-header", prose)).kind is Kind.TEXT
 
 
 def test_the_first_large_heading_of_page_1_is_the_title() -> None:
-    """Only on page 1, only where it is clearly larger, only without a number."""
+    """The title is only on page 1, clearly larger than other headings, and without a number."""
     large, small = box("section-header", "A Report", size=24.0), box("section-header", "Summary", size=16.0)
 
     assert [e.kind for e in parse(large, small, page=1).elements] == [Kind.TITLE, Kind.SECTION_HEADER]
@@ -117,8 +117,8 @@ def test_the_first_large_heading_of_page_1_is_the_title() -> None:
     assert [e.kind for e in parse(small, small, page=1).elements] == [Kind.SECTION_HEADER] * 2
 
 
-def test_furniture_stands_in_the_margins_only() -> None:
-    """What the model calls a footer in the middle of a page is body."""
+def test_headers_and_footers_are_only_in_the_margins() -> None:
+    """Text that the model labels as a footer in the middle of a page is body text."""
     footer = only(box("page-footer", "Page 3", at=(280, 770, 320, 780)))
     middle = only(box("page-footer", "Page 3", at=(280, 400, 320, 410)))
 
@@ -127,19 +127,19 @@ def test_furniture_stands_in_the_margins_only() -> None:
 
 
 def test_a_lone_page_number_in_the_margin_is_furniture() -> None:
-    """Also where the model calls it text."""
+    """A number alone in the margin is a page footer even if the model labels it as text."""
     assert only(box("text", "- 17 -", at=(290, 770, 310, 780))).kind is Kind.PAGE_FOOTER
     assert only(box("text", "17", at=(290, 500, 310, 510))).kind is Kind.TEXT
 
 
-def test_text_up_the_papers_edge_is_furniture() -> None:
-    """Downloaded from …, on every page of a journal; a narrow column elsewhere is not."""
+def test_vertical_text_along_the_papers_edge_is_furniture() -> None:
+    """A download notice along the edge of every page is furniture; a narrow column elsewhere is not."""
     assert only(box("orphan", "Downloaded from x", at=(580, 100, 590, 700))).content_layer is Layer.FURNITURE
     assert only(box("orphan", "Downloaded from x", at=(300, 100, 310, 700))).content_layer is Layer.BODY
 
 
-def test_a_caption_is_tied_to_the_nearest_table_in_its_column() -> None:
-    """Parent and child know each other; a table in the other column is not meant."""
+def test_a_caption_is_linked_to_the_nearest_table_in_its_column() -> None:
+    """Caption and table reference each other; a table in the other column is not considered."""
     cells = {"rows": 1, "cols": 1, "cells": [{"row": 0, "col": 0, "text": "x"}]}
     left = {"label": "table", "box": (50, 120, 280, 300), "table": cells}
     right = {"label": "table", "box": (320, 110, 550, 300), "table": cells}
@@ -149,21 +149,21 @@ def test_a_caption_is_tied_to_the_nearest_table_in_its_column() -> None:
 
 
 def test_bullets_become_dashes_and_numbers_stay() -> None:
-    """A list item's markdown has one marker, its text every sign of the page."""
+    """The Markdown of a list item has one marker, and its text keeps every character of the page."""
     assert only(box("list-item", "• a point")).markdown == "- a point"
     assert only(box("list-item", "2. a step")).markdown == "2. a step"
 
 
 def item(*lines: tuple[float, str]) -> dict[str, Any]:
-    """A list item of these lines below each other, each with where it begins."""
-    told = [
+    """A list item with these lines below each other; each line has its left edge and text."""
+    item_lines = [
         {"box": (x, 300 + 12 * n, 550, 310 + 12 * n), "text": text, "size": 10.0} for n, (x, text) in enumerate(lines)
     ]
-    return {"label": "list-item", "box": (50, 300, 550, 298 + 12 * len(lines)), "lines": told}
+    return {"label": "list-item", "box": (50, 300, 550, 298 + 12 * len(lines)), "lines": item_lines}
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "items"),
     [
         ([(50, "1. Fill"), (65, "the tank"), (50, "2. Close it")], ["1. Fill the tank", "2. Close it"]),
         ([(50, "(a) Fill"), (50, "(b) Close")], ["(a) Fill", "(b) Close"]),
@@ -179,16 +179,16 @@ def item(*lines: tuple[float, str]) -> dict[str, Any]:
         ([(50, "It fell by"), (50, "- 5 degrees")], None),
     ],
 )
-def test_a_list_item_of_several_is_several(lines: list[tuple[float, str]], told: list[str] | None) -> None:
-    """The next number, a bullet, or a dash below or within a list begins another; none of them anywhere else."""
+def test_a_list_item_of_several_is_split(lines: list[tuple[float, str]], items: list[str] | None) -> None:
+    """The next number, a bullet, or a dash aligned with or indented below the list starts a new item; nothing else."""
     elements = parse(item(*lines)).elements
 
-    assert [e.text for e in elements] == (told or [" ".join(text for _, text in lines)])
+    assert [e.text for e in elements] == (items or [" ".join(text for _, text in lines)])
     assert {e.kind for e in elements} == {Kind.LIST_ITEM}
 
 
-def test_items_that_were_one_have_a_box_each() -> None:
-    """That of their own lines."""
+def test_split_list_items_have_a_box_each() -> None:
+    """The box of each item contains only its own lines."""
     first, second = parse(item((50, "1. Fill"), (65, "the tank"), (50, "2. Close it"))).elements
 
     assert (first.boxes, second.boxes) == (
@@ -202,15 +202,15 @@ def test_items_that_were_one_have_a_box_each() -> None:
     st.lists(st.tuples(st.sampled_from([50.0, 65.0, 80.0]), st.sampled_from(["", "•", "–", "1.", "2.", "b)"]), WORD))
 )
 def test_no_line_of_a_list_is_lost(lines: list[tuple[float, str, str]]) -> None:
-    """Whatever begins where."""
+    """Every line is in the text of an item, whatever its marker and indentation."""
     answer = parse(item(*((x, f"{mark} {word}") for x, mark, word in lines)))
 
-    told = "".join(element.text for element in answer.elements)
-    assert "".join(told.split()) == "".join(mark + word for _, mark, word in lines)  # Chinese is joined without spaces
+    text = "".join(element.text for element in answer.elements)
+    assert "".join(text.split()) == "".join(mark + word for _, mark, word in lines)  # Chinese is joined without spaces
 
 
 def test_a_table_without_spans_is_gfm_and_one_with_spans_html() -> None:
-    """GFM cannot say spans, so it says nothing there."""
+    """GFM cannot express spans, so a table with spans has only HTML."""
     cells = [{"row": 0, "col": 0, "text": "a|b", "header": True}, {"row": 0, "col": 1, "text": "two\nlines"}]
     plain = only({"label": "table", "box": (50, 120, 280, 300), "table": {"rows": 1, "cols": 2, "cells": cells}})
     wide = [{"row": 0, "col": 0, "col_span": 2, "text": "1 < 2", "header": True}]
@@ -223,12 +223,12 @@ def test_a_table_without_spans_is_gfm_and_one_with_spans_html() -> None:
 
 
 def test_short_rows_of_a_table_are_filled_up() -> None:
-    """GFM wants every row as wide as the first."""
-    assert table_grid.gfm(2, 2, []) == "|  |  |\n| --- | --- |\n|  |  |"
+    """GFM requires every row to be as wide as the first."""
+    assert table_markup.build_table(2, 2, []).markdown == "|  |  |\n| --- | --- |\n|  |  |"
 
 
 def test_monospaced_text_is_code_with_its_indentation() -> None:
-    """Columns are measured, because the text layer does not keep leading blanks."""
+    """The indentation is measured, because the text layer has no leading spaces."""
     line = {"size": 10.0, "mono": True}
     lines = [{"box": (50, 100, 98, 110), "text": "def f():", **line}, {"box": (74, 112, 122, 122), "text": "return 1"}]
     code = only({"label": "text", "box": (50, 100, 122, 122), "lines": [lines[0], {**line, **lines[1]}]})
@@ -237,7 +237,7 @@ def test_monospaced_text_is_code_with_its_indentation() -> None:
 
 
 def test_a_figure_keeps_the_words_in_it() -> None:
-    """Labels of a diagram are its visible text; a photo without words is an element all the same."""
+    """The labels of a diagram are its visible text; a photo without words is an element too."""
     diagram = only(box("picture", "Springs", "Reservoir"))
 
     assert diagram.figure.visible_text == "Springs\nReservoir"
@@ -245,21 +245,21 @@ def test_a_figure_keeps_the_words_in_it() -> None:
 
 
 def test_ocr_scores_are_the_elements_confidence() -> None:
-    """Text layers are certain, OCR is as sure as it says."""
+    """Text from a text layer has confidence 1; text from OCR has the score of the OCR."""
     element = only(box("text", "a", score=0.5), via="ocr", score=0.9)
 
     assert (element.confidence.score, element.confidence.method) == (0.5, "ocr")
     assert only(box("text", "a")).confidence.score == 1.0
 
 
-def test_dense_orphaned_and_unreadable_pages_say_so() -> None:
-    """What was done differently is told by flags and a reason."""
+def test_dense_orphaned_and_unreadable_pages_are_flagged() -> None:
+    """Flags and a reason report what was read in another way than usual."""
     answer = parse(box("orphan", "a"), dense=True, unreadable_script=True)
 
     assert answer.elements[0].flags == ("dense_page", "orphan")
     assert answer.reason is Code.UNREADABLE_SCRIPT
 
 
-def test_the_family_travels_to_page_workers() -> None:
-    """It is sent through a pipe with every answer to parse."""
+def test_the_family_can_be_sent_to_page_workers() -> None:
+    """The family survives pickling: it is sent through a pipe with every answer to parse."""
     assert pickle.loads(pickle.dumps(FAMILY)) == FAMILY

@@ -1,4 +1,4 @@
-"""Tables as models write them."""
+"""Parsing tables as models write them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.fakes import documents
 from twopass.families import table_parser
-from twopass.text import table_grid
+from twopass.text import table_markup
 
 
 def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
-    return [(c.row, c.col, c.row_span, c.col_span, c.text, c.header) for c in table_parser.html(text).cells]
+    return [(c.row, c.col, c.row_span, c.col_span, c.text, c.header) for c in table_parser.parse_html(text).cells]
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def cells(text: str) -> list[tuple[int, int, int, int, str, bool]]:
         ("<table>", []),
     ],
 )
-def test_cells_are_found_however_the_tags_are(text: str, found: list[tuple[int, int, int, int, str, bool]]) -> None:
-    """Unclosed, misspelled, escaped twice, spanning beyond the table."""
+def test_cells_are_found_with_any_tags(text: str, found: list[tuple[int, int, int, int, str, bool]]) -> None:
+    """Cells are found with unclosed tags, wrong spans, stray text and text that is escaped twice."""
     assert cells(text) == found
 
 
-def test_a_table_cut_off_keeps_what_it_has() -> None:
-    """The last cell ends with the answer."""
-    (part,) = table_parser.parts("<table><tr><td>a</td><td>b")
+def test_a_table_that_is_cut_off_keeps_its_cells() -> None:
+    """The last cell of a table without an end goes up to the end of the answer."""
+    (part,) = table_parser.split_tables("<table><tr><td>a</td><td>b")
 
     assert part.table and [cell.text for cell in part.table.cells] == ["a", "b"]
 
@@ -65,40 +65,40 @@ def test_a_table_cut_off_keeps_what_it_has() -> None:
         ("<table><tr><td>a<table><tr><td>b", ["a b"], ""),
     ],
 )  # fmt: skip
-def test_a_table_in_a_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
-    """The outer one goes on behind it."""
-    first, *others = table_parser.parts(text)
+def test_a_nested_table_is_text_of_its_cell(text: str, texts: list[str], rest: str) -> None:
+    """The text of a nested table belongs to the cell around it, and the outer table continues after it."""
+    first, *others = table_parser.split_tables(text)
 
     assert first.table and [cell.text for cell in first.table.cells] == texts
     assert first.table.rows == 1
     assert "".join(part.text.strip() for part in others) == rest
 
 
-def test_a_table_behind_one_that_nobody_closed_is_another() -> None:
-    """It stands in no cell."""
-    parts = table_parser.parts("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
+def test_a_table_after_an_unclosed_one_is_separate() -> None:
+    """A table that starts outside any cell is no nested table."""
+    parts = table_parser.split_tables("<table><tr><td>a</td></tr> <table><tr><td>b</td></tr></table>")
 
     assert [part.table and [cell.text for cell in part.table.cells] for part in parts] == [["a"], ["b"]]
 
 
-def test_a_table_is_known_by_its_tag() -> None:
-    """A word in angle brackets is none."""
-    assert table_parser.parts("See <table 3> for it") == [table_parser.Part("See <table 3> for it", None)]
+def test_words_in_angle_brackets_are_no_table() -> None:
+    """`<table 3>` in prose stays text."""
+    assert table_parser.split_tables("See <table 3> for it") == [table_parser.Part("See <table 3> for it", None)]
 
 
 def test_rows_of_other_widths_make_a_table_complex() -> None:
-    """Spans that fill it up do not."""
+    """A table with rows of different widths is complex; one whose rows are equally wide is simple."""
     irregular = "<table><tr><td>a</td></tr><tr><td>a</td><td>b</td></tr></table>"
     filled = "<table><tr><td>a</td><td>b</td><td>c</td><td colspan='1'>d</td></tr></table>"
 
-    assert table_parser.html(irregular).complexity == "complex"
-    assert table_parser.html(filled).complexity == "simple"
+    assert table_parser.parse_html(irregular).complexity == "complex"
+    assert table_parser.parse_html(filled).complexity == "simple"
 
 
-def test_prose_and_tables_stand_in_their_order() -> None:
-    """HTML and pipes; a line with a bar is prose."""
+def test_prose_and_tables_keep_their_order() -> None:
+    """HTML and GFM tables are split from the prose around them; a line with a bar is prose."""
     text = "a | b\n<table><tr><td>1</td></tr></table>\nc\n\n| x | y\\|z |\n|---|:-:|\n| 1 | 2 |\n\nd"
-    parts = table_parser.parts(text)
+    parts = table_parser.split_tables(text)
 
     assert [part.text.strip()[:1] for part in parts] == ["a", "<", "c", "|", "d"]
     assert parts[3].table and [c.text for c in parts[3].table.cells] == ["x", "y|z", "1", "2"]
@@ -127,9 +127,9 @@ def test_prose_and_tables_stand_in_their_order() -> None:
         max_size=40,
     ).map("".join)
 )
-def test_any_tags_are_some_parts(text: str) -> None:
-    """Every cell is in the table, and no two begin in one place."""
-    for part in table_parser.parts(text):
+def test_any_tags_give_valid_tables(text: str) -> None:
+    """In any mix of tags every cell lies inside its table, and no two start in the same place."""
+    for part in table_parser.split_tables(text):
         if part.table:
             places = [(cell.row, cell.col) for cell in part.table.cells]
             assert len(set(places)) == len(places)
@@ -145,21 +145,21 @@ def test_any_tags_are_some_parts(text: str) -> None:
     )
 )
 def test_what_was_written_is_read_again(rows: list[list[str]]) -> None:
-    """Our own HTML of a table gives the table back; cells hold any text that is no tag."""
+    """The HTML that we write for a table parses to the same cells, for any text that is no tag."""
     rows = [
         [text.replace("<b>", "").replace("<!--", "").replace("-->", "").strip() or "x" for text in row] for row in rows
     ]
-    table = documents.grid(*rows)
+    table = documents.plain_table(*rows)
 
-    again = table_parser.html(table_grid.html(table.cells))
+    again = table_parser.parse_html(table_markup.to_html(table.cells))
 
     assert [(c.row, c.col) for c in again.cells] == [(c.row, c.col) for c in table.cells]
 
 
 def test_spans_without_bounds_take_no_time() -> None:
-    """A thousand rows of cells that would each span a thousand."""
+    """A thousand rows with cells that span a thousand rows each are parsed in less than two seconds."""
     started = time.process_time()
-    table = table_parser.html("<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * 1000)
+    table = table_parser.parse_html("<table>" + "<tr><td rowspan=1000 colspan=1000>a</td></tr>" * 1000)
 
     assert len(table.cells) == 1000
     assert time.process_time() - started < 2

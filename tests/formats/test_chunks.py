@@ -1,4 +1,4 @@
-"""chunks.jsonl: nothing lost, no piece too large, each knows where it stands."""
+"""chunks.jsonl holds every word in chunks within the limit, each with its place in the document."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.documents import MIDDLE, assembled, checkpoint, documents, element, grid, texts
+from tests.fakes.documents import MIDDLE, build_document, checkpoint, documents, element, plain_table, texts
 from twopass.document import Box, Document, Element, Kind, Link
-from twopass.format_options import Chunks, Markdown, Writing
+from twopass.format_options import Chunks, FormatOptions, Markdown
 from twopass.formats import chunks, markdown, splitting, token_estimate
 from twopass.formats.draft import Draft
 from twopass.steps import enrich
@@ -24,14 +24,17 @@ KOREAN = "상수도 위원회는 저수지의 수위를 매주 두 번 측정하
 CHINESE = "水务局每周测量两次水库的水位，并将结果记录在册。山谷上方的泉水在干旱的夏天首次被测量。"
 
 
-def cut(document: Document, most: int = 512, least: int = 0, **options: Any) -> list[dict[str, Any]]:
-    writing = Writing(markdown=Markdown(**options), chunks=Chunks(max_tokens=most, min_tokens=least))
-    return [json.loads(line) for line in chunks.write(Draft(document, writing)).decode().splitlines()]
+def write_chunks(
+    document: Document, max_tokens: int = 512, min_tokens: int = 0, **options: Any
+) -> list[dict[str, Any]]:
+    sizes = Chunks(max_tokens=max_tokens, min_tokens=min_tokens)
+    draft = Draft(document, FormatOptions(markdown=Markdown(**options), chunks=sizes))
+    return [json.loads(line) for line in chunks.write(draft).decode().splitlines()]
 
 
 def report(*more: Element) -> Document:
-    """Two chapters, the first with two sections."""
-    return assembled(
+    """A document of two chapters, the first with a subsection."""
+    return build_document(
         checkpoint(
             1,
             element("title", "Water"),
@@ -48,37 +51,37 @@ def report(*more: Element) -> Document:
 
 @settings(max_examples=120)
 @given(documents(), st.sampled_from([64, 128, 512]), st.booleans())
-def test_no_word_is_lost_and_no_piece_too_large(document: Document, most: int, furniture: bool) -> None:
-    """Every word of document.md's body is in a chunk, ids are unique, spans lie in document.md."""
-    found = cut(document, most, most // 2, furniture=furniture)
+def test_no_word_is_lost_and_no_chunk_is_too_large(document: Document, max_tokens: int, furniture: bool) -> None:
+    """Every word of document.md's body is in a chunk, ids are unique, and spans are within document.md."""
+    found = write_chunks(document, max_tokens, max_tokens // 2, furniture=furniture)
     body = markdown.write(document, Markdown(page_marks=False))[0]
     text = markdown.write(document, Markdown(furniture=furniture))[0]
 
-    said = {word for chunk in found for word in prose.words(chunk["text"])}
+    words = {word for chunk in found for word in prose.split_words(chunk["text"])}
 
-    assert set(prose.words(body)) <= said
-    assert all(chunk["tokens"] == token_estimate.count(chunk["text"]) <= most for chunk in found)
+    assert set(prose.split_words(body)) <= words
+    assert all(chunk["tokens"] == token_estimate.count(chunk["text"]) <= max_tokens for chunk in found)
     assert len({chunk["id"] for chunk in found}) == len(found)
     assert all(0 <= chunk["md_span"][0] < chunk["md_span"][1] <= len(text) for chunk in found)
 
 
 @settings(max_examples=200)
 @given(texts, st.integers(20, 80))
-def test_a_block_is_cut_into_all_of_itself(block: str, limit: int) -> None:
-    """Nothing but blanks lies between the parts, and each fits."""
+def test_splitting_a_block_loses_only_whitespace(block: str, limit: int) -> None:
+    """The parts of a split block each fit and together hold everything but the whitespace between them."""
     block = (block + "\n") * 9
-    parts = splitting.cut(block, limit)
+    parts = splitting.split(block, limit)
 
     assert "".join("".join(block[p.start : p.end].split()) for p in parts) == "".join(block.split())
     assert all(token_estimate.count(part.text) <= limit for part in parts)
 
 
 def test_chunks_end_where_sections_end() -> None:
-    """Each knows the headings above it and the place in document.md that it was cut from."""
+    """Each section is a chunk that has the headings above it and its exact span in document.md."""
     document = report()
     text = markdown.write(document)[0]
 
-    found = cut(document)
+    found = write_chunks(document)
 
     assert [chunk["section_path"] for chunk in found] == [[], ["Springs"], ["Springs", "The upper spring"], ["Pumps"]]
     assert [text[slice(*chunk["md_span"])] for chunk in found] == [chunk["text"] for chunk in found]
@@ -87,9 +90,9 @@ def test_chunks_end_where_sections_end() -> None:
     assert found[1]["pages"] == [1] and found[1]["boxes"][0] == {"page": 1, "box": list(MIDDLE)}
 
 
-def test_small_neighbours_below_one_heading_are_put_together() -> None:
-    """Chapters stay apart, the title goes with the first; the path is what they share."""
-    found = cut(report(), least=200)
+def test_small_neighbours_below_one_heading_are_joined() -> None:
+    """Small chunks are joined within a chapter; the title joins the first, and the path is what all share."""
+    found = write_chunks(report(), min_tokens=200)
 
     assert [chunk["section_path"] for chunk in found] == [["Springs"], ["Pumps"]]
     assert found[0]["section_ids"] == ["s001", "s002"]
@@ -97,13 +100,13 @@ def test_small_neighbours_below_one_heading_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("sentence", [ENGLISH, KOREAN, CHINESE])
-def test_a_long_paragraph_is_cut_between_sentences(sentence: str) -> None:
-    """In English, Korean and Chinese; each part's span holds its text, and its summary is its own."""
-    read = enrich.page(checkpoint(1, element("text", sentence * 18)), None)
-    document = assembled(read)
+def test_a_long_paragraph_is_split_between_sentences(sentence: str) -> None:
+    """English, Korean and Chinese are split between sentences; each part has its own span and summary."""
+    enriched = enrich.page(checkpoint(1, element("text", sentence * 18)), None)
+    document = build_document(enriched)
     text = markdown.write(document)[0]
 
-    found = cut(document, 128)
+    found = write_chunks(document, 128)
 
     assert len(found) > 2
     assert all(re.search(r"[.。]$", chunk["text"]) for chunk in found)
@@ -112,48 +115,48 @@ def test_a_long_paragraph_is_cut_between_sentences(sentence: str) -> None:
     assert all(chunk["keywords"] and chunk["summary"] in chunk["text"] for chunk in found)
 
 
-@pytest.mark.parametrize("spelled", ["gfm", "html"])
-def test_every_part_of_a_long_table_has_its_head(spelled: str) -> None:
-    """Also where it runs over pages; no row is twice and none is lost."""
+@pytest.mark.parametrize("tables", ["gfm", "html"])
+def test_every_part_of_a_long_table_has_its_head(tables: str) -> None:
+    """Each part of a split table repeats its head, also over pages, and each row is in exactly one part."""
     rows = [[f"Pump {n}", f"{n} m³/h", "runs"] for n in range(40)]
-    first = element("table", table=grid(["Name", "Flow", "State"], *rows[:20], header=True), box=None)
-    second = element("table", table=grid(["Name", "Flow", "State"], *rows[20:], header=True), box=None)
+    first = element("table", table=plain_table(["Name", "Flow", "State"], *rows[:20], header=True), box=None)
+    second = element("table", table=plain_table(["Name", "Flow", "State"], *rows[20:], header=True), box=None)
 
-    found = cut(assembled(checkpoint(1, first), checkpoint(2, second)), 128, tables=spelled)
+    found = write_chunks(build_document(checkpoint(1, first), checkpoint(2, second)), 128, tables=tables)
 
     assert len(found) > 3
     assert all("Name" in chunk["text"] and "Flow" in chunk["text"] for chunk in found)
-    told = [name for chunk in found for name in re.findall(r"Pump \d+", chunk["text"])]
-    assert told == [row[0] for row in rows]
-    assert spelled == "gfm" or all(chunk["text"].endswith("</table>") for chunk in found)
+    names = [name for chunk in found for name in re.findall(r"Pump \d+", chunk["text"])]
+    assert names == [row[0] for row in rows]
+    assert tables == "gfm" or all(chunk["text"].endswith("</table>") for chunk in found)
     assert {page for chunk in found for page in chunk["pages"]} == {1, 2}
 
 
-def test_a_paragraph_over_two_pages_is_whole() -> None:
-    """And its chunk stands on both."""
+def test_a_paragraph_over_two_pages_is_joined() -> None:
+    """A paragraph that continues on the next page is one chunk with both pages."""
     first, second = element("text", "The town has a reser-"), element("text", "voir and two springs.")
 
-    (chunk,) = cut(assembled(checkpoint(1, first), checkpoint(2, second)))
+    (chunk,) = write_chunks(build_document(checkpoint(1, first), checkpoint(2, second)))
 
     assert chunk["text"] == "The town has a reservoir and two springs."
     assert chunk["pages"] == [1, 2] and len(chunk["boxes"]) == 2
 
 
 def test_a_caption_goes_with_its_table() -> None:
-    """Rather than stay behind where there was room for it alone."""
+    """A caption is in the chunk of its table, even if it would fit into the chunk before."""
     parts: Sequence[Element] = (
         element("text", ENGLISH * 4),
         element("caption", "Table 1: The pumps", parent_id="p0001-e002"),
-        element("table", table=grid(*([f"Pump {n}", "runs"] for n in range(6))), caption_ids=("p0001-e001",)),
+        element("table", table=plain_table(*([f"Pump {n}", "runs"] for n in range(6))), caption_ids=("p0001-e001",)),
     )
 
-    found = cut(assembled(checkpoint(1, *parts)), 128)
+    found = write_chunks(build_document(checkpoint(1, *parts)), 128)
 
     assert [chunk["kinds"] for chunk in found] == [["text"], ["caption", "table"]]
 
 
 def test_figures_and_links_are_named() -> None:
-    """The crop with its caption, and where the PDF's own links on the chunk's text lead."""
+    """A chunk lists the crops in it with their captions, and the URIs of the PDF links on its text."""
     figure = element("picture", image="images/p0001-e000.png", caption_ids=("p0001-e001",))
     caption = element("caption", "Figure 1: Rain", parent_id="p0001-e000")
     links = (
@@ -161,7 +164,7 @@ def test_figures_and_links_are_named() -> None:
         Link(box=Box(0, 0, 0.1, 0.1), uri="https://b.example/"),
     )
 
-    (chunk,) = cut(assembled(checkpoint(1, figure, caption, element("text", "See there."), links=links)))
+    (chunk,) = write_chunks(build_document(checkpoint(1, figure, caption, element("text", "See there."), links=links)))
 
     assert chunk["figures"] == [
         {"element": "p0001-e000", "image": "images/p0001-e000.png", "caption": "Figure 1: Rain"}
@@ -170,10 +173,12 @@ def test_figures_and_links_are_named() -> None:
 
 
 def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
-    """A vector of base64 says nothing; the span is the picture's in document.md."""
-    document = assembled(checkpoint(1, element("picture", image="images/p0001-e000.png"), element("text", "Rain.")))
+    """Embedded pictures are not in a chunk's text, but its span covers them in document.md."""
+    document = build_document(
+        checkpoint(1, element("picture", image="images/p0001-e000.png"), element("text", "Rain."))
+    )
     uri = "data:image/png;base64," + "A" * 9999
-    draft = Draft(document, Writing(markdown=Markdown(images="data")), {"images/p0001-e000.png": uri})
+    draft = Draft(document, FormatOptions(markdown=Markdown(images="data")), {"images/p0001-e000.png": uri})
 
     (line,) = chunks.write(draft).splitlines()
 
@@ -185,14 +190,14 @@ def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
 @settings(max_examples=100)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_tokens_add_up(one: str, other: str) -> None:
-    """More text has no fewer tokens, and blanks alone have none."""
+    """Appending text never lowers the estimated token count, and whitespace alone counts nothing."""
     assert token_estimate.count(one + " " + other) >= token_estimate.count(one)
     assert token_estimate.count("   ") == 0 and token_estimate.count("word") == 1
 
 
-def test_kinds_are_known() -> None:
-    """Docling's words, as everywhere."""
-    (chunk,) = cut(assembled(checkpoint(1, element("list_item", "• one"), element("list_item", "• two"))))
+def test_a_chunk_lists_the_kinds_of_its_elements() -> None:
+    """A chunk lists docling's label of each kind of element in it, once."""
+    (chunk,) = write_chunks(build_document(checkpoint(1, element("list_item", "• one"), element("list_item", "• two"))))
 
     assert chunk["kinds"] == [str(Kind.LIST_ITEM)]
     assert chunk["text"] == "- one\n- two"

@@ -1,4 +1,4 @@
-"""docling.json: a DoclingDocument as docling's own tools want it, and nothing lost on the way back."""
+"""docling.json works with docling's own tools, and converts back to the same document."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from docling_core.transforms.chunker.tokenizer.base import BaseTokenizer
 from docling_core.types.doc import DoclingDocument
 from hypothesis import given, settings
 
-from tests.fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
+from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula, PageImage
 from twopass.formats import docling, token_estimate
 from twopass.formats.draft import Draft
 
 
-class Estimating(BaseTokenizer):
-    """Counts as chunks.jsonl does: no vocabulary, no network."""
+class EstimatingTokenizer(BaseTokenizer):
+    """Counts tokens as chunks.jsonl does, without a vocabulary or network access."""
 
-    most: int = 128
+    limit: int = 128
 
     def count_tokens(self, text: str) -> int:
         return token_estimate.count(text)
 
     def get_max_tokens(self) -> int:
-        return self.most
+        return self.limit
 
     def get_tokenizer(self) -> object:
         return token_estimate.count
@@ -33,13 +33,12 @@ class Estimating(BaseTokenizer):
 
 @settings(max_examples=60)
 @given(documents())
-def test_nothing_is_lost_on_the_way_there_and_back(document: Document) -> None:
-    """Through docling's own reading and writing of the file too."""
+def test_any_document_survives_a_round_trip(document: Document) -> None:
+    """Every document converts back to itself, also after docling has read and written the file."""
     data = docling.write(Draft(document))
-    theirs = DoclingDocument.model_validate_json(data)
-    again = json.dumps(theirs.export_to_dict()).encode()
+    reexported = json.dumps(DoclingDocument.model_validate_json(data).export_to_dict()).encode()
 
-    assert docling.loads(again) == docling.loads(data) == Draft(document).placed
+    assert docling.loads(reexported) == docling.loads(data) == Draft(document).with_spans
 
 
 def report() -> Document:
@@ -49,7 +48,9 @@ def report() -> Document:
         element("list_item", "1. Open the valve."),
         element("list_item", "2. Close it."),
         element("caption", "Table 1: The pumps", parent_id="p0001-e005"),
-        element("table", table=grid(["Pump", "Flow"], ["North", "12.5"], header=True), caption_ids=("p0001-e004",)),
+        element(
+            "table", table=plain_table(["Pump", "Flow"], ["North", "12.5"], header=True), caption_ids=("p0001-e004",)
+        ),
         element("picture", figure=Figure(description="A wall."), image="images/p0001-e006.png", summary="A wall."),
         element("formula", formula=Formula(latex="E = 1")),
         element("text", "The town has a reser-"),
@@ -57,12 +58,12 @@ def report() -> Document:
     )
     image = PageImage(width_px=1190, height_px=1684, dpi=144)
     rest = checkpoint(2, element("text", "voir and two springs."))
-    return assembled(checkpoint(1, *page, image=image), rest)
+    return build_document(checkpoint(1, *page, image=image), rest)
 
 
-def test_doclings_markdown_tells_the_document() -> None:
-    """Headings, lists, tables with captions and formulas where docling expects them; furniture is furniture."""
-    text = docling.converted(report()).export_to_markdown()
+def test_doclings_markdown_export_has_the_document() -> None:
+    """Docling exports headings, lists, tables with captions and formulas in their place, without furniture."""
+    text = docling.convert(report()).export_to_markdown()
 
     assert text.startswith("# Water in the Hills\n\n## 1 Springs\n\n")
     assert "The town has a reservoir and two springs." in text
@@ -72,10 +73,10 @@ def test_doclings_markdown_tells_the_document() -> None:
     assert "Page 1" not in text
 
 
-def test_places_are_points_of_the_page() -> None:
-    """From the top left; what runs on has a place for each of its parts."""
-    told = docling.converted(report())
-    (joined,) = (item for item in told.texts if "reservoir" in item.text)
+def test_provenance_is_in_points_of_the_page() -> None:
+    """Boxes are in points from the top left; joined elements have one provenance item for each part."""
+    converted = docling.convert(report())
+    (joined,) = (item for item in converted.texts if "reservoir" in item.text)
 
     place = joined.prov[0]
     assert [p.page_no for p in joined.prov] == [1, 2]
@@ -84,31 +85,31 @@ def test_places_are_points_of_the_page() -> None:
     assert place.bbox.coord_origin == "TOPLEFT"
 
 
-def test_docling_finds_what_it_has_words_for() -> None:
-    """Captions, crops, descriptions and summaries in docling's own fields."""
-    told = docling.converted(report())
-    (picture,), (table,) = told.pictures, told.tables
+def test_doclings_own_fields_are_filled() -> None:
+    """Captions, crops and descriptions are in the fields docling has for them."""
+    converted = docling.convert(report())
+    (picture,), (table,) = converted.pictures, converted.tables
 
     assert picture.meta and picture.meta.description and picture.meta.description.text == "A wall."
     assert picture.image and str(picture.image.uri) == "images/p0001-e006.png"
-    assert [ref.resolve(told).text for ref in table.captions] == ["Table 1: The pumps"]
-    assert told.export_to_html() and told.export_to_doctags()
+    assert [ref.resolve(converted).text for ref in table.captions] == ["Table 1: The pumps"]
+    assert converted.export_to_html() and converted.export_to_doctags()
 
 
-def test_doclings_chunkers_cut_it() -> None:
-    """Below the headings it stands under, with the pages it stands on; the hybrid one within its limit."""
-    told = DoclingDocument.model_validate_json(docling.write(Draft(report())))
+def test_doclings_chunkers_split_it() -> None:
+    """Docling's chunkers find headings and pages of a chunk, and the hybrid one stays within its limit."""
+    loaded = DoclingDocument.model_validate_json(docling.write(Draft(report())))
 
-    whole = list(HierarchicalChunker().chunk(told))
-    fitted = list(HybridChunker(tokenizer=Estimating(most=24)).chunk(told))
+    sections = list(HierarchicalChunker().chunk(loaded))
+    fitted = list(HybridChunker(tokenizer=EstimatingTokenizer(limit=24)).chunk(loaded))
 
-    (spring,) = (chunk for chunk in whole if "reservoir" in chunk.text)
+    (spring,) = (chunk for chunk in sections if "reservoir" in chunk.text)
     assert spring.meta.headings == ["Water in the Hills", "1 Springs"] or spring.meta.headings == ["1 Springs"]
     assert {place.page_no for item in spring.meta.doc_items for place in item.prov} == {1, 2}
     assert len(fitted) > 1 and all(token_estimate.count(chunk.text) <= 24 for chunk in fitted)
 
 
-def test_somebody_elses_docling_document_is_refused() -> None:
-    """It has no pages, states or readings of ours to give back."""
+def test_a_docling_document_of_another_program_is_refused() -> None:
+    """A docling document that twopass did not write has no pages or states to restore, and is refused."""
     with pytest.raises(ValueError, match="twopass__document"):
         docling.loads(DoclingDocument(name="x").model_dump_json().encode())

@@ -1,4 +1,4 @@
-"""document.md: nothing lost, nothing misread, every page marked."""
+"""document.md has every word, shows text as it was read, and marks every page."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid, tables, texts
+from tests.fakes.documents import (
+    BOTTOM,
+    MIDDLE,
+    build_document,
+    checkpoint,
+    documents,
+    element,
+    plain_table,
+    tables,
+    texts,
+)
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
 from twopass.formats import escaping, markdown
-from twopass.text import prose
-from twopass.text import table_grid as layout_grid
+from twopass.text import prose, table_markup
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def written(*elements: Element) -> str:
-    """The page's markdown without its mark."""
-    return markdown.write(assembled(checkpoint(1, *elements)))[0].removeprefix("<!-- page: 1 -->\n\n").rstrip("\n")
+def write_page(*elements: Element) -> str:
+    """The markdown of one page, without its page mark."""
+    return markdown.write(build_document(checkpoint(1, *elements)))[0].removeprefix("<!-- page: 1 -->\n\n").rstrip("\n")
 
 
-def said(element: Element) -> str:
-    """What must be found again; a formula's words are its LaTeX where it has any."""
+def expected_text(element: Element) -> str:
+    """The text that the markdown must hold; for a formula with LaTeX, the LaTeX."""
     if element.kind is Kind.FORMULA and element.formula and element.formula.latex:
         return element.formula.latex
     parts = [element.text, *(cell.text for cell in (element.table.cells if element.table else ()))]
@@ -38,29 +47,29 @@ def said(element: Element) -> str:
 @settings(max_examples=150)
 @given(documents())
 def test_every_word_of_every_body_element_is_in_the_markdown(document: Document) -> None:
-    """But for broken words, which are whole again."""
+    """Every word of a body element is in document.md, apart from broken words, which are joined."""
     text = markdown.write(document)[0]
-    have = set(prose.words(text))
+    found_words = set(prose.split_words(text))
     body = [element for element in document.elements if element.is_body]
-    broken = "".join(prose.words("".join(element.text for element in body)))
+    broken = "".join(prose.split_words("".join(element.text for element in body)))
 
-    lost = {word for element in body for word in prose.words(said(element))} - have
+    lost = {word for element in body for word in prose.split_words(expected_text(element))} - found_words
 
-    whole = "".join(prose.words(text))
-    assert all(word in whole and word in broken for word in lost)
+    joined_words = "".join(prose.split_words(text))
+    assert all(word in joined_words and word in broken for word in lost)
 
 
-def test_a_broken_word_ends_with_its_text() -> None:
-    """What is written in a picture does not go on with it."""
+def test_a_hyphenated_word_is_not_joined_across_two_texts() -> None:
+    """A word broken at the end of an element's text is not completed by the text visible in its picture."""
     picture = element("picture", "the mea-", figure=Figure(visible_text="b and\nso"))
 
-    assert written(picture) == "the mea- b and so"
+    assert write_page(picture) == "the mea- b and so"
 
 
 @settings(max_examples=150)
 @given(documents())
 def test_pages_and_elements_keep_their_order(document: Document) -> None:
-    """Each page's mark stands once, in order, and spans lie behind each other but for what runs on."""
+    """Each page has one mark, in order, and the spans of elements do not overlap."""
     text, spans = markdown.write(document)
     marks = [int(n) for n in re.findall(r"^<!-- page: (\d+) -->$", text, flags=re.MULTILINE)]
     placed = sorted(spans.values())
@@ -72,29 +81,29 @@ def test_pages_and_elements_keep_their_order(document: Document) -> None:
 
 @settings(max_examples=300)
 @given(texts)
-def test_a_paragraph_reads_as_it_was_written(text: str) -> None:
+def test_a_paragraph_is_shown_as_it_was_read(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
     text = re.sub(r"\\[()\[\]]", "", text).replace("http", "")
 
-    tokens = COMMONMARK.parse(escaping.leading(escaping.shown(prose.flow(text))))
+    tokens = COMMONMARK.parse(escaping.escape_line_start(escaping.escape_text(prose.to_one_line(text))))
 
-    assert "".join(shown(token) for token in tokens) == prose.flow(text)
+    assert "".join(visible_text(token) for token in tokens) == prose.to_one_line(text)
 
 
 @settings(max_examples=100)
 @given(texts)
-def test_a_heading_reads_as_it_was_written(text: str) -> None:
-    """Also when it ends in hashes or begins like a list."""
-    text = re.sub(r"\\[()\[\]]", "", prose.flow(text)).replace("http", "").strip()
+def test_a_heading_is_shown_as_it_was_read(text: str) -> None:
+    """A heading is shown with exactly its text, also if it ends in hashes or begins like a list item."""
+    text = re.sub(r"\\[()\[\]]", "", prose.to_one_line(text)).replace("http", "").strip()
 
-    tokens = COMMONMARK.parse(escaping.heading_end(f"## {escaping.shown(text)}"))
+    tokens = COMMONMARK.parse(escaping.escape_heading_end(f"## {escaping.escape_text(text)}"))
 
     assert tokens[0].tag == "h2"
-    assert "".join(shown(token) for token in tokens) == text
+    assert "".join(visible_text(token) for token in tokens) == text
 
 
-def shown(token) -> str:  # type: ignore[no-untyped-def]
-    """The characters a reader sees of a paragraph or heading; markup of any other kind shows as itself."""
+def visible_text(token) -> str:  # type: ignore[no-untyped-def]
+    """The characters a reader sees of a paragraph or heading; any other markup as the name of its token."""
     if token.type in ("paragraph_open", "paragraph_close", "heading_open", "heading_close"):
         return ""
     if token.type != "inline":
@@ -103,8 +112,8 @@ def shown(token) -> str:  # type: ignore[no-untyped-def]
 
 
 def test_every_page_has_its_mark() -> None:
-    """Blank and failed pages too; a failed one says why."""
-    document = assembled(
+    """Blank and failed pages have a page mark too, and that of a failed page gives the reason."""
+    document = build_document(
         checkpoint(1, element("text", "One.")),
         checkpoint(2, state=State.BLANK),
         checkpoint(3, state=State.FAILED, reason=Code.LOOP),
@@ -115,9 +124,11 @@ def test_every_page_has_its_mark() -> None:
     )
 
 
-def test_a_broken_word_is_whole_and_the_page_mark_follows_the_paragraph() -> None:
-    """Each half keeps its own span."""
-    document = assembled(checkpoint(1, element("text", "The mea-")), checkpoint(2, element("text", "surement ended.")))
+def test_a_word_broken_over_pages_is_joined_before_the_page_mark() -> None:
+    """A word broken over two pages is joined, each half has its own span, and the page mark comes after."""
+    document = build_document(
+        checkpoint(1, element("text", "The mea-")), checkpoint(2, element("text", "surement ended."))
+    )
 
     text, spans = markdown.write(document)
 
@@ -126,66 +137,66 @@ def test_a_broken_word_is_whole_and_the_page_mark_follows_the_paragraph() -> Non
 
 
 def test_headings_are_ranked_below_the_title() -> None:
-    """A document without a title begins with its chapters."""
+    """With a title, chapters are level 2; without one, they are level 1."""
     headings = (element("section_header", "1 Springs"), element("section_header", "1.1 Upper"))
 
-    assert written(element("title", "Report"), *headings) == "# Report\n\n## 1 Springs\n\n### 1.1 Upper"
-    assert written(*headings) == "# 1 Springs\n\n## 1.1 Upper"
+    assert write_page(element("title", "Report"), *headings) == "# Report\n\n## 1 Springs\n\n### 1.1 Upper"
+    assert write_page(*headings) == "# 1 Springs\n\n## 1.1 Upper"
 
 
 def test_a_heading_of_two_lines_is_one() -> None:
-    """As assemble linked them."""
+    """Two heading elements that assemble linked as one heading are written on one line."""
     lines = (element("section_header", "1 Tests and determination of"), element("section_header", "their behaviour"))
 
-    assert written(*lines) == "# 1 Tests and determination of their behaviour"
+    assert write_page(*lines) == "# 1 Tests and determination of their behaviour"
 
 
 def test_lists_are_tight_and_keep_their_kind() -> None:
-    """Bullets become dashes, numbers stay."""
+    """Items of one list have no blank line between them; bullets become dashes, numbers are kept."""
     items = [element("list_item", text) for text in ("• one", "– two", "1. first", "2. second")]
 
-    assert written(*items) == "- one\n- two\n\n1. first\n2. second"
+    assert write_page(*items) == "- one\n- two\n\n1. first\n2. second"
 
 
 def test_a_plain_table_is_gfm() -> None:
-    """Bars and line ends in cells survive."""
-    table = grid(["a|b", "c"], ["1\n2", "3"], header=True)
+    """A table without spans is GFM, and bars and line breaks in its cells are escaped."""
+    table = plain_table(["a|b", "c"], ["1\n2", "3"], header=True)
 
-    assert written(element("table", table=table)) == "| a\\|b | c |\n| --- | --- |\n| 1<br>2 | 3 |"
+    assert write_page(element("table", table=table)) == "| a\\|b | c |\n| --- | --- |\n| 1<br>2 | 3 |"
 
 
 def test_a_table_with_spans_is_html() -> None:
-    """GFM cannot say that a cell spans."""
+    """A table with spanning cells is HTML, because GFM has no spans."""
     cells = (Cell(row=0, col=0, col_span=2, text="a < b", header=True), Cell(row=1, col=0, text="1"))
     table = Table(html="", rows=2, cols=2, cells=cells)
 
-    assert written(element("table", table=table)) == (
+    assert write_page(element("table", table=table)) == (
         '<table>\n<tr><th colspan="2">a &lt; b</th></tr>\n<tr><td>1</td></tr>\n</table>'
     )
 
 
-def linked(*parts: Table) -> Document:
-    """One table a page, each the continuation of the one before, whatever assemble would say to it."""
+def link_tables(*parts: Table) -> Document:
+    """One table per page, each linked to the one before, even if assemble would not link them."""
     pages = [checkpoint(n, element("table", table=part)) for n, part in enumerate(parts, 1)]
     names = ["", *(page.elements[0].id for page in pages), ""]
-    document = assembled(*pages)
-    tied = [
+    document = build_document(*pages)
+    linked_elements = [
         e.model_copy(update={"continues": names[n - 1] or None, "continued_by": names[n + 1] or None})
         for n, e in enumerate(document.elements, 1)
     ]
-    return document.model_copy(update={"elements": tuple(tied)})
+    return document.model_copy(update={"elements": tuple(linked_elements)})
 
 
 def test_a_table_over_pages_is_one_table() -> None:
-    """Its head stands once, each page's rows keep their span, and notes between are behind it."""
+    """A table over pages is one table with one head; each page's rows have their span, and notes follow it."""
     head = ["Order", "Cost"]
     first = checkpoint(
-        1, element("table", table=grid(head, ["1", "2"], header=True)), element("footnote", "1 Note.", BOTTOM)
+        1, element("table", table=plain_table(head, ["1", "2"], header=True)), element("footnote", "1 Note.", BOTTOM)
     )
-    second = checkpoint(2, element("table", table=grid(head, ["3", "4"], header=True)))
-    third = checkpoint(3, element("table", table=grid(["", ""], ["5", "6"])), element("text", "After."))
+    second = checkpoint(2, element("table", table=plain_table(head, ["3", "4"], header=True)))
+    third = checkpoint(3, element("table", table=plain_table(["", ""], ["5", "6"])), element("text", "After."))
 
-    text, spans = markdown.write(assembled(first, second, third))
+    text, spans = markdown.write(build_document(first, second, third))
 
     table = "| Order | Cost |\n| --- | --- |\n| 1 | 2 |\n| 3 | 4 |\n| 5 | 6 |"
     rest = "1 Note.\n\n<!-- page: 2 -->\n\n<!-- page: 3 -->\n\nAfter."
@@ -196,145 +207,148 @@ def test_a_table_over_pages_is_one_table() -> None:
     ]
 
 
-def test_a_table_over_pages_keeps_its_spans() -> None:
-    """A cell that the page's end cuts does not reach into the next page's rows."""
-    cut = Cell(row=1, col=0, row_span=3, text="b")
-    first = Table(html="", rows=2, cols=2, cells=(Cell(row=0, col=0, col_span=2, text="a", header=True), cut))
+def test_a_joined_table_keeps_its_cell_spans() -> None:
+    """Cells keep their spans in a joined table, but no span reaches from one page's rows into the next."""
+    reaching = Cell(row=1, col=0, row_span=3, text="b")
+    first = Table(html="", rows=2, cols=2, cells=(Cell(row=0, col=0, col_span=2, text="a", header=True), reaching))
 
-    text = markdown.write(linked(first, grid(["c", "d"])))[0]
+    text = markdown.write(link_tables(first, plain_table(["c", "d"])))[0]
 
     rows = '<tr><th colspan="2">a</th></tr>\n<tr><td>b</td></tr>\n<tr><td>c</td><td>d</td></tr>'
     assert f"<table>\n{rows}\n</table>\n\n<!-- page: 2 -->\n" in text
 
 
 def test_tables_with_other_columns_stay_apart() -> None:
-    """Nobody knows which column goes on in which."""
+    """Tables with different numbers of columns are not joined, because their columns cannot be matched."""
     assert (
-        "\n\n| 1 | 2 | 3 |\n| --- | --- | --- |\n" in markdown.write(linked(grid(["a", "b"]), grid(["1", "2", "3"])))[0]
+        "\n\n| 1 | 2 | 3 |\n| --- | --- | --- |\n"
+        in markdown.write(link_tables(plain_table(["a", "b"]), plain_table(["1", "2", "3"])))[0]
     )
 
 
 @settings(max_examples=150)
 @given(st.lists(tables, min_size=2, max_size=4))
 @example([
-    Table(html="", rows=0, cols=0, cells=()),  # which is no part of what is joined: the head is the second one's
+    Table(html="", rows=0, cols=0, cells=()),  # not joined, so the head is the second table's
     Table(html="", rows=0, cols=0, cells=(Cell(row=0, col=0, text="a", header=True),)),
     Table(html="", rows=0, cols=0, cells=(Cell(row=0, col=0, text="a"), Cell(row=1, col=0, text=""))),
 ])  # fmt: skip
-def test_joined_tables_lose_no_word_and_know_their_rows(parts: list[Table]) -> None:
-    """Whatever spans, gaps and doubled cells they have; only a head that was said before has no place of its own."""
-    document = linked(*parts)
+def test_joined_tables_lose_no_word_and_have_spans_for_their_rows(parts: list[Table]) -> None:
+    """Joined tables lose no word, whatever their spans and gaps; only a repeated head has no span."""
+    document = link_tables(*parts)
 
     text, spans = markdown.write(document)
 
     placed = sorted(spans.items(), key=lambda item: item[1])
     assert all(one.end <= other.start for (_, one), (_, other) in pairwise(placed))
-    assert {word for part in parts for cell in part.cells for word in prose.words(cell.text)} <= set(prose.words(text))
-    for number, (part, shown) in enumerate(zip(parts, document.elements, strict=True)):
-        start, end = spans.get(shown.id, (0, 0))
-        own = {word for cell in part.cells if not cell.header for word in prose.words(cell.text)}
+    assert {word for part in parts for cell in part.cells for word in prose.split_words(cell.text)} <= set(
+        prose.split_words(text)
+    )
+    for number, (part, joined) in enumerate(zip(parts, document.elements, strict=True)):
+        start, end = spans.get(joined.id, (0, 0))
+        own = {word for cell in part.cells if not cell.header for word in prose.split_words(cell.text)}
         before = [cell for earlier in parts[:number] for cell in earlier.cells]
-        heads = {word for cell in before if cell.header for word in prose.words(cell.text)}
-        assert own - heads <= set(prose.words(text[start:end]))
+        heads = {word for cell in before if cell.header for word in prose.split_words(cell.text)}
+        assert own - heads <= set(prose.split_words(text[start:end]))
 
 
-def test_docjson_and_markdown_spell_a_table_alike() -> None:
-    """Spans, heads and order of the cells are written in one place; `layout` only escapes differently."""
+def test_docjson_and_markdown_write_a_table_alike() -> None:
+    """DocJSON and document.md order cells and write spans and heads alike; they only escape differently."""
     cells = (
         Cell(row=0, col=1, row_span=2, col_span=2, text="b", header=True),
         Cell(row=0, col=0, text="a", header=True),
         Cell(row=1, col=0, text="1"),
     )
 
-    known = layout_grid.table(2, 3, cells)
+    known = table_markup.build_table(2, 3, cells)
 
     assert (
-        written(element("table", table=known))
+        write_page(element("table", table=known))
         == known.html
         == ('<table>\n<tr><th>a</th><th rowspan="2" colspan="2">b</th></tr>\n<tr><td>1</td></tr>\n</table>')
     )
-    plain = layout_grid.table(2, 2, (Cell(row=0, col=0, text="a"), Cell(row=1, col=1, text="1")))
-    assert written(element("table", table=plain)) == plain.markdown == "| a |  |\n| --- | --- |\n|  | 1 |"
+    plain = table_markup.build_table(2, 2, (Cell(row=0, col=0, text="a"), Cell(row=1, col=1, text="1")))
+    assert write_page(element("table", table=plain)) == plain.markdown == "| a |  |\n| --- | --- |\n|  | 1 |"
 
 
-def test_maths_is_spelled_with_dollars() -> None:
-    """And a price is no maths."""
-    assert written(element("text", r"Let \(x_1\) cost $5 and \[y = 2\] more.")) == (
+def test_maths_is_delimited_by_dollars() -> None:
+    """Formulas in text are delimited by dollars, and the dollar of a price is escaped."""
+    assert write_page(element("text", r"Let \(x_1\) cost $5 and \[y = 2\] more.")) == (
         r"Let $x_1$ cost \$5 and $$y = 2$$ more."
     )
 
 
 @pytest.mark.parametrize("latex", ["E = mc^2", None])
-def test_a_formula_stands_alone(latex: str | None) -> None:
-    """Its text stands for LaTeX that nobody gave."""
+def test_a_formula_is_a_block_of_its_own(latex: str | None) -> None:
+    """A formula element is a display formula, written from its text if it has no LaTeX."""
     formula = element("formula", "E = mc^2", formula=Formula(latex=latex))
 
-    assert written(formula) == "$$\nE = mc^2\n$$"
+    assert write_page(formula) == "$$\nE = mc^2\n$$"
 
 
 def test_an_image_shows_its_visible_text() -> None:
-    """Words in figures are found by a search for them."""
+    """The text visible in a figure is its alternative text, so that searches find it."""
     picture = element("picture", image="images/p0001-e000.png", figure=Figure(visible_text="Spring [A]\nSand filter"))
 
-    assert written(picture) == r"![Spring \[A\] Sand filter](images/p0001-e000.png)"
+    assert write_page(picture) == r"![Spring \[A\] Sand filter](images/p0001-e000.png)"
 
 
-def test_a_description_that_is_the_text_is_said_once() -> None:
-    """Another one stands below the words in the picture."""
+def test_a_description_equal_to_the_text_is_written_once() -> None:
+    """A description is written below the visible text, unless it is the same text."""
     hill, other = "The figure shows a hill.", "Another hill."
 
-    assert written(element("picture", hill, figure=Figure(description=hill))) == hill
-    assert written(element("picture", hill, figure=Figure(description=other))) == f"{hill}\n\n{other}"
+    assert write_page(element("picture", hill, figure=Figure(description=hill))) == hill
+    assert write_page(element("picture", hill, figure=Figure(description=other))) == f"{hill}\n\n{other}"
 
 
 def test_an_image_without_words_is_named_by_its_caption() -> None:
-    """The caption stands below it as text as well."""
+    """An image without visible text has its caption as alternative text, and the caption is also below it."""
     picture = element("picture", image="images/p0001-e000.png")
     caption = element("caption", "Figure 1: The lake", box=MIDDLE._replace(y0=0.51, y1=0.53))
 
-    assert written(picture, caption) == "![Figure 1: The lake](images/p0001-e000.png)\n\nFigure 1: The lake"
+    assert write_page(picture, caption) == "![Figure 1: The lake](images/p0001-e000.png)\n\nFigure 1: The lake"
 
 
 def test_a_table_has_no_image() -> None:
-    """Its crop is an artefact, its cells are the text."""
-    assert "images/" not in written(element("table", table=grid(["a"]), image="images/p0001-e000.png"))
+    """The crop of a table is not shown in document.md, because its cells are there as text."""
+    assert "images/" not in write_page(element("table", table=plain_table(["a"]), image="images/p0001-e000.png"))
 
 
 @pytest.mark.parametrize("text", ["people[^1] here", "people<sup>1</sup> here", "people¹ here", "people1 here"])
-def test_a_footnote_is_tied_to_its_mark(text: str) -> None:
-    """However the reader wrote the mark."""
-    assert written(element("text", text), element("footnote", "1 Residents.", box=BOTTOM)) == (
+def test_a_footnote_is_linked_to_its_mark(text: str) -> None:
+    """A footnote is linked to its mark, however the model wrote the mark."""
+    assert write_page(element("text", text), element("footnote", "1 Residents.", box=BOTTOM)) == (
         "people[^1] here\n\n[^1]: Residents."
     )
 
 
 def test_a_footnote_without_a_mark_in_the_text_stays_text() -> None:
-    """Markdown readers drop notes that nothing refers to."""
-    assert written(element("text", "No mark."), element("footnote", "1 Residents.")) == "No mark.\n\n1 Residents."
+    """A footnote without a reference stays plain text, because Markdown readers drop such notes."""
+    assert write_page(element("text", "No mark."), element("footnote", "1 Residents.")) == "No mark.\n\n1 Residents."
 
 
 def test_equal_marks_on_two_pages_are_two_notes() -> None:
-    """Numbers that start again on each page do not collide."""
+    """Footnote numbers that start again on each page get labels with the page number."""
     pages = [checkpoint(n, element("text", "Word¹."), element("footnote", f"1 Note {n}.")) for n in (1, 2)]
 
-    text = markdown.write(assembled(*pages))[0]
+    text = markdown.write(build_document(*pages))[0]
 
     assert re.findall(r"\[\^[\w-]+\]:? ?(?:Note \d)?", text) == ["[^1-1]", "[^1-1]: Note 1", "[^2-1]", "[^2-1]: Note 2"]
 
 
-def test_the_readers_own_markdown_is_kept_where_it_has_all_words() -> None:
-    """Bold stays bold; an answer that lost words does not count."""
-    assert written(element("text", "very old", markdown="**very** old")) == "**very** old"
-    assert written(element("text", "very old", markdown="**very**")) == "very old"
-    assert written(element("text", "a *b* c", markdown="a *b* c")) == r"a \*b\* c"
-    assert written(element("list_item", "• a *b*", markdown="- a *b*")) == r"- a \*b\*"
+def test_the_models_markdown_is_kept_if_it_has_all_words() -> None:
+    """The model's own Markdown is kept if it has all words of the text; otherwise the text is written."""
+    assert write_page(element("text", "very old", markdown="**very** old")) == "**very** old"
+    assert write_page(element("text", "very old", markdown="**very**")) == "very old"
+    assert write_page(element("text", "a *b* c", markdown="a *b* c")) == r"a \*b\* c"
+    assert write_page(element("list_item", "• a *b*", markdown="- a *b*")) == r"- a \*b\*"
 
 
 def test_furniture_is_left_out() -> None:
-    """It stays in DocJSON."""
-    assert written(element("text", "Body."), element("page_footer", "Page 3", box=BOTTOM)) == "Body."
+    """Page headers and footers are left out of document.md by default."""
+    assert write_page(element("text", "Body."), element("page_footer", "Page 3", box=BOTTOM)) == "Body."
 
 
 def test_a_page_mark_cannot_be_forged() -> None:
-    """Text that looks like one is shown as text."""
-    assert "<!-- page: 9 -->" not in written(element("text", "<!-- page: 9 -->", markdown="<!-- page: 9 -->"))
+    """Text of a document that looks like a page mark is escaped."""
+    assert "<!-- page: 9 -->" not in write_page(element("text", "<!-- page: 9 -->", markdown="<!-- page: 9 -->"))

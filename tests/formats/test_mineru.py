@@ -1,4 +1,4 @@
-"""content_list.json: what tools made for MinerU look for, in its words and on its grid."""
+"""content_list.json has MinerU's entry types, fields and coordinates."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from tests.fakes.documents import BOTTOM, MIDDLE, assembled, checkpoint, documents, element, grid
+from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula
 from twopass.formats import mineru
 from twopass.formats.draft import Draft
 from twopass.text import prose
 
 
-def listed(document: Document) -> list[dict[str, Any]]:
+def write_entries(document: Document) -> list[dict[str, Any]]:
     return json.loads(mineru.write(Draft(document)))  # type: ignore[no-any-return]
 
 
 @settings(max_examples=80)
 @given(documents())
 def test_no_word_of_an_element_is_lost(document: Document) -> None:
-    """Furniture too: MinerU keeps it under types of its own."""
-    told = prose.words(json.dumps(listed(document), ensure_ascii=False).replace("\\n", " "))
-    said = {
+    """Every word of every element is in an entry; furniture too, under MinerU's own types for it."""
+    words = prose.split_words(json.dumps(write_entries(document), ensure_ascii=False).replace("\\n", " "))
+    expected = {
         word
         for e in document.elements
         if not (e.formula and e.formula.latex) and not (e.table and e.table.cells)
-        for word in prose.words(e.text)
+        for word in prose.split_words(e.text)
     }
 
-    whole = "".join(told)
-    assert all(word in whole for word in said)
+    joined_words = "".join(words)
+    assert all(word in joined_words for word in expected)
 
 
-def test_entries_are_minerus() -> None:
-    """Types, levels, captions within what they belong to, places on its grid, pages from 0."""
+def test_entries_follow_minerus_format() -> None:
+    """Entries have MinerU's types, levels, captions inside their owner, boxes 0 to 1000 and pages from 0."""
     page = (
         element("title", "Water"),
         element("section_header", "1.1 Springs", level=2),
         element("text", "Two of\nthem."),
         element("caption", "Table 1: Pumps", parent_id="p0001-e004"),
-        element("table", table=grid(["Pump", "<12.5"], header=True), image="images/p0001-e004.png"),
+        element("table", table=plain_table(["Pump", "<12.5"], header=True), image="images/p0001-e004.png"),
         element("picture", figure=Figure(description="A wall."), image="images/p0001-e005.png"),
         element("formula", formula=Formula(latex="E = 1")),
         element("page_footer", "Page 1", BOTTOM, content_layer="furniture"),
         element("code", "a  b\n  c", None),
     )
 
-    found = listed(assembled(checkpoint(1, *page)))
+    found = write_entries(build_document(checkpoint(1, *page)))
 
     place = {"page_idx": 0, "bbox": [100, 400, 900, 500]}
     assert MIDDLE == (0.1, 0.4, 0.9, 0.5)

@@ -1,14 +1,16 @@
-"""A page's text layer: packed for the way between processes, and still the words it was made of."""
+"""The text layer of a page: packed for transfer between processes, and grouped into paragraphs."""
 
 from __future__ import annotations
 
 import pickle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.source_files import SENTENCE
 from twopass.document import Box, Word
-from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import NO_LAYER, TextLayer, to_paragraph_elements
 
 SHARES = st.floats(0, 1)
 BOXES = st.builds(Box.of, SHARES, SHARES, SHARES, SHARES)
@@ -16,29 +18,75 @@ WORDS = st.lists(st.builds(Word, BOXES, st.text(min_size=1)), max_size=12)
 
 
 @given(WORDS)
-def test_it_is_the_words_it_was_made_of(words: list[Word]) -> None:
-    """Before and after the way to another process, one by one and as a whole; boxes to the last bit."""
+def test_a_text_layer_equals_the_words_it_was_made_from(words: list[Word]) -> None:
+    """Before and after pickling, single words and slices are the original ones, with boxes equal to the last bit."""
     layer = TextLayer.of(words)
 
-    for told in (layer, pickle.loads(pickle.dumps(layer))):
-        assert list(told) == words == [told[n] for n in range(len(told))]
-        assert list(told[1:3]) == words[1:3]
-        assert bool(told) == bool(words)
-        assert told == layer and hash(told) == hash(layer)
-        assert (told == TextLayer.of(words[1:])) == (not words)
+    for same in (layer, pickle.loads(pickle.dumps(layer))):
+        assert list(same) == words == [same[n] for n in range(len(same))]
+        assert list(same[1:3]) == words[1:3]
+        assert bool(same) == bool(words)
+        assert same == layer and hash(same) == hash(layer)
+        assert (same == TextLayer.of(words[1:])) == (not words)
 
 
 @given(WORDS, st.lists(BOXES, max_size=3), st.sampled_from((0.0, 0.01, 0.5)))
-def test_words_lie_where_their_middle_lies(words: list[Word], boxes: list[Box], margin: float) -> None:
-    """Each once, in the layer's order, though it stand in two boxes."""
+def test_a_word_is_inside_a_box_that_contains_its_centre(words: list[Word], boxes: list[Box], margin: float) -> None:
+    """Each word is returned once and in the layer's order, even if it lies in two boxes."""
 
-    def holds(box: Box, x: float, y: float) -> bool:
+    def contains(box: Box, x: float, y: float) -> bool:
         return box.x0 - margin <= x <= box.x1 + margin and box.y0 - margin <= y <= box.y1 + margin
 
-    held = [word.text for word in words if any(holds(box, *word.box.centre) for box in boxes)]
+    inside = [word.text for word in words if any(contains(box, *word.box.centre) for box in boxes)]
 
-    assert TextLayer.of(words).inside(boxes, margin) == " ".join(held)
+    assert TextLayer.of(words).inside(boxes, margin) == " ".join(inside)
 
 
-def test_no_layer_has_no_words() -> None:
+def test_an_empty_layer_has_no_words() -> None:
+    """NO_LAYER is falsy and holds no text in any box."""
     assert not NO_LAYER and NO_LAYER.inside([Box(0, 0, 1, 1)]) == ""
+
+
+def make_words(text: str) -> tuple[Word, ...]:
+    return tuple(Word(Box(0.1 * n, 0.1, 0.1 * n + 0.09, 0.12), word) for n, word in enumerate(text.split()))
+
+
+@pytest.mark.parametrize("letter", ["\ufffd", "\uf0b7", "\U000f1234", "\x02", "\x93"])
+def test_a_text_layer_without_meaning_is_rejected(letter: str) -> None:
+    """Fonts without a character map yield replacement, private-use and control characters instead of letters."""
+    garbage = make_words(f"{letter * 4} ab {letter * 3}")
+
+    assert to_paragraph_elements(garbage, 1) == ()
+
+
+@pytest.mark.parametrize("text", ["水质 报告", "수질 보고서", "\uf0b7 Bullets of symbol fonts", "naïve – “quoted”"])
+def test_a_text_layer_in_any_script_is_accepted(text: str) -> None:
+    """A private-use bullet among words does not make a text layer garbage."""
+    found = to_paragraph_elements(make_words(text), 1)
+
+    assert " ".join(element.text for element in found) == text
+
+
+PUMPS = "The level in the borehole is measured before the pump starts and after it has run for one hour. "
+RULES = "Nobody may open the valve of the upper spring without telling both operators of the water works first. "
+YEARS = "Prices are those of January, and half of what was lost last summer is now thought to lie in other villages. "
+PROSE = PUMPS + RULES + YEARS + SENTENCE
+NETS = "GND VCC VDD VSS SCK NRST SWCLK SWDIO SPLY XTRST PWM CTRL VBAT " * 20
+PARTS = " ".join(f"BGX-{number}-TRK M{number}x12 DIN{number} HQLR{number}" for number in range(4000, 4100))
+
+
+def test_a_text_layer_with_exchanged_letters_is_rejected() -> None:
+    """A font that maps every letter to another one yields words of consonants in any capitalisation."""
+    exchanged = PROSE.lower().translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
+
+    assert to_paragraph_elements(make_words(exchanged), 1) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PROSE, PROSE.upper(), NETS, PARTS, "Strč prst skrz krk, plch zdrhl skrz drn. " * 20],
+    ids=["prose", "capitals", "nets", "parts", "czech"],
+)
+def test_words_with_few_vowels_are_accepted(text: str) -> None:
+    """Acronyms, part numbers and Czech are not garbage."""
+    assert to_paragraph_elements(make_words(text), 1)

@@ -1,4 +1,4 @@
-"""docs/quickstart.md as a newcomer types it: every line of its three doors, in a folder like a fresh clone."""
+"""docs/quickstart.md as a newcomer types it: every command of its three sections, in a folder like a fresh clone."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ import pytest
 
 from tests import ROOT
 from tests.fakes import s3
-from tests.fakes.platform import Platform, Queued
+from tests.fakes.platform import Platform, QueueBackend
 from tests.fakes.queue import LoopbackQueue
 
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
-CHECKOUT = ("handler.py", "scripts", "src")
+CHECKOUT = ("handler.py", "src")
+PROGRAMS = {"python": "", "twopass": " -m twopass.cli"}  # in .venv/bin -> what Python runs for them
 
 
-def lines(heading: str) -> list[str]:
-    """The shell lines below a heading."""
+def commands_below(heading: str) -> list[str]:
+    """The shell commands below a heading of the page."""
     section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     assert section
     return [line for block in re.findall(r"^```sh\n(.*?)^```$", section[1], re.M | re.S) for line in block.splitlines()]
@@ -34,14 +35,16 @@ def lines(heading: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a fresh clone has after `make demo`: the checkout's files and .venv."""
+    """A folder with what a fresh clone has after `make demo`: the checkout's files and .venv."""
     folder = tmp_path_factory.mktemp("clone")
     for name in CHECKOUT:
         (folder / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "samples", folder / "samples")  # a link would lead out of ALLOWED_DIR
+    shutil.copytree(ROOT / "samples", folder / "samples")  # a link would point outside ALLOWED_DIR
     (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / ".venv" / "bin" / "python").chmod(0o755)
+    for name, module in PROGRAMS.items():
+        program = folder / ".venv" / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
+        program.chmod(0o755)
     return folder
 
 
@@ -49,8 +52,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "COLUMNS": "200", "PAGE_WORKERS": "1", **more}
 
 
-def typed(line: str, clone: Path, **more: str) -> str:
-    """What the line prints; it must succeed."""
+def run_line(line: str, clone: Path, **more: str) -> str:
+    """Run the line, which must succeed, and return what it prints."""
     ran = subprocess.run(
         ["bash", "-c", line], cwd=clone, env=environment(clone, **more), capture_output=True, text=True, timeout=300
     )
@@ -64,17 +67,17 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_laptops_door(clone: Path) -> None:
-    """A folder and a single job: artefacts and the summary lie where the page says."""
-    folder, job = lines("A laptop")
+def test_the_laptop_section(clone: Path) -> None:
+    """A folder and a single job are read; artefacts and the summary are where the page says."""
+    folder, job = commands_below("A laptop")
 
-    typed(folder, clone)
-    typed(job, clone)
+    run_line(folder, clone)
+    run_line(job, clone)
 
     assert json.loads((clone / "output" / "batch_summary.json").read_text())["success"] == 1
     assert len(list((clone / "output").glob("sample-*/manifest.json"))) == 2  # all pages, and the first two
@@ -82,8 +85,8 @@ def test_the_laptops_door(clone: Path) -> None:
 
 @pytest.fixture
 def service(clone: Path) -> Iterator[tuple[str, str]]:
-    """The server's line, running on ports of its own; what its ports are."""
-    (line,) = (line for line in lines("A service") if "--rp_serve_api" in line)
+    """Run the server's line on free ports; yields the ports of its API and its metrics."""
+    (line,) = (line for line in commands_below("A service") if "--rp_serve_api" in line)
     api, metrics = free_port(), free_port()
     line = "exec env " + line.replace("8000", api).replace("9400", metrics)
     with subprocess.Popen(
@@ -97,33 +100,35 @@ def service(clone: Path) -> Iterator[tuple[str, str]]:
         server.terminate()
 
 
-def test_the_services_door(clone: Path, service: tuple[str, str]) -> None:
-    """Health, one job by curl, a folder by submit.py."""
+def test_the_service_section(clone: Path, service: tuple[str, str]) -> None:
+    """The service reports its health and reads one job sent by curl and a folder sent by `twopass submit`."""
     api, metrics = service
     health, curl, submit = (
-        line.replace("8000", api).replace("9400", metrics) for line in lines("A service") if "--rp_serve" not in line
+        line.replace("8000", api).replace("9400", metrics)
+        for line in commands_below("A service")
+        if "--rp_serve" not in line
     )
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while subprocess.run(["bash", "-c", health], cwd=clone, env=environment(clone), capture_output=True).returncode:
-        assert time.monotonic() < until, "the service did not come up"
+        assert time.monotonic() < deadline, "the service did not come up"
         time.sleep(0.5)
-    while not listens(int(api)):  # the engine is warm; the SDK's server comes after it
-        assert time.monotonic() < until, "the local API did not come up"
+    while not is_listening(int(api)):  # the engine is warm; the SDK's server comes after it
+        assert time.monotonic() < deadline, "the local API did not come up"
         time.sleep(0.1)
 
-    answer = json.loads(typed(curl, clone))
-    typed(submit, clone)
-    metrics_told = typed(f"curl -s http://localhost:{metrics}/metrics", clone)
+    answer = json.loads(run_line(curl, clone))
+    run_line(submit, clone)
+    samples = run_line(f"curl -s http://localhost:{metrics}/metrics", clone)
 
-    assert 'twopass_jobs_total{status="success"} 2.0' in metrics_told
-    assert 'twopass_pages_total{state="read"}' in metrics_told
+    assert 'twopass_jobs_total{status="success"} 2.0' in samples
+    assert 'twopass_pages_total{state="read"}' in samples
     assert "markdown" in answer["output"]["documents"][0]["inline"]
     assert json.loads((clone / "submitted" / "submit_summary.json").read_text())["success"] == 1
 
 
-def test_runpods_door_with_three_workers_behind_a_queue(clone: Path) -> None:
-    """The page's lines against three worker processes of the unmodified SDK: counted, sliced, read, saved."""
-    keys, estimate, send = lines("RunPod")
+def test_the_runpod_section_with_three_workers_behind_a_queue(clone: Path) -> None:
+    """With three worker processes of the unmodified SDK, documents are counted, sliced, read and saved."""
+    keys, estimate, send = commands_below("RunPod")
     with ExitStack() as stack:
         endpoint = stack.enter_context(s3.moto_server())
         stack.enter_context(s3.client(endpoint, "bucket"))
@@ -136,14 +141,14 @@ def test_runpods_door_with_three_workers_behind_a_queue(clone: Path) -> None:
         handler = [sys.executable, str(ROOT / "handler.py")]
         for _ in range(3):
             stack.enter_context(queue.worker(handler, cwd=ROOT, env={**access, "PAGE_WORKERS": "1"}))
-        url = stack.enter_context(Platform(Queued(queue)).running())
+        url = stack.enter_context(Platform(QueueBackend(queue)).serve())
         assert set(re.findall(r"(\w+)=", keys)) == {"RUNPOD_API_KEY", *access}
 
-        told = typed(estimate, clone)
-        typed(f"rm -rf submitted; {send.replace('ENDPOINT_ID', url)}", clone, RUNPOD_API_KEY="secret-key", **access)
+        printed = run_line(estimate, clone)
+        run_line(f"rm -rf submitted; {send.replace('ENDPOINT_ID', url)}", clone, RUNPOD_API_KEY="secret-key", **access)
 
     summary = json.loads((clone / "submitted" / "submit_summary.json").read_text())
     row = summary["documents"][0]
-    assert '"pages": 12' in told and '"dollars"' in told
+    assert '"pages": 12' in printed and '"dollars"' in printed
     assert (row["status"], row["jobs"]) == ("success", 4)
     assert (clone / "submitted" / row["id"] / "document.md").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""The README's examples for retrieval, as they stand there, on the folder of a document."""
+"""The README's examples for retrieval run unchanged on the folder of a document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.fakes.documents import assembled, checkpoint, element, grid
+from tests.fakes.documents import build_document, checkpoint, element, plain_table
 from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
 from twopass.job import Format
 
-PLACE = "output/sample-0123456789ab"
+README_FOLDER = "output/sample-0123456789ab"
 EXAMPLES = [code for code in re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)]
 
 
@@ -24,9 +24,9 @@ def folder(tmp_path: Path) -> Path:
         element("section_header", "1 Losses", level=1),
         element("text", "Water that was produced but not sold fell from 14.1 to 11.6 per cent. " * 9),
         element("section_header", "2 Pumps", level=1),
-        element("table", table=grid(["Pump", "Flow"], ["North", "12.5"], header=True)),
+        element("table", table=plain_table(["Pump", "Flow"], ["North", "12.5"], header=True)),
     )
-    draft = Draft(assembled(checkpoint(1, *page)))
+    draft = Draft(build_document(checkpoint(1, *page)))
     for name in (Format.CHUNKS, Format.DOCLING):
         writer = WRITERS[name]
         assert writer.write
@@ -34,8 +34,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_there_are_examples() -> None:
-    """One for each library that the README names."""
+def test_the_readme_has_an_example_for_each_library() -> None:
+    """The README has one example each for LangChain, LlamaIndex and Docling."""
     assert [next(n for n in ("langchain", "llama_index", "docling") if n in code) for code in EXAMPLES] == [
         "langchain",
         "llama_index",
@@ -45,10 +45,10 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("code", EXAMPLES, ids=["langchain", "llama_index", "docling"])
 def test_an_example_of_the_readme_runs(code: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Word for word, but for where the document lies; it finds something of the document."""
-    assert PLACE in code
+    """Each example runs word for word, except for the folder, and finds some text of the document."""
+    assert README_FOLDER in code
 
-    exec(compile(code.replace(PLACE, str(folder)), "README.md", "exec"), {})
+    exec(compile(code.replace(README_FOLDER, str(folder)), "README.md", "exec"), {})
 
-    told = capsys.readouterr().out
-    assert "1" in told and re.search(r"Water that was produced|Losses|Pump", told)
+    output = capsys.readouterr().out
+    assert "1" in output and re.search(r"Water that was produced|Losses|Pump", output)

@@ -1,4 +1,4 @@
-"""Looked for seldom, and found."""
+"""The cyclic garbage collector runs less often, and still frees reference cycles."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from twopass.settings import Settings
 from twopass.worker import open_worker
 
 
-class Circle:
-    """Garbage as soon as nobody else holds it, which only a look finds."""
+class Cycle:
+    """An object that refers to itself: once unused, only the garbage collector frees it."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_nobody_looks_for_garbage_among_what_imports_leave() -> None:
-    """What was garbage before does not stay for good."""
-    before, circle = gc.get_freeze_count(), weakref.ref(Circle())
-    with gc_tuning.unswept():
+def test_objects_created_by_imports_are_frozen() -> None:
+    """The collector is off during imports and never scans their objects; garbage from before is collected first."""
+    frozen_before, cycle = gc.get_freeze_count(), weakref.ref(Cycle())
+    with gc_tuning.freeze_imports():
         kept = [[number] for number in range(10_000)]
-        within = gc.isenabled()
-    frozen = gc.get_freeze_count() - before
+        enabled_inside = gc.isenabled()
+    frozen = gc.get_freeze_count() - frozen_before
     gc.unfreeze()
 
-    assert circle() is None
-    assert not within
+    assert cycle() is None
+    assert not enabled_inside
     assert gc.isenabled()
     assert frozen > len(kept)
 
 
-def test_a_worker_looks_seldom_and_leaves_no_trace() -> None:
-    """While a house is open; what only refers to itself goes all the same."""
-    before, circles = gc.get_threshold(), [weakref.ref(Circle()) for _ in range(3)]
+def test_an_open_worker_collects_less_often() -> None:
+    """The threshold is raised while a worker is open and restored afterwards; reference cycles are still freed."""
+    before, cycles = gc.get_threshold(), [weakref.ref(Cycle()) for _ in range(3)]
     with open_worker(Settings(page_workers=1, log_level="ERROR")):
-        within = gc.get_threshold()
-        kept = [[number] for number in range(gc_tuning.MORE + 1)]
+        inside = gc.get_threshold()
+        kept = [[number] for number in range(gc_tuning.YOUNG_THRESHOLD + 1)]
 
-    assert within[0] == gc_tuning.MORE > before[0]
+    assert inside[0] == gc_tuning.YOUNG_THRESHOLD > before[0]
     assert kept
-    assert not [circle for circle in circles if circle()]
+    assert not [cycle for cycle in cycles if cycle()]
     assert gc.get_threshold() == before

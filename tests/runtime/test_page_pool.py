@@ -1,4 +1,4 @@
-"""Page workers and slabs: what a dying child costs, and who owns the memory."""
+"""Page workers that crash, hang or use too much memory, and the pixel buffers that they share with this process."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ import psutil
 import pytest
 
 from tests import ROOT
-from twopass.engines.interface import PagePointer
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
-from twopass.runtime.page_pool import ANSWER_BYTES, PagePool, cpu_meter
+from twopass.runtime.page_pool import MAX_ANSWER_BYTES, PagePool, cpu_time_callback
 from twopass.steps import fetch, render
 
-PAGE = 30
+PAGE_BYTES = 30
 
 
 @pytest.fixture
 async def buffers() -> AsyncIterator[PixelBufferPool]:
-    buffers = PixelBufferPool(2, budget=PAGE * 2)
+    buffers = PixelBufferPool(2, budget=PAGE_BYTES * 2)
     yield buffers
     buffers.close()
 
@@ -43,21 +43,21 @@ async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
     await page_pool.close()
 
 
-async def test_a_value_comes_back_from_another_process(page_pool: PagePool) -> None:
-    """A call runs in a child, not here."""
+async def test_a_call_runs_in_another_process(page_pool: PagePool) -> None:
+    """A call runs in a child process and returns its value here."""
     assert await page_pool.call(os.getpid) != os.getpid()
 
 
-async def test_a_coded_error_comes_through_whole(page_pool: PagePool) -> None:
-    """What a step raises in a child is raised here with its code."""
+async def test_a_coded_error_keeps_its_code(page_pool: PagePool) -> None:
+    """A TwopassError that is raised in a child is raised here with the same code."""
     with pytest.raises(SourceError) as caught:
         await page_pool.call(fetch.inspect, "/nowhere.pdf", "application/pdf", None, fetch.Limits(1, 1))
 
     assert caught.value.code is Code.DAMAGED
 
 
-async def test_a_crash_costs_one_call(page_pool: PagePool) -> None:
-    """A child that dies is replaced alone; the next call is answered."""
+async def test_a_crash_loses_one_call(page_pool: PagePool) -> None:
+    """A child that crashes fails its own call only; another child takes the next call."""
     with pytest.raises(WorkerDied) as caught:
         await page_pool.call(os._exit, 1)
 
@@ -65,21 +65,21 @@ async def test_a_crash_costs_one_call(page_pool: PagePool) -> None:
     assert await page_pool.call(operator.add, 1, 2) == 3
 
 
-async def test_a_child_that_died_while_idle_costs_no_call(page_pool: PagePool) -> None:
-    """Whoever comes next gets another child and its answer."""
+async def test_a_child_that_died_while_idle_loses_no_call(page_pool: PagePool) -> None:
+    """If a child died while idle, the next call runs in another child and succeeds."""
     child = await page_pool.call(os.getpid)
     os.kill(child, signal.SIGKILL)
     async with asyncio.timeout(60):
         while psutil.pid_exists(child):
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)  # its end reaches the loop
+    await asyncio.sleep(0.05)  # the loop learns of its death
 
     assert await page_pool.call(operator.add, 1, 2) == 3
     assert await page_pool.call(os.getpid) != child
 
 
-async def test_a_call_that_hangs_is_killed(buffers: PixelBufferPool) -> None:
-    """A call beyond its time ends with a code and the worker is usable again."""
+async def test_a_call_that_hangs_is_ended(buffers: PixelBufferPool) -> None:
+    """A call that exceeds its timeout fails with RENDER_TIMEOUT, and the pool takes further calls."""
     page_pool = PagePool(1, buffers, timeout_s=1.0)
     await page_pool.open()
 
@@ -91,8 +91,8 @@ async def test_a_call_that_hangs_is_killed(buffers: PixelBufferPool) -> None:
     await page_pool.close()
 
 
-def hoard(size: int) -> int:
-    """In a page worker: take so much memory, a piece at a time as a decoder does."""
+def grow(size: int) -> int:
+    """In a page worker: allocate so many bytes in small pieces, as a decoder does; returns the number of pieces."""
     kept = []
     while sum(map(len, kept)) < size:
         kept.append(os.urandom(1 << 20))
@@ -100,35 +100,35 @@ def hoard(size: int) -> int:
     return len(kept)
 
 
-async def test_a_call_that_takes_too_much_memory_is_killed(
+async def test_a_call_that_uses_too_much_memory_is_ended(
     buffers: PixelBufferPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bomb ends its page worker with a code of its own, long before the machine has no memory left."""
+    """A page worker that exceeds its memory limit is killed, and its call fails with RENDER_MEMORY."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     page_pool = PagePool(1, buffers, memory_bytes=128 << 20)
     await page_pool.open()
-    within = await page_pool.call(hoard, 16 << 20)
+    pieces = await page_pool.call(grow, 16 << 20)
 
-    with pytest.raises(WorkerDied, match="RENDER_MEMORY: hoard took over 128 MiB of memory; raise WORKER_MEMORY"):
-        await page_pool.call(hoard, 1 << 30)
+    with pytest.raises(WorkerDied, match="RENDER_MEMORY: grow used more than 128 MiB of memory; raise WORKER_MEMORY"):
+        await page_pool.call(grow, 1 << 30)
 
-    assert within == 16
+    assert pieces == 16
     assert await page_pool.call(operator.add, 1, 2) == 3
     await page_pool.close()
 
 
-async def test_an_answer_that_no_page_has_is_refused(page_pool: PagePool) -> None:
-    """What a page worker hands over fills the memory of the process that takes the jobs, so it is bounded."""
+async def test_an_answer_larger_than_any_page_needs_is_refused(page_pool: PagePool) -> None:
+    """The size of answers is limited, because they fill the memory of the worker process; the page worker survives."""
     before = await page_pool.call(os.getpid)
 
     with pytest.raises(WorkerDied, match="RENDER_MEMORY: an answer of 256 MiB"):
-        await page_pool.call(bytes, ANSWER_BYTES)
+        await page_pool.call(bytes, MAX_ANSWER_BYTES)
 
     assert await page_pool.call(os.getpid) == before
 
 
-async def test_a_page_worker_knows_no_key(buffers: PixelBufferPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who breaks out of a decoder finds no key of a store, an engine or the platform in the environment."""
+async def test_a_page_worker_inherits_no_credentials(buffers: PixelBufferPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that exploits a decoder finds no keys of stores, engines or the platform in its environment."""
     for name in ("BUCKET_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "RUNPOD_AI_API_KEY"):
         monkeypatch.setenv(name, "hunter2")
     page_pool = PagePool(1, buffers)
@@ -141,15 +141,15 @@ async def test_a_page_worker_knows_no_key(buffers: PixelBufferPool, monkeypatch:
     await page_pool.close()
 
 
-async def test_a_page_worker_is_the_first_to_go_where_memory_ends(page_pool: PagePool) -> None:
-    """The kernel, which ends a process where the machine has no memory left, takes this one and not its parent."""
+async def test_the_kernel_kills_a_page_worker_before_its_parent(page_pool: PagePool) -> None:
+    """If the machine runs out of memory, the kernel kills a page worker and not the process that runs the jobs."""
     child = await page_pool.call(os.getpid)
 
     assert Path(f"/proc/{child}/oom_score_adj").read_text().strip() == "1000"
 
 
-async def test_a_cancelled_call_leaves_no_child_at_work(page_pool: PagePool) -> None:
-    """Cancelling kills the child that was at it, because it might write into a slab lent on."""
+async def test_cancelling_a_call_kills_its_child(page_pool: PagePool) -> None:
+    """A cancelled call leaves no child running, because it might write into a buffer that is lent to another page."""
     before = await page_pool.call(os.getpid)
     call = asyncio.create_task(page_pool.call(time.sleep, 60.0))
     await asyncio.sleep(0.1)
@@ -163,8 +163,8 @@ async def test_a_cancelled_call_leaves_no_child_at_work(page_pool: PagePool) -> 
         os.kill(before, 0)
 
 
-async def test_a_place_outlives_a_second_cancellation(page_pool: PagePool) -> None:
-    """However often a call is cancelled, its child is dead when it ends and its place is filled again."""
+async def test_a_call_cancelled_more_than_once_is_cleaned_up(page_pool: PagePool) -> None:
+    """However often a call is cancelled, its child is dead when it ends, and another child takes its place."""
     before = await page_pool.call(os.getpid)
     call = asyncio.create_task(page_pool.call(time.sleep, 60.0))
     await asyncio.sleep(0.1)
@@ -180,144 +180,144 @@ async def test_a_place_outlives_a_second_cancellation(page_pool: PagePool) -> No
     assert await asyncio.wait_for(page_pool.call(operator.add, 1, 2), 30) == 3
 
 
-def children() -> set[int]:
-    """Living processes that this one started."""
-    found = set()
+def find_children() -> set[int]:
+    """The ids of living processes that this one started."""
+    pids = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended just now
+        with suppress(OSError):  # it has ended meanwhile
             if path.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
-                found.add(int(path.parent.name))
-    return found
+                pids.add(int(path.parent.name))
+    return pids
 
 
 async def test_a_call_cancelled_while_a_child_starts_leaves_none(page_pool: PagePool) -> None:
-    """A child that nobody waits for any more is not left behind half started."""
+    """A child that is still starting when its call is cancelled is killed."""
     with pytest.raises(WorkerDied):
         await page_pool.call(os._exit, 1)
-    before = children()
+    before = find_children()
     call = asyncio.create_task(page_pool.call(operator.add, 1, 2))
     async with asyncio.timeout(60):
-        while children() == before:
+        while find_children() == before:
             await asyncio.sleep(0.001)
 
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    assert children() == before
+    assert find_children() == before
 
 
 async def test_a_child_that_does_not_start_in_time_is_killed(buffers: PixelBufferPool) -> None:
-    """The error names the start and not the call's time, and no child is left."""
-    before = children()
-    page_pool = PagePool(1, buffers, start_s=0.01)
+    """A child that does not start in time is killed; the error names the start and not the timeout of a call."""
+    before = find_children()
+    page_pool = PagePool(1, buffers, start_timeout_s=0.01)
 
     with pytest.raises(WorkerDied, match="RENDER_TIMEOUT.*did not start within 0.01 s"):
         await page_pool.open()
 
-    assert children() == before
+    assert find_children() == before
 
 
-async def test_a_child_that_cannot_be_started_is_a_dead_worker(
+async def test_a_child_that_cannot_be_started_loses_one_call(
     page_pool: PagePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine without room for another process costs the page and not the job."""
+    """If the machine cannot start another process, the call fails with WorkerDied and the next call tries again."""
     with pytest.raises(WorkerDied):
         await page_pool.call(os._exit, 1)
-    with monkeypatch.context() as broken, pytest.raises(WorkerDied, match="RENDER_CRASH.*no page worker"):
-        broken.setattr(sys, "executable", "/nowhere/python")
+    with monkeypatch.context() as patch, pytest.raises(WorkerDied, match="RENDER_CRASH.*cannot start a page worker"):
+        patch.setattr(sys, "executable", "/nowhere/python")
         await page_pool.call(operator.add, 1, 2)
 
     assert await page_pool.call(operator.add, 1, 2) == 3
 
 
-async def test_a_crash_tells_no_text_of_the_document(
+async def test_a_crash_logs_no_text_of_the_document(
     buffers: PixelBufferPool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An unexpected error's frames and type reach the log, and nothing that it quotes."""
+    """Frames and type of an unexpected error are logged, and not its message, which may quote the document."""
     page_pool = PagePool(1, buffers)
-    await page_pool.open()  # here: a child inherits the stderr of its time
+    await page_pool.open()  # not in a fixture: a child inherits the stderr of the moment, which capfd replaces
 
     with pytest.raises(WorkerDied):
         await page_pool.call(int, "CONFIDENTIAL")
     await page_pool.close()
 
-    told = capfd.readouterr().err
-    assert "ValueError" in told and "page_worker.py" in told
-    assert "CONFIDENTIAL" not in told
+    stderr = capfd.readouterr().err
+    assert "ValueError" in stderr and "page_worker.py" in stderr
+    assert "CONFIDENTIAL" not in stderr
 
 
-def open_files(process: int) -> list[str]:
-    found = []
+def list_open_files(process: int) -> list[str]:
+    paths = []
     for path in Path(f"/proc/{process}/fd").iterdir():
-        with suppress(OSError):  # the listing's own
-            found.append(os.readlink(path))
-    return found
+        with suppress(OSError):  # the descriptor of this listing itself
+            paths.append(os.readlink(path))
+    return paths
 
 
-async def test_a_finished_jobs_pdf_is_closed_by_the_next_call(
+async def test_the_next_call_closes_a_deleted_pdf(
     page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
-    """A worker holds no deleted document open, nor its password, once it is called for anything else."""
+    """A page worker that is called for anything else closes a document whose file is gone, and forgets its password."""
     pdf = tmp_path / "job" / "source"
     pdf.parent.mkdir()
     shutil.copy(sample, pdf)
     child = await page_pool.call(os.getpid)
     async with buffers.lend(10_000) as buffer:
         await page_pool.call(render.draw_pdf, PagePointer(str(pdf), 1), 0.05, buffer, 10_000)
-    kept = open_files(child)
+    open_before = list_open_files(child)
     shutil.rmtree(pdf.parent)
 
     await page_pool.call(operator.add, 1, 2)
 
-    assert str(pdf) in kept
-    assert not any(str(pdf) in name for name in open_files(child))
+    assert str(pdf) in open_before
+    assert not any(str(pdf) in name for name in list_open_files(child))
 
 
-def test_another_pdf_closes_those_that_are_gone(sample: Path, tmp_path: Path) -> None:
-    """Who asks for a second document lets go of a first that was deleted; one that is there stays open."""
-    gone, there, asked = (shutil.copy(sample, tmp_path / name) for name in ("gone", "there", "asked"))
-    for path in (there, gone):
-        with source_files.shared_pdf(str(path), None):
+def test_opening_a_pdf_closes_deleted_ones(sample: Path, tmp_path: Path) -> None:
+    """Opening another document closes those whose file was deleted; those that still exist stay open."""
+    deleted, existing, another = (shutil.copy(sample, tmp_path / name) for name in ("deleted", "existing", "another"))
+    for path in (existing, deleted):
+        with source_files.open_shared_pdf(str(path), None):
             pass
-    gone.unlink()
+    deleted.unlink()
 
-    with source_files.shared_pdf(str(asked), None):
-        held = open_files(os.getpid())
+    with source_files.open_shared_pdf(str(another), None):
+        open_paths = list_open_files(os.getpid())
 
-    assert str(there) in held and str(asked) in held
-    assert not any(str(gone) in name for name in held)
+    assert str(existing) in open_paths and str(another) in open_paths
+    assert not any(str(deleted) in name for name in open_paths)
 
 
-async def test_processor_seconds_reach_the_meter_of_the_caller(page_pool: PagePool) -> None:
-    """A child's processor time is told in the context that asked."""
-    told: list[float] = []
-    cpu_meter.set(told.append)
+async def test_processor_seconds_reach_the_callback_of_the_caller(page_pool: PagePool) -> None:
+    """The processor time of a call is passed to the callback of the context that made the call."""
+    seconds: list[float] = []
+    cpu_time_callback.set(seconds.append)
 
     await page_pool.call(sum, range(2_000_000))
 
-    assert 0 < told[0] < 10
+    assert 0 < seconds[0] < 10
 
 
 async def test_pixels_written_by_a_child_are_read_here(page_pool: PagePool, buffers: PixelBufferPool) -> None:
-    """A slab is one memory in both processes."""
-    async with buffers.lend(PAGE) as buffer:
+    """A buffer is the same memory in both processes."""
+    async with buffers.lend(PAGE_BYTES) as buffer:
         pixels = Pixels(5, 2, buffer)
         pixels.array()[:] = 7
         total = await page_pool.call(np.sum, pixels.array())
-        seen_there = await page_pool.call(Pixels.array, pixels)
+        pixels_in_child = await page_pool.call(Pixels.array, pixels)
 
-    assert total == 7 * PAGE
-    assert seen_there.tolist() == [[[7, 7, 7]] * 5] * 2
+    assert total == 7 * PAGE_BYTES
+    assert pixels_in_child.tolist() == [[[7, 7, 7]] * 5] * 2
 
 
-async def test_a_third_page_waits_until_the_budget_allows() -> None:
-    """No more bytes are lent than the budget, first come first served."""
-    buffers = PixelBufferPool(3, budget=PAGE * 2)
+async def test_a_third_page_waits_for_the_budget() -> None:
+    """Buffers are lent within the budget of bytes, in the order of the requests."""
+    buffers = PixelBufferPool(3, budget=PAGE_BYTES * 2)
     order: list[str] = []
 
     async def use(name: str, seconds: float) -> None:
-        async with buffers.lend(PAGE):
+        async with buffers.lend(PAGE_BYTES):
             order.append(name)
             await asyncio.sleep(seconds)
 
@@ -327,31 +327,31 @@ async def test_a_third_page_waits_until_the_budget_allows() -> None:
     assert order == ["first", "second", "third"]
 
 
-async def test_a_page_beyond_the_budget_is_lent_alone(buffers: PixelBufferPool) -> None:
-    """A page larger than the whole budget is not refused: it waits until nothing else is lent."""
-    async with buffers.lend(PAGE * 10) as buffer:
+async def test_a_page_larger_than_the_budget_gets_a_buffer(buffers: PixelBufferPool) -> None:
+    """A page larger than the whole budget is not refused, but gets its buffer when no other is lent."""
+    async with buffers.lend(PAGE_BYTES * 10) as buffer:
         assert isinstance(buffer, PixelBuffer)
 
 
-async def test_a_cancelled_wait_takes_nothing_with_it(buffers: PixelBufferPool) -> None:
-    """Whoever stops waiting for a slab leaves it to the next."""
-    async with buffers.lend(PAGE * 10):
-        waiting = asyncio.create_task(buffers.lend(PAGE).__aenter__())
+async def test_a_cancelled_wait_takes_no_buffer(buffers: PixelBufferPool) -> None:
+    """A caller that is cancelled while it waits for a buffer leaves the whole budget to the next one."""
+    async with buffers.lend(PAGE_BYTES * 10):
+        waiting = asyncio.create_task(buffers.lend(PAGE_BYTES).__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    async with buffers.lend(PAGE * 10) as buffer:
+    async with buffers.lend(PAGE_BYTES * 10) as buffer:
         assert buffer
 
 
-async def test_a_large_page_that_gives_up_lets_smaller_ones_through() -> None:
-    """Cancelling the first in the queue grants the next at once, not only when a slab comes back."""
-    buffers = PixelBufferPool(3, budget=PAGE * 2)
-    async with buffers.lend(PAGE):
-        large = asyncio.create_task(buffers.lend(PAGE * 2).__aenter__())
-        small = asyncio.create_task(buffers.lend(PAGE).__aenter__())
+async def test_cancelling_a_large_page_serves_the_smaller_ones_behind_it() -> None:
+    """If the first in the queue is cancelled, the next is served at once, not only when a buffer is returned."""
+    buffers = PixelBufferPool(3, budget=PAGE_BYTES * 2)
+    async with buffers.lend(PAGE_BYTES):
+        large = asyncio.create_task(buffers.lend(PAGE_BYTES * 2).__aenter__())
+        small = asyncio.create_task(buffers.lend(PAGE_BYTES).__aenter__())
         await asyncio.sleep(0)
         large.cancel()
 
@@ -359,8 +359,8 @@ async def test_a_large_page_that_gives_up_lets_smaller_ones_through() -> None:
     buffers.close()
 
 
-async def test_a_worn_out_worker_is_replaced_by_a_fresh_one(buffers: PixelBufferPool) -> None:
-    """After so many calls: what libraries never give back goes with the process; no call is lost."""
+async def test_a_page_worker_is_replaced_after_its_last_call(buffers: PixelBufferPool) -> None:
+    """A page worker is replaced after `calls` calls, which frees memory that libraries leak; no call is lost."""
     page_pool = PagePool(1, buffers, calls=3)
     await page_pool.open()
     pids = [await page_pool.call(os.getpid) for _ in range(7)]

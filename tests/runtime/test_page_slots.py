@@ -1,4 +1,4 @@
-"""The window: how many pages are in flight, and whose; and that what is begun together ends together."""
+"""Page slots: how many pages are in flight, how jobs share the slots, and what a failure cancels."""
 
 from __future__ import annotations
 
@@ -13,106 +13,109 @@ from hypothesis import strategies as st
 
 from tests.fakes import documents
 from twopass.document import Element
-from twopass.engines.interface import Completion, Engine, PagePointer, Prompt
+from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.interface import Question, Reply
-from twopass.families.layout import LayoutFamily
-from twopass.job import Door, Job
-from twopass.pages.rendered_page import Picture
+from twopass.families.layout.family import LayoutFamily
+from twopass.job import EntryPoint, Job
+from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
-from twopass.runtime.page_slots import PageSlots, windowed
+from twopass.runtime.page_slots import PageSlots, run_all
 from twopass.settings import Settings
 from twopass.steps import pass2
 from twopass.worker import Worker, open_worker
 
 
-@pytest.mark.parametrize(("told", "places"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
-def test_a_quarter_more_pages_are_in_flight_than_the_engine_takes(told: dict[str, int], places: int) -> None:
-    """Each with a slab of its own, however many: WINDOW says otherwise, and one worker has two."""
-    with open_worker(Settings(page_workers=1, log_level="ERROR", **told)) as opened:
-        assert opened.window.places == len(opened.buffers.descriptors) == places
-        asyncio.run(_all_lent(opened))
+@pytest.mark.parametrize(("settings", "count"), [({"engine_sequences": 512}, 640), ({"window": 3}, 3), ({}, 2)])
+def test_there_are_a_quarter_more_page_slots_than_engine_sequences(settings: dict[str, int], count: int) -> None:
+    """By default a worker has 1.25 slots per sequence of the engine, at least 2; WINDOW sets another number.
+
+    Each slot has a pixel buffer with room for an A4 page.
+    """
+    with open_worker(Settings(page_workers=1, log_level="ERROR", **settings)) as worker:
+        assert worker.page_slots.count == len(worker.buffers.descriptors) == count
+        asyncio.run(borrow_all_buffers(worker))
 
 
-async def _all_lent(opened: Worker) -> None:
-    """At once, A4 pages all of them: there are bytes for each place."""
+async def borrow_all_buffers(worker: Worker) -> None:
+    """Borrow a buffer of A4 size for every slot at the same time."""
     async with AsyncExitStack() as stack, asyncio.timeout(60):
-        for _ in range(opened.window.places):
-            await stack.enter_async_context(opened.buffers.lend(1191 * 1684 * 3))
+        for _ in range(worker.page_slots.count):
+            await stack.enter_async_context(worker.buffers.lend(1191 * 1684 * 3))
 
 
 @given(st.lists(st.floats(0, 0.003), max_size=12), st.integers(1, 5))
-def test_order_is_kept_under_any_delays(delays: list[float], places: int) -> None:
-    """Outcomes stand in the order of the items, whichever finishes first."""
+def test_outcomes_are_in_the_order_of_the_items(delays: list[float], count: int) -> None:
+    """Outcomes are in the order of the items, whichever finishes first."""
 
     async def work(item: tuple[int, float]) -> int:
         await asyncio.sleep(item[1])
         return item[0]
 
     async def run() -> list[int]:
-        return await windowed(work, enumerate(delays), PageSlots(places), "job")
+        return await run_all(work, enumerate(delays), PageSlots(count), "job")
 
     assert asyncio.run(run()) == list(range(len(delays)))
 
 
-async def test_no_more_than_the_window_is_in_flight() -> None:
-    """A window of three never holds a fourth."""
-    now = most = 0
+async def test_no_more_pages_are_in_flight_than_there_are_slots() -> None:
+    """With three slots a fourth item does not run."""
+    in_flight = most = 0
 
     async def work(_: int) -> None:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
         await asyncio.sleep(0.001)
-        now -= 1
+        in_flight -= 1
 
-    await windowed(work, range(20), PageSlots(3), "job")
+    await run_all(work, range(20), PageSlots(3), "job")
 
     assert most == 3
 
 
-@pytest.mark.parametrize(("places", "owners"), [(3, 4), (8, 12), (2, 2)])
-async def test_nobody_waits_for_ever_where_there_are_more_jobs_than_places(places: int, owners: int) -> None:
-    """Of those that hold as few, who waits longest is next."""
-    window, read = PageSlots(places), Counter[int]()
-    until = asyncio.get_running_loop().time() + 60
+@pytest.mark.parametrize(("count", "owners"), [(3, 4), (8, 12), (2, 2)])
+async def test_no_job_starves_if_there_are_more_jobs_than_slots(count: int, owners: int) -> None:
+    """Among the jobs that hold the fewest slots, the one that waits longest is next, so all advance alike."""
+    page_slots, pages_read = PageSlots(count), Counter[int]()
+    deadline = asyncio.get_running_loop().time() + 60
 
     async def job(owner: int) -> None:
-        async def page(_: int) -> None:
+        async def read_page(_: int) -> None:
             await asyncio.sleep(0)
-            read[owner] += 1
+            pages_read[owner] += 1
 
-        await windowed(page, range(120), window, str(owner))
+        await run_all(read_page, range(120), page_slots, str(owner))
 
     jobs = [asyncio.create_task(job(owner)) for owner in range(owners)]
     while not any(task.done() for task in jobs):
-        assert asyncio.get_running_loop().time() < until
+        assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0)
-    least = min(read.values())
+    least = min(pages_read.values())
     await asyncio.gather(*jobs)
 
-    assert len(read) == owners and least >= 100
+    assert len(pages_read) == owners and least >= 100
 
 
-async def test_two_jobs_share_the_window_equally() -> None:
-    """A small job beside a large one holds half of the places while both have pages."""
-    window, order = PageSlots(2), list[str]()
+async def test_two_jobs_share_the_slots_equally() -> None:
+    """A small job that runs beside a large one has half of the slots while both have pages to read."""
+    page_slots, order = PageSlots(2), list[str]()
 
     async def work(owner: str) -> None:
         order.append(owner)
         await asyncio.sleep(0.001)
 
     await asyncio.gather(
-        windowed(lambda _: work("large"), range(20), window, "large"),
-        windowed(lambda _: work("small"), range(5), window, "small"),
+        run_all(lambda _: work("large"), range(20), page_slots, "large"),
+        run_all(lambda _: work("small"), range(5), page_slots, "small"),
     )
 
     assert order[:12].count("small") == 5
 
 
-async def test_the_first_failure_is_raised_as_it_is_and_ends_the_rest() -> None:
-    """A store that is gone ends the document at once, with its own error."""
+async def test_the_first_failure_is_raised_unchanged_and_cancels_the_rest() -> None:
+    """If one page fails, for example because the store is down, its error is raised and no other page completes."""
     finished: list[int] = []
 
     async def work(item: int) -> None:
@@ -122,32 +125,32 @@ async def test_the_first_failure_is_raised_as_it_is_and_ends_the_rest() -> None:
         finished.append(item)
 
     with pytest.raises(LookupError):
-        await windowed(work, range(3), PageSlots(3), "job")
+        await run_all(work, range(3), PageSlots(3), "job")
 
     assert not finished
 
 
-class CuriousFamily(LayoutFamily):
-    """Asks about every element."""
+class AskingFamily(LayoutFamily):
+    """Asks in pass 2 about every element."""
 
-    def question(
+    def next_question(
         self,
         element: Element,
-        everything: bool,
-        size: tuple[int, int],
-        beside: Sequence[Element],
+        ask_all: bool,
+        crop_size: tuple[int, int],
+        page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
     ) -> Question | None:
-        return Question("describe")
+        return Question("anything", "describe")
 
 
 class FailingEngine(Engine):
-    """Fails over the first element while it is busy with the others; remembers which it finished or left."""
+    """Fails for the first element while it answers about the others; remembers which of them were cancelled."""
 
     kind, precision, family, sequences = "replay", "recorded", "layout", 64
 
     def __init__(self) -> None:
-        self.left: list[str] = []
+        self.cancelled: list[str] = []
 
     async def open(self, page_pool: PagePool) -> None:
         """Nothing to open."""
@@ -156,7 +159,7 @@ class FailingEngine(Engine):
         try:
             await asyncio.sleep(0.01 if prompt.id.endswith("e000") else 5)
         except asyncio.CancelledError:
-            self.left.append(prompt.id[-4:])
+            self.cancelled.append(prompt.id[-4:])
             raise
         raise EngineError(Code.ENGINE_MEMORY, "out of memory")
 
@@ -164,14 +167,14 @@ class FailingEngine(Engine):
         """Nothing to close."""
 
 
-async def test_a_failed_prompt_of_pass_2_ends_those_beside_it(page_pool: PagePool) -> None:
-    """An engine's error leaves no prompt of the page running, and comes through as it is."""
-    page = documents.checkpoint(1, *(documents.element("text") for _ in range(3)))
-    picture = Picture(page.page, Pixels(10, 10, held=bytes(300)), PagePointer("a.pdf", 1))
-    job = Job.parse({"id": "job", "input": {"source": "a.pdf", "inline": ["markdown"]}}, Settings(), Door.LOCAL)
+async def test_a_failed_prompt_of_pass_2_cancels_the_others_of_its_page(page_pool: PagePool) -> None:
+    """If the engine fails for one element, its error is raised unchanged and the page's other prompts are cancelled."""
+    checkpoint = documents.checkpoint(1, *(documents.element("text") for _ in range(3)))
+    picture = RenderedPage(checkpoint.page, Pixels(10, 10, data=bytes(300)), PagePointer("a.pdf", 1))
+    job = Job.parse({"id": "job", "input": {"source": "a.pdf", "inline": ["markdown"]}}, Settings(), EntryPoint.LOCAL)
     engine = FailingEngine()
 
     with pytest.raises(EngineError):
-        await pass2.read(page, picture, "source", job, engine, CuriousFamily(), page_pool)
+        await pass2.read(checkpoint, picture, "source", job, engine, AskingFamily(), page_pool)
 
-    assert sorted(engine.left) == ["e001", "e002"]
+    assert sorted(engine.cancelled) == ["e001", "e002"]

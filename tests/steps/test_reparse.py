@@ -1,34 +1,30 @@
-"""scripts/reparse.py: formats from checkpoints, and recorded answers read by today's grammar; no engine anywhere."""
+"""`twopass reparse`: formats from checkpoints, and recorded answers read by today's grammar; no engine anywhere."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from tests import ROOT
 from tests.fakes import recorded, s3
 from tests.fakes.reader import Reader
+from twopass.cli.app import app
 from twopass.document import Checkpoint
 from twopass.engines.cpu.engine import CpuEngine
-from twopass.job import Door, Format, Job
+from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
-from twopass.steps.upload import Folder
+from twopass.storage.document_folder import DocumentFolder
+from twopass.storage.folder_store import FolderStore
 from twopass.storage.sources import Sources
-from twopass.storage.store import FolderStore
-
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import reparse as script
 
 EVERY = [str(name) for name in Format]
 CLOCKED = ("manifest.json",)
@@ -42,7 +38,7 @@ async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: 
     source.write_bytes(recorded.report())
     reader = Reader(page_pool, buffers, CpuEngine(2))
     for name, formats in (("few", EVERY[:2]), ("all", EVERY)):
-        engine = recorded.Listening(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
+        engine = recorded.RecordingEngine(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
         await reader.run(engine=engine, source=str(source), output=f"{folder}/{name}", formats=formats)
     return folder
 
@@ -66,16 +62,20 @@ def stable(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    code = script.main([str(argument) for argument in arguments])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return json.loads(told.out)  # type: ignore[no-any-return]
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["reparse", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_every_format_comes_from_the_checkpoints(few: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def run(*arguments: object) -> dict[str, Any]:
+    """Run the command, which must succeed, and return what it prints."""
+    ran = invoke(*arguments)
+    assert ran.exit_code == 0, ran.stderr
+    return json.loads(ran.stdout)  # type: ignore[no-any-return]
+
+
+def test_every_format_comes_from_the_checkpoints(few: Path, made: Path) -> None:
     """The same bytes as if the job had asked for all of them, and a manifest that lists them."""
-    told = run(capsys, few, "--formats", ",".join(EVERY))
+    told = run(few, "--formats", ",".join(EVERY))
 
     manifest = json.loads((few / "manifest.json").read_text())
     assert stable(few) == stable(next((made / "all").glob("report-*")))
@@ -84,11 +84,11 @@ def test_every_format_comes_from_the_checkpoints(few: Path, made: Path, capsys: 
     assert len(manifest["result"]["artefacts"]) == len(EVERY)
 
 
-def test_document_json_is_not_needed(few: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_document_json_is_not_needed(few: Path, made: Path) -> None:
     """Checkpoints and the manifest are enough; without a source too."""
     (few / "document.json").unlink()
 
-    run(capsys, few, "--formats", "docjson,chunks", "--source", "/nowhere.pdf")
+    run(few, "--formats", "docjson,chunks", "--source", "/nowhere.pdf")
 
     assert stable(few)["document.json"] == stable(next((made / "all").glob("report-*")))["document.json"]
     assert (few / "chunks.jsonl").exists()
@@ -100,7 +100,6 @@ def test_a_folder_in_a_bucket_gets_the_same_formats(
     endpoint: str,
     bucket: Any,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Checkpoints come from S3 and artefacts go there; the source lies on this machine."""
     for path in few.rglob("*"):
@@ -109,20 +108,20 @@ def test_a_folder_in_a_bucket_gets_the_same_formats(
     for name, value in (("ENDPOINT_URL", endpoint), ("ACCESS_KEY_ID", s3.KEY), ("SECRET_ACCESS_KEY", s3.SECRET)):
         monkeypatch.setenv(f"BUCKET_{name}", value)
 
-    told = run(capsys, f"s3://bucket/out/{few.name}", "--formats", ",".join(EVERY), "--source", made / "report.pdf")
+    told = run(f"s3://bucket/out/{few.name}", "--formats", ",".join(EVERY), "--source", made / "report.pdf")
 
     whole = next((made / "all").glob("report-*"))
-    written = {key.removeprefix(f"out/{few.name}/"): data for key, data in s3.objects(bucket).items()}
+    written = {key.removeprefix(f"out/{few.name}/"): data for key, data in s3.read_objects(bucket).items()}
     assert told["problems"] == []
     assert {Path(uri).name for uri in told["artefacts"].values()} <= set(written)
     assert written["document.json"] == (whole / "document.json").read_bytes()
     assert written["review.html"] == (whole / "review.html").read_bytes()
 
 
-def test_options_come_along(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_come_along(few: Path) -> None:
     """And are kept: the next format is spelled alike."""
-    run(capsys, few, "--formats", "markdown", "--markdown", '{"page_marks": false}')
-    run(capsys, few, "--formats", "chunks")
+    run(few, "--formats", "markdown", "--markdown", '{"page_marks": false}')
+    run(few, "--formats", "chunks")
 
     assert "<!-- page: 1 -->" not in (few / "document.md").read_text()
     (first, *_) = (few / "chunks.jsonl").read_text().splitlines()
@@ -130,29 +129,31 @@ def test_options_come_along(few: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (few / "document.md").read_text()[start:end] == json.loads(first)["text"]
 
 
-def test_another_file_is_not_the_source(few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_file_is_not_the_source(few: Path, tmp_path: Path) -> None:
     """Its pictures would lie under the boxes of this document."""
     other = tmp_path / "other.pdf"
     other.write_bytes(recorded.report() + b"\n%")
 
-    assert script.main([str(few), "--formats", "review", "--source", str(other)]) == 1
-    assert "SOURCE_NOT_FOUND" in capsys.readouterr().err
+    failed = invoke(few, "--formats", "review", "--source", other)
+
+    assert failed.exit_code == 1
+    assert "SOURCE_NOT_FOUND" in failed.stderr
 
 
-def test_an_unfinished_document_is_left_to_a_job(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unfinished_document_is_left_to_a_job(few: Path) -> None:
     """A page without a checkpoint would be missing from what is written."""
     (few / "pages" / "0002.json").unlink()
 
-    assert script.main([str(few), "--formats", "chunks"]) == 1
-    assert "OUTPUT_MISSING: " in capsys.readouterr().err
+    failed = invoke(few, "--formats", "chunks")
+
+    assert failed.exit_code == 1
+    assert "OUTPUT_MISSING: " in failed.stderr
     assert not (few / "chunks.jsonl").exists()
 
 
-def test_todays_grammar_reads_todays_answers_the_same(
-    few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_todays_grammar_reads_todays_answers_the_same(few: Path, tmp_path: Path) -> None:
     """Nothing changes, and the document in the new place is the old one, crops included."""
-    told = run(capsys, few, "--reread", "--output", tmp_path / "newer")
+    told = run(few, "--reread", "--output", tmp_path / "newer")
 
     assert told["pages_changed"] == []
     assert stable(tmp_path / "newer" / few.name) == stable(few)
@@ -179,9 +180,7 @@ def _without(elements: list[dict[str, Any]], lost: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mistake", OLDER)
-def test_what_an_older_grammar_misread_is_read_anew(
-    few: Path, made: Path, tmp_path: Path, mistake: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_older_grammar_misread_is_read_anew(few: Path, made: Path, tmp_path: Path, mistake: str) -> None:
     """The recorded answers of both passes are enough; pages that come out the same stay as they are."""
     path = few / "pages" / "0001.json"
     page = json.loads(path.read_text())
@@ -192,7 +191,7 @@ def test_what_an_older_grammar_misread_is_read_anew(
         page = _with_answers_renamed(page, as_it_should_be, few, crops)
     path.write_text(json.dumps(page))
 
-    told = run(capsys, few, "--reread", "--output", tmp_path / "newer")
+    told = run(few, "--reread", "--output", tmp_path / "newer")
 
     newer = tmp_path / "newer" / few.name
     read = Checkpoint.model_validate_json((newer / "pages" / "0001.json").read_bytes())
@@ -224,12 +223,14 @@ def _with_answers_renamed(
     return page
 
 
-def test_nothing_is_written_over_a_finished_document(few: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_over_a_finished_document(few: Path) -> None:
     """Not even by somebody who asks for it."""
     before = stable(few)
 
-    assert script.main([str(few), "--reread", "--output", str(few.parent)]) == 1
-    assert "OUTPUT_DENIED" in capsys.readouterr().err
+    failed = invoke(few, "--reread", "--output", few.parent)
+
+    assert failed.exit_code == 1
+    assert "OUTPUT_DENIED" in failed.stderr
     assert stable(few) == before
 
 
@@ -248,15 +249,15 @@ async def test_the_cpu_engines_pages_are_read_again_too(
     page["elements"][1]["text"] = "misread"
     path.write_text(json.dumps(page))
 
-    finding = await reparse.found(Folder(FolderStore(folder.parent), folder.name))
-    newer = Folder(FolderStore(tmp_path / "newer"), folder.name)
-    job = Job.parse({"input": {"source": str(source)}}, Settings(), Door.LOCAL)
+    finding = await reparse.load_document(DocumentFolder(FolderStore(folder.parent), folder.name))
+    newer = DocumentFolder(FolderStore(tmp_path / "newer"), folder.name)
+    job = Job.parse({"input": {"source": str(source)}}, Settings(), EntryPoint.LOCAL)
     async with fetch.document(str(source), job, Settings(), page_pool, Sources(Settings())) as file:
 
         def draw(number: int) -> Any:
             return render.page(file, number, job.dpi, 40_000_000, page_pool, buffers)
 
-        _, changed = await reparse.reread(finding, newer, (), draw, page_pool)
+        _, changed = await reparse.reread_document(finding, newer, (), draw, page_pool)
 
     read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
     assert changed == (2,)

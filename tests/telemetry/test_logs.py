@@ -1,4 +1,4 @@
-"""Logs: what a line holds, and what it never holds."""
+"""Logs: what a line contains, and what it never contains."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from twopass.telemetry import logs
 
 
 @pytest.fixture(autouse=True)
-def structlog_as_it_was() -> Iterator[None]:
-    """What `set_up` configures for the process is undone."""
+def reset_structlog() -> Iterator[None]:
+    """Undo what `set_up` configures for the process."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)
-def asyncio_as_it_was() -> Iterator[None]:
-    """So is asyncio's filter."""
+def reset_asyncio_log() -> Iterator[None]:
+    """Remove the filter that `set_up` adds to asyncio's logger."""
     yield
     for line in list(logging.getLogger("asyncio").filters):
         logging.getLogger("asyncio").removeFilter(line)
 
 
-def failing(secret: str) -> None:
+def fail(secret: str) -> None:
     try:
         raise LookupError(f"text of the document: {secret}")
     except LookupError as error:
@@ -44,20 +44,20 @@ def failing(secret: str) -> None:
 def test_a_traceback_shows_no_locals_and_no_messages(
     endpoint_id: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What failed holds a job's keys and quotes its document: frames and types are logged, values are not."""
+    """A logged exception shows frames and types only: its values and messages may hold keys or quote the document."""
     logs.set_up(Settings(runpod_endpoint_id=endpoint_id))
     try:
-        failing("hunter" + "2")  # frames show their source
+        fail("hunter" + "2")  # frames show their source
     except ExceptionGroup:
         structlog.get_logger().exception("job failed")
 
     line = capsys.readouterr().err
-    assert all(told in line for told in ("LookupError", "ValueError", "ExceptionGroup", "in failing"))
+    assert all(name in line for name in ("LookupError", "ValueError", "ExceptionGroup", "in fail"))
     assert "hunter2" not in line
 
 
-def test_a_line_on_the_platform_is_in_its_shape(capsys: pytest.CaptureFixture[str]) -> None:
-    """RunPod's console filters by requestId and shows message and level; page and document stand beside them."""
+def test_a_line_on_the_platform_has_runpods_format(capsys: pytest.CaptureFixture[str]) -> None:
+    """RunPod's console filters by requestId and shows message and level; page and document are fields of their own."""
     logs.set_up(Settings(runpod_endpoint_id="endpoint"))
 
     with structlog.contextvars.bound_contextvars(job="job-1", page=3, document="report-0123456789ab"):
@@ -73,8 +73,8 @@ def test_a_line_on_the_platform_is_in_its_shape(capsys: pytest.CaptureFixture[st
     }
 
 
-def test_our_own_messages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are written to be read, and quote nothing."""
+def test_messages_of_our_own_errors_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    """The messages of our own errors quote nothing, so they are logged."""
     logs.set_up(Settings())
     try:
         raise SourceError(Code.DAMAGED, "the document has no pages")
@@ -84,8 +84,8 @@ def test_our_own_messages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "DAMAGED: the document has no pages" in capsys.readouterr().err
 
 
-async def test_a_task_that_nobody_awaits_tells_no_text(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio's own line about it quotes nothing either."""
+async def test_a_task_that_is_never_awaited_logs_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio's own record about such a task contains no exception message either."""
     logs.set_up(Settings())
 
     async def lost() -> None:
@@ -100,11 +100,11 @@ async def test_a_task_that_nobody_awaits_tells_no_text(caplog: pytest.LogCapture
     assert "hunter2" not in caplog.text
 
 
-def test_no_dump_keeps_what_a_process_holds() -> None:
-    """One byte is allowed: none would not stop a dump that goes through a pipe."""
+def test_core_dumps_are_disabled() -> None:
+    """The core limit is one byte: a limit of 0 would not stop a dump through a pipe."""
     script = "import resource; from twopass.telemetry import logs; from twopass.settings import Settings;"
     script += "logs.set_up(Settings()); print(*resource.getrlimit(resource.RLIMIT_CORE))"
 
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
-    assert told.stdout.split() in ([b"1", b"1"], [b"0", b"0"])
+    assert process.stdout.split() in ([b"1", b"1"], [b"0", b"0"])

@@ -1,4 +1,4 @@
-"""What an operator sees: metrics and health over HTTP, spans, page ids in the log, and files that name what exists."""
+"""What an operator sees: metrics and health over HTTP, spans, ids in the log, and the monitoring files."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests import ROOT
 from tests.fakes.reader import Reader
 from twopass.document import Problem, Severity, Status
-from twopass.engines import factory
-from twopass.engines import gpus as engine_cards
+from twopass.engines import factory, gpus
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
-from twopass.job import DocumentResult, Result
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import nvml as gpu
-from twopass.runtime.nvml import Card
+from twopass.result import DocumentResult, Result
+from twopass.runtime import nvml
+from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.telemetry.metrics import Metrics, served
+from twopass.telemetry.metrics import Metrics, serve
 from twopass.telemetry.observer import CompositeObserver
 from twopass.telemetry.traces import Traces
 from twopass.worker import open_worker
 
-HEALTH = [sys.executable, str(ROOT / "scripts" / "health.py")]
+HEALTH = [sys.executable, "-m", "twopass.cli", "health"]
 
 
-def scraped(metrics: Metrics) -> dict[str, float]:
-    """Every sample as `name{label="value"}`, scraped over HTTP."""
-    with served(metrics, 0, lambda: True) as port:
+def scrape(metrics: Metrics) -> dict[str, float]:
+    """All samples as `name{label=value}`, scraped over HTTP."""
+    with serve(metrics, 0, lambda: True) as port:
         text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
     samples = {}
     for family in text_string_to_metric_families(text):
@@ -54,7 +53,7 @@ def scraped(metrics: Metrics) -> dict[str, float]:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Path:
+def two_pages(tmp_path: Path) -> Path:
     with pymupdf.open() as pdf:
         for number in (1, 2):
             pdf.new_page().insert_text((72, 90), f"{number} The meter of the pump was read on Monday.")
@@ -62,17 +61,17 @@ def two(tmp_path: Path) -> Path:
     return tmp_path / "two.pdf"
 
 
-def test_cards_are_told_by_their_numbers() -> None:
-    """Bytes and a share, of every card."""
-    told = scraped(Metrics(cards=lambda: [Card(0, 5 << 30, 24 << 30, 0.75), Card(1, 0, 24 << 30, 0.0)]))
+def test_gpus_are_reported_by_number() -> None:
+    """Memory in bytes and utilisation as a share, for every GPU."""
+    samples = scrape(Metrics(list_gpus=lambda: [GpuStatus(0, 5 << 30, 24 << 30, 0.75), GpuStatus(1, 0, 24 << 30, 0.0)]))
 
-    assert told["twopass_gpu_memory_used_bytes{gpu=0}"] == 5 << 30
-    assert told["twopass_gpu_memory_total_bytes{gpu=1}"] == 24 << 30
-    assert (told["twopass_gpu_utilisation_ratio{gpu=0}"], told["twopass_gpu_utilisation_ratio{gpu=1}"]) == (0.75, 0)
+    assert samples["twopass_gpu_memory_used_bytes{gpu=0}"] == 5 << 30
+    assert samples["twopass_gpu_memory_total_bytes{gpu=1}"] == 24 << 30
+    assert [samples[f"twopass_gpu_utilisation_ratio{{gpu={number}}}"] for number in (0, 1)] == [0.75, 0]
 
 
-class Nvml(ModuleType):
-    """pynvml over one card, or over a driver that does not answer."""
+class FakeNvml(ModuleType):
+    """pynvml with one GPU, or with a driver that does not answer."""
 
     class NVMLError(Exception): ...
 
@@ -114,38 +113,38 @@ class Nvml(ModuleType):
         return SimpleNamespace(gpu=40)
 
 
-@pytest.mark.parametrize(("answers", "told"), [(True, [Card(0, 1 << 30, 8 << 30, 0.4)]), (False, [])])
-def test_a_driver_is_asked_and_left(monkeypatch: pytest.MonkeyPatch, answers: bool, told: list[Card]) -> None:
-    """One without an answer has no cards, and nothing stays open."""
-    nvml = Nvml(answers)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+@pytest.mark.parametrize(("answers", "expected"), [(True, [GpuStatus(0, 1 << 30, 8 << 30, 0.4)]), (False, [])])
+def test_the_driver_is_closed_after_each_query(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, expected: list[GpuStatus]
+) -> None:
+    """A driver that does not answer lists no GPUs, and nothing stays open."""
+    fake = FakeNvml(answers)
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
 
-    assert gpu.cards() == told
-    assert not nvml.is_open
+    assert nvml.list_gpus() == expected
+    assert not fake.is_open
 
 
 @pytest.mark.parametrize(("visible", "number"), [("", 1), ("0", 1), ("GPU-5f3a,GPU-77aa", 2)])
-def test_an_engine_is_told_of_the_cards_that_it_may_see(
-    monkeypatch: pytest.MonkeyPatch, visible: str, number: int
-) -> None:
-    """By CUDA_VISIBLE_DEVICES, numbers or names; the CUDA that the driver speaks; none without a driver."""
+def test_only_visible_gpus_are_detected(monkeypatch: pytest.MonkeyPatch, visible: str, number: int) -> None:
+    """CUDA_VISIBLE_DEVICES limits the GPUs by number or name; without a driver there is none."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(True))
-    told = engine_cards.cards()
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(True))
+    info = gpus.detect_gpus()
 
-    assert (told.number, told.cuda, told.name, told.driver) == (number, (13, 1), "NVIDIA H200", "580.1")
-    assert (told.memory_gb, told.free_gb) == ((8 << 30) / 1e9, (7 << 30) / 1e9)
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(False))
-    assert engine_cards.cards() == engine_cards.Cards()
+    assert (info.count, info.cuda_version, info.name, info.driver) == (number, (13, 1), "NVIDIA H200", "580.1")
+    assert (info.memory_gb, info.free_gb) == ((8 << 30) / 1e9, (7 << 30) / 1e9)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(False))
+    assert gpus.detect_gpus() == gpus.GpuInfo()
 
 
 def test_a_result_is_counted() -> None:
-    """Pages by state, problems by code, tokens, engine seconds, cost and the time in the queue."""
+    """A result adds to the counts of pages by state, problems by code, tokens, engine seconds, cost and queue time."""
     metrics = Metrics()
     document = DocumentResult(source="a", status=Status.SUCCESS, pages={"read": 19, "blank": 1})
     usage = {"tokens_in": 900, "tokens_out": 500, "engine_s": 2.5, "cost": 0.01}
     problem = Problem(code=Code.LOOP, severity=Severity.WARNING, message="x")
-    metrics.ended(
+    metrics.job_ended(
         Result(
             status=Status.SUCCESS,
             documents=(document,),
@@ -154,43 +153,41 @@ def test_a_result_is_counted() -> None:
             usage=usage,
         )
     )
-    metrics.refused(Code.INVALID_JOB)
+    metrics.job_refused(Code.INVALID_JOB)
 
-    told = scraped(metrics)
-    assert (told["twopass_pages_total{state=read}"], told["twopass_pages_total{state=blank}"]) == (19, 1)
-    assert told["twopass_problems_total{code=LOOP,severity=warning}"] == 1
-    assert told["twopass_problems_total{code=INVALID_JOB,severity=error}"] == 1
-    assert (told["twopass_tokens_total{direction=in}"], told["twopass_tokens_total{direction=out}"]) == (900, 500)
-    assert (told["twopass_engine_seconds_total{}"], told["twopass_cost_total{}"]) == (2.5, 0.01)
-    assert (told["twopass_jobs_total{status=success}"], told["twopass_jobs_total{status=failure}"]) == (1, 1)
-    assert told["twopass_queued_seconds_sum{}"] == 4.0
+    samples = scrape(metrics)
+    assert (samples["twopass_pages_total{state=read}"], samples["twopass_pages_total{state=blank}"]) == (19, 1)
+    assert samples["twopass_problems_total{code=LOOP,severity=warning}"] == 1
+    assert samples["twopass_problems_total{code=INVALID_JOB,severity=error}"] == 1
+    assert (samples["twopass_tokens_total{direction=in}"], samples["twopass_tokens_total{direction=out}"]) == (900, 500)
+    assert (samples["twopass_engine_seconds_total{}"], samples["twopass_cost_total{}"]) == (2.5, 0.01)
+    assert (samples["twopass_jobs_total{status=success}"], samples["twopass_jobs_total{status=failure}"]) == (1, 1)
+    assert samples["twopass_queued_seconds_sum{}"] == 4.0
 
 
-async def test_pages_and_stages_are_timed_while_they_are_read(
-    page_pool: PagePool, buffers: PixelBufferPool, two: Path
-) -> None:
-    """Every stage of the flow has its seconds, every page read counts once, and nothing is left in the window."""
-    metrics, window = Metrics(), PageSlots(3)
-    metrics.window(window)
+async def test_pages_and_stages_are_timed(page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path) -> None:
+    """Every stage has its seconds, every page that was read counts once, and no page stays in flight."""
+    metrics, page_slots = Metrics(), PageSlots(3)
+    metrics.observe_slots(page_slots)
 
     result = await Reader(page_pool, buffers, CpuEngine(2), observer=metrics).run(
-        source=str(two), output=f"{two.parent}/out"
+        source=str(two_pages), output=f"{two_pages.parent}/out"
     )
-    metrics.ended(result)
+    metrics.job_ended(result)
 
-    told = scraped(metrics)
-    assert told["twopass_page_seconds_count{}"] == 2
-    stages = {name for name in told if name.startswith("twopass_stage_seconds_count")}
+    samples = scrape(metrics)
+    assert samples["twopass_page_seconds_count{}"] == 2
+    stages = {name for name in samples if name.startswith("twopass_stage_seconds_count")}
     assert {re.search("stage=(.*)}", name)[1] for name in stages} >= {"fetch", "render", "pass1", "pass2", "assemble"}  # type: ignore[index]
-    assert (told["twopass_pages_in_flight{}"], told["twopass_window_places{}"]) == (0, 3)
+    assert (samples["twopass_pages_in_flight{}"], samples["twopass_window_places{}"]) == (0, 3)
 
 
-async def test_a_price_gives_the_cost_of_a_thousand_pages(
-    page_pool: PagePool, buffers: PixelBufferPool, two: Path
+async def test_a_price_yields_the_cost_of_a_thousand_pages(
+    page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path
 ) -> None:
-    """Per document and for the job; a job that found everything read spent nothing."""
+    """Document and job have the cost of 1,000 pages; a job that found everything stored has none."""
     reader = Reader(page_pool, buffers, CpuEngine(2), Settings(price_per_second=0.5))
-    fields: Any = {"source": str(two), "output": f"{two.parent}/out"}
+    fields: Any = {"source": str(two_pages), "output": f"{two_pages.parent}/out"}
 
     first, again = await reader.run(**fields), await reader.run(**fields)
 
@@ -201,19 +198,19 @@ async def test_a_price_gives_the_cost_of_a_thousand_pages(
     assert "cost_per_1000_pages" not in again.usage
 
 
-async def test_spans_tell_of_the_job_its_pages_and_their_stages(
-    page_pool: PagePool, buffers: PixelBufferPool, two: Path
+async def test_spans_are_nested_by_job_page_and_stage(
+    page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path
 ) -> None:
-    """A stage's span lies within its page's, a page's within the job's."""
-    kept = InMemorySpanExporter()
-    traces = Traces(lambda: kept)
+    """The span of a stage is a child of its page's, and that of a page a child of the job's."""
+    exporter = InMemorySpanExporter()
+    traces = Traces(lambda: exporter)
     with traces.job("job-7"):
         await Reader(page_pool, buffers, CpuEngine(2), observer=CompositeObserver(traces)).run(
-            source=str(two), inline=["markdown"]
+            source=str(two_pages), inline=["markdown"]
         )
     traces.close()
 
-    spans = kept.get_finished_spans()
+    spans = exporter.get_finished_spans()
     job = next(span for span in spans if span.name == "job")
     pages = {span.context.span_id: span for span in spans if span.name == "page"}
     assert job.attributes == {"twopass.job": "job-7"}
@@ -223,8 +220,8 @@ async def test_spans_tell_of_the_job_its_pages_and_their_stages(
 
 
 @pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    """Every event with what is bound to it."""
+def log_events() -> Iterator[list[Any]]:
+    """Every log event with its bound context."""
     kept: list[Any] = []
 
     def keep(_: Any, __: str, event: Any) -> Any:
@@ -237,30 +234,30 @@ def logged() -> Iterator[list[Any]]:
     structlog.contextvars.clear_contextvars()
 
 
-class Telling(CpuEngine):
-    """Says a word for every prompt."""
+class LoggingEngine(CpuEngine):
+    """Logs an event for every prompt."""
 
     async def generate(self, prompt: Any) -> Any:
-        structlog.get_logger().info("asked", prompt=prompt.id)
+        structlog.get_logger().info("prompt received", prompt=prompt.id)
         return await super().generate(prompt)
 
 
-async def test_a_log_line_says_which_page_of_which_document_it_is_of(
-    page_pool: PagePool, buffers: PixelBufferPool, two: Path, logged: list[Any]
+async def test_log_lines_name_page_and_document(
+    page_pool: PagePool, buffers: PixelBufferPool, two_pages: Path, log_events: list[Any]
 ) -> None:
-    """Whatever logs below a page, the engine too, carries the page's number and the document's id."""
-    result = await Reader(page_pool, buffers, Telling(2)).run(source=str(two), inline=["markdown"])
+    """Every event of a page, the engine's too, has the page's number and the document's id."""
+    result = await Reader(page_pool, buffers, LoggingEngine(2)).run(source=str(two_pages), inline=["markdown"])
 
-    asked = [event for event in logged if event["event"] == "asked"]
-    assert sorted(event["page"] for event in asked) == [1, 2]
-    assert {event["document"] for event in asked} == {result.documents[0].id}
+    requests = [event for event in log_events if event["event"] == "prompt received"]
+    assert sorted(event["page"] for event in requests) == [1, 2]
+    assert {event["document"] for event in requests} == {result.documents[0].id}
 
 
-def test_health_is_told_by_a_command() -> None:
-    """0 and `ready` for a house that answers, 1 for one that does not and for none at all."""
-    with open_worker(Settings(page_workers=1)) as warm, served(Metrics(), 0, warm.is_alive) as port:
+def test_the_health_command_reports_a_worker() -> None:
+    """The command prints `ready` and exits with 0 for a live worker, and exits with 1 for a dead one or for none."""
+    with open_worker(Settings(page_workers=1)) as worker, serve(Metrics(), 0, worker.is_alive) as port:
         ready = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
-    with served(Metrics(), 0, lambda: False) as port:
+    with serve(Metrics(), 0, lambda: False) as port:
         stuck = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
     gone = subprocess.run([*HEALTH, f"http://127.0.0.1:{port}"], capture_output=True, text=True)
 
@@ -269,27 +266,27 @@ def test_health_is_told_by_a_command() -> None:
     assert gone.returncode == 1 and "METRICS_PORT" in gone.stderr
 
 
-def names_of_metrics() -> set[str]:
-    """Everything that can be asked of a worker."""
+def sample_names() -> set[str]:
+    """The name of every sample that a worker exports."""
     metrics = Metrics()
-    told = {family.name for family in metrics.registry.collect()}
-    parts = {f"{name}{end}" for name in told for end in ("", "_total", "_bucket", "_count", "_sum")}
-    assert "twopass_pages_total" in parts and factory.NAMES
-    return parts
+    families = {family.name for family in metrics.registry.collect()}
+    names = {f"{name}{end}" for name in families for end in ("", "_total", "_bucket", "_count", "_sum")}
+    assert "twopass_pages_total" in names and factory.ENGINE_NAMES
+    return names
 
 
 @pytest.mark.parametrize("name", ["dashboard.json", "alerts.yaml"])
-def test_the_operators_files_ask_for_metrics_that_exist(name: str) -> None:
-    """A renamed metric would leave an empty panel, or an alert that never comes."""
+def test_monitoring_files_use_existing_metrics(name: str) -> None:
+    """A renamed metric would leave an empty panel, or an alert that never fires."""
     text = (ROOT / "monitoring" / name).read_text()
-    asked = set(re.findall(r"twopass_\w+", text))
+    used = set(re.findall(r"twopass_\w+", text))
 
-    assert len(asked) >= 6
-    assert asked <= names_of_metrics()
+    assert len(used) >= 6
+    assert used <= sample_names()
 
 
-def test_every_alert_says_what_to_do_and_every_panel_asks_something() -> None:
-    """Both files are what Prometheus and Grafana read; codes and states that they name exist."""
+def test_alerts_and_panels_are_complete() -> None:
+    """Every alert says what to do, every panel has a query, and the codes that they name exist."""
     rules = yaml.safe_load((ROOT / "monitoring" / "alerts.yaml").read_text())["groups"][0]["rules"]
     panels = json.loads((ROOT / "monitoring" / "dashboard.json").read_text())["panels"]
     codes = re.findall(r"code=~\"([A-Z_|]+)\"", json.dumps([rule["expr"] for rule in rules]).replace("\\", ""))
@@ -299,4 +296,4 @@ def test_every_alert_says_what_to_do_and_every_panel_asks_something() -> None:
         part for rule in rules for part in re.findall(r"[<>] [\d.]+", rule["expr"])
     }
     assert all(panel["targets"] for panel in panels) and len({panel["id"] for panel in panels}) == len(panels)
-    assert {code for found in codes for code in found.split("|")} <= set(Code)
+    assert {code for names in codes for code in names.split("|")} <= set(Code)

@@ -1,4 +1,4 @@
-"""Progress: what is told, in which order, and that nothing follows the last."""
+"""Progress: what is reported, in which order, and that nothing is sent after the end."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from hypothesis import strategies as st
 from twopass.errors import Code, StoreError
 from twopass.telemetry.progress import Phase, Progress, Sender, Tracker
 
-STEPS = st.sampled_from(["pages_found", "pages_done", "elements_found", "elements_done", "phase"])
+STEPS = st.sampled_from(["add_pages", "finish_pages", "add_elements", "finish_elements", "enter_phase"])
 
 
 @given(st.lists(STEPS, max_size=40))
 def test_percent_never_falls_and_seq_always_rises(steps: list[str]) -> None:
-    """Whatever happens in whatever order, a reader sees a bar that only grows."""
-    told: list[Progress] = []
-    tracker = Tracker(told.append)
+    """In whatever order pages and elements are counted, a reader sees a bar that only grows."""
+    reports: list[Progress] = []
+    tracker = Tracker(reports.append)
 
     for step in steps:
-        if step == "pages_done":
-            tracker.pages_done(1)
-        elif step == "phase":
-            tracker.phase(Phase.ASSEMBLING)
+        if step == "finish_pages":
+            tracker.finish_pages(1)
+        elif step == "enter_phase":
+            tracker.enter_phase(Phase.ASSEMBLING)
         else:
             getattr(tracker, step)(2)
 
-    assert [p.seq for p in told] == list(range(1, len(told) + 1))
-    assert all(earlier.percent <= later.percent for earlier, later in zip(told, told[1:], strict=False))
+    assert [p.seq for p in reports] == list(range(1, len(reports) + 1))
+    assert all(earlier.percent <= later.percent for earlier, later in zip(reports, reports[1:], strict=False))
 
 
 async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
-    """While one post is under way newer progress overwrites what waits; the last one is sent."""
+    """While one post is under way newer progress replaces what waits; the last one is sent."""
     sent: list[dict[str, Any]] = []
     through: asyncio.Queue[None] = asyncio.Queue()
 
@@ -44,14 +44,14 @@ async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
 
     async with Sender(slow, interval_s=0.0, drain_s=60.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.pages_found(50)
+        tracker.add_pages(50)
         for page in range(50):
-            tracker.pages_done(1)
+            tracker.finish_pages(1)
             if page % 10 == 9:
                 through.put_nowait(None)
             for _ in range(10):
-                await asyncio.sleep(0)  # whoever can go on does
-        tracker.phase(Phase.DONE)
+                await asyncio.sleep(0)  # lets the sender run
+        tracker.enter_phase(Phase.DONE)
         for _ in range(100):
             through.put_nowait(None)
 
@@ -62,7 +62,7 @@ async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
 
 
 async def test_nothing_is_sent_after_the_drain() -> None:
-    """A post that hangs is given up with the drain: the result must come last."""
+    """A post that hangs is given up after the drain time, because the result must come last."""
     sent: list[int] = []
 
     async def hangs(now: dict[str, Any]) -> None:
@@ -70,14 +70,14 @@ async def test_nothing_is_sent_after_the_drain() -> None:
         sent.append(now["seq"])
 
     async with Sender(hangs, interval_s=0.0, drain_s=0.05) as sender:
-        Tracker(sender.offer).phase(Phase.DONE)
+        Tracker(sender.offer).enter_phase(Phase.DONE)
 
     assert not sent
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), StoreError(Code.STORE_UNAVAILABLE, "gone")])
-async def test_a_post_that_fails_costs_neither_the_job_nor_the_next(error: Exception) -> None:
-    """A platform or store that does not answer for a moment is logged, and newer progress goes out."""
+async def test_a_failed_post_fails_neither_the_job_nor_the_next_post(error: Exception) -> None:
+    """A platform or store that does not answer for a moment is logged, and newer progress is sent."""
     sent: list[int] = []
 
     async def post(now: dict[str, Any]) -> None:
@@ -87,9 +87,9 @@ async def test_a_post_that_fails_costs_neither_the_job_nor_the_next(error: Excep
 
     async with Sender(post, interval_s=0.0, drain_s=1.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.pages_found(1)
+        tracker.add_pages(1)
         await asyncio.sleep(0.01)
-        tracker.phase(Phase.DONE)
+        tracker.enter_phase(Phase.DONE)
 
     assert sent == [2]
 
@@ -104,16 +104,16 @@ async def test_a_cancelled_job_posts_nothing_more() -> None:
     with pytest.raises(RuntimeError):
         async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
             tracker = Tracker(sender.offer)
-            tracker.pages_found(3)
+            tracker.add_pages(3)
             await asyncio.sleep(0.01)
-            tracker.pages_done(1)
+            tracker.finish_pages(1)
             raise RuntimeError("stopped")
 
     assert [now["pages_done"] for now in sent] == [0]
 
 
-async def test_the_interval_holds_posts_back_but_not_a_new_phase() -> None:
-    """Within the interval only a change of phase goes out."""
+async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
+    """Within the interval only a change of phase is sent."""
     sent: list[str] = []
 
     async def post(now: dict[str, Any]) -> None:
@@ -121,11 +121,11 @@ async def test_the_interval_holds_posts_back_but_not_a_new_phase() -> None:
 
     async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.pages_found(3)
+        tracker.add_pages(3)
         await asyncio.sleep(0.01)
-        tracker.pages_done(1)
+        tracker.finish_pages(1)
         await asyncio.sleep(0.01)
-        tracker.phase(Phase.ASSEMBLING)
+        tracker.enter_phase(Phase.ASSEMBLING)
         await asyncio.sleep(0.01)
 
     assert sent == ["reading", "assembling"]

@@ -1,4 +1,4 @@
-"""What needs the real vLLM: run with `make test-vllm`, in a virtual environment of its own."""
+"""Fixtures of the suite that needs the real vLLM: run with `make test-vllm`, in a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Before anybody imports torch. Two threads: more than that is slower on two cores, binding fails in containers.
+# Set before torch is imported. Two threads: more are slower on two cores. Thread binding fails in containers.
 os.environ.update(
     OMP_NUM_THREADS="2",
     VLLM_CPU_OMP_THREADS_BIND="nobind",
@@ -25,10 +25,10 @@ def bare_environment() -> None:
 
 
 @pytest.fixture(scope="session")
-def weighty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """DeepSeek-OCR-2 with random weights that keep each of its parts talking, written once for all who want it."""
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """DeepSeek-OCR-2 with random weights with which every part affects the output; written once for the session."""
     from tests.vllm import tiny_v2
 
-    folder = tiny_v2.checkpoint(tmp_path_factory.mktemp("tiny_v2"))
+    folder = tiny_v2.write_checkpoint(tmp_path_factory.mktemp("tiny_v2"))
     yield folder
-    shutil.rmtree(folder)  # two gigabytes, which pytest would keep three times
+    shutil.rmtree(folder)  # two gigabytes, and pytest keeps the folders of the last three sessions

@@ -1,4 +1,4 @@
-"""A batch that changes as vLLM's runner changes it, with two n-gram processors side by side."""
+"""Simulate how vLLM's runner changes a batch, and compare our n-gram processor with vLLM's own at every step."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
 from twopass.engines.vllm.plugin.ngram_ban import NoRepeatNGram
 
-VOCABULARY, ROWS = 6, 12  # few tokens: they repeat
+VOCABULARY, ROWS = 6, 12  # few tokens, so that n-grams repeat
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class Request:
-    """One request: the tokens it has, and the list vLLM shows to processors, where the newest may be missing."""
+    """One request: its tokens, and the list that vLLM passes to processors, where the newest may be a placeholder."""
 
     def __init__(self, rng: random.Random) -> None:
         ngram = rng.choice((None, 1, 2, 3, 4, 5))
@@ -28,12 +28,12 @@ class Request:
             "whitelist_token_ids": rng.choice(([], [2], [2, 3])),
         }
         self.params = SamplingParams(temperature=rng.choice((0.0, 0.2)), extra_args=ban if ngram else None)
-        self.tokens = [rng.randrange(VOCABULARY) for _ in range(rng.choice((0, 0, 0, 40)))]  # 40: one that comes again
-        self.shown = list(self.tokens)
+        self.tokens = [rng.randrange(VOCABULARY) for _ in range(rng.choice((0, 0, 0, 40)))]  # 40: a resumed one
+        self.visible = list(self.tokens)
 
 
 class Batch:
-    """A batch as vLLM's runner keeps it: requests in rows without gaps, lists that grow by themselves."""
+    """A batch as vLLM's runner keeps it: requests in rows without gaps, token lists that are extended in place."""
 
     def __init__(self, rng: random.Random, ahead: bool) -> None:
         self.rng, self.ahead = rng, ahead
@@ -44,16 +44,16 @@ class Batch:
         self.waited = 0
 
     def step(self) -> int:
-        """Some leave, some enter, some rows change places, most get a token. Returns how many logits are banned."""
-        changes = self._changed()
-        self.ours.update_state(self._update(changes, shown=True))
-        self.theirs.update_state(self._update(changes, shown=False))
+        """Some requests leave or enter, some rows are swapped, most get a token. Return how many logits are banned."""
+        changes = self.next_changes()
+        self.ours.update_state(self.build_update(changes, visible=True))
+        self.theirs.update_state(self.build_update(changes, visible=False))
         self._fill_in()
         logits = torch.rand(len(self.requests), VOCABULARY, device=DEVICE)
         ours, theirs = self.ours.apply(logits.clone()), self.theirs.apply(logits.clone())
         assert torch.equal(ours, theirs)
         for row, request in enumerate(self.requests):
-            if self.rng.random() < 0.9:  # a prompt that is still being read gets none
+            if self.rng.random() < 0.9:  # a request that is still in prefill gets none
                 self._sample(request, ours[row])
         return int((ours == float("-inf")).sum())
 
@@ -61,22 +61,22 @@ class Batch:
         free = [token for token in range(VOCABULARY) if logits[token] != float("-inf")]
         token = int(logits.argmax()) if request.params.temperature == 0 else self.rng.choice(free or [0])
         request.tokens.append(token)
-        request.shown.append(-1 if self.ahead else token)
+        request.visible.append(-1 if self.ahead else token)
 
     def _fill_in(self) -> None:
-        """As vLLM does before processors run: whoever's newest token is missing gets it, after a wait."""
+        """As vLLM does before processors run: replace placeholders by their tokens, for which it has to wait."""
         for request in self.requests:
-            if request.shown and request.shown[-1] == -1:
-                request.shown[-1] = request.tokens[-1]
+            if request.visible and request.visible[-1] == -1:
+                request.visible[-1] = request.tokens[-1]
                 self.waited += 1
 
-    def _update(self, changes: Changes | None, shown: bool) -> BatchUpdate | None:
+    def build_update(self, changes: Changes | None, visible: bool) -> BatchUpdate | None:
         if changes is None:
             return None
-        added = [(row, r.params, [1, 2], r.shown if shown else r.tokens) for row, r in changes.added]
+        added = [(row, r.params, [1, 2], r.visible if visible else r.tokens) for row, r in changes.added]
         return BatchUpdate(len(self.requests), changes.removed, added, changes.moved)
 
-    def _changed(self) -> Changes | None:
+    def next_changes(self) -> Changes | None:
         rng = self.rng
         free = sorted(row for row in range(len(self.requests)) if rng.random() < 0.03)
         added, moved = [], []
@@ -85,7 +85,7 @@ class Batch:
             self.requests[row : row + 1] = [request]
             added.append((row, request))
         removed = list(free)
-        for row in sorted(removed, reverse=True):  # condensed: the last one takes a row that is empty
+        for row in sorted(removed, reverse=True):  # condense: the last request moves into the empty row
             last = len(self.requests) - 1
             if row != last:
                 moved.append((last, row, MoveDirectionality.UNIDIRECTIONAL))

@@ -1,4 +1,4 @@
-"""The whole program on the real vLLM: both passes, every mode, two jobs at once, aborts, loops, a core that dies."""
+"""The whole program on the real vLLM: both passes, every mode, two jobs at once, aborts, loops, a crashing core."""
 
 from __future__ import annotations
 
@@ -17,66 +17,68 @@ import pymupdf
 import pytest
 
 from tests.fakes.reader import Reader
-from tests.vllm import talking, tiny
-from twopass.engines.interface import PagePointer, Prompt, Sampling
+from tests.vllm import phrase_model, tiny
+from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, Tiles
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, TileGrid
 from twopass.errors import Code, EngineError
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
-PATIENCE_S, SILENCE_S = 300, 30  # a step with several large pictures is silent for long; a tiny one is not
-INTERVAL = 4  # tokens between two looks: these answers are short
+MAX_WAIT_S, SILENCE_S = 300, 30  # a step with large images is long, so only tests with tiny ones use SILENCE_S
+INTERVAL = 4  # tokens between two loop checks; short, like these answers
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
-BESIDE = 1 + len("\n") + 1 + len("Convert the document to ") + 1  # tokens beside the picture's: two words are one each
+# BOS, a newline, <|grounding|>, text of which each letter is a token, and "markdown.", a phrase of one token.
+TEXT_TOKENS = 1 + len("\n") + 1 + len("Convert the document to ") + 1
 NOISE = np.random.default_rng(1).integers(0, 256, (500, 1000, 3), dtype=np.uint8)
-PLACES = {"tiny": 73, "small": 111, "base": 273, "large": 421, "gundam": 273 + 10 * 21}
+IMAGE_TOKENS = {"tiny": 73, "small": 111, "base": 273, "large": 421, "gundam": 273 + 10 * 21}
 
 
 @dataclass
 class Running:
-    """The engine, what page workers it has, and how to run jobs on it."""
+    """The engine, its page pool, and a reader to run jobs on it."""
 
     engine: VllmEngine
     page_pool: PagePool
     reader: Reader
 
     async def ask(self, text: str = TEXT, mode: str = "tiny", size: int = 1000, **more: Any) -> Any:
-        picture = NOISE[:, :size]
-        pixels = Pixels(picture.shape[1], picture.shape[0], held=picture.tobytes())
+        image = NOISE[:, :size]
+        pixels = Pixels(image.shape[1], image.shape[0], data=image.tobytes())
         return await self.engine.generate(Prompt("p", text, pixels, mode=mode, **more))
 
     @property
     def unfinished(self) -> int:
-        return len(self.engine._core.output_processor.request_states)
+        return len(self.engine.core.output_processor.request_states)
 
 
-class Talking(VllmEngine):
-    """Every core it starts is given the words that its model says."""
+class ScriptedEngine(VllmEngine):
+    """Sets the phrase model's weights in every core that it starts."""
 
-    async def teach(self) -> None:
-        ids = self._tokenizer.convert_tokens_to_ids
-        pairs = [(ids(one), ids(other)) for one, other in talking.FOLLOWS.items()]
-        await self._core.collective_rpc(talking.talk, args=(pairs,))
+    async def set_weights(self) -> None:
+        to_id = self._tokenizer.convert_tokens_to_ids
+        pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
+        await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
 
-    async def _restarted(self) -> None:
-        await super()._restarted()
-        await self.teach()
+    async def _restart(self) -> None:
+        await super()._restart()
+        await self.set_weights()
 
 
 @pytest.fixture(scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # to give the model its words
-    folder = tiny.checkpoint(tmp_path_factory.mktemp("tiny"), phrases=talking.PHRASES)
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # so that functions can be sent to vLLM's worker
+    folder = tiny.write_checkpoint(tmp_path_factory.mktemp("tiny"), phrases=phrase_model.PHRASES)
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
-        gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=PATIENCE_S, canary=False, page_workers=1,
+        gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
     )  # fmt: skip
-    engine = Talking(settings, folder)
+    engine = ScriptedEngine(settings, folder)
     assert engine.buffers
-    await engine.teach()
+    await engine.set_weights()
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
     await page_pool.open()
@@ -88,7 +90,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         await page_pool.close()
 
 
-def document(path: Path, pages: int = 2) -> str:
+def write_pdf(path: Path, pages: int = 2) -> str:
     with pymupdf.open() as pdf:
         for number in range(pages):
             page = pdf.new_page(width=200, height=280)
@@ -97,36 +99,36 @@ def document(path: Path, pages: int = 2) -> str:
     return str(path)
 
 
-def artefacts(folder: Path, name: str) -> bytes:
+def read_artefact(folder: Path, name: str) -> bytes:
     (path,) = folder.glob(f"*/{name}")
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("mode", PLACES)
-async def test_a_picture_takes_the_modes_places(running: Running, mode: str) -> None:
-    """As many places in the prompt as the model gives embeddings: a core that counts otherwise dies of it."""
+@pytest.mark.parametrize("mode", IMAGE_TOKENS)
+async def test_an_image_takes_the_modes_number_of_tokens(running: Running, mode: str) -> None:
+    """The prompt has as many image tokens as the model makes embeddings; a difference would crash the core."""
     answer = await running.ask(mode=mode)
 
-    assert answer.tokens_in - PLACES[mode] == BESIDE
-    assert (answer.text.startswith(talking.TITLE), answer.finish_reason) == (True, "stop")
+    assert answer.tokens_in - IMAGE_TOKENS[mode] == TEXT_TOKENS
+    assert (answer.text.startswith(phrase_model.TITLE), answer.finish_reason) == (True, "stop")
 
 
-async def test_the_start_is_told_by_stage(running: Running) -> None:
-    """What this process imports, and what its core does."""
-    assert {"imports_s", "device_s", "weights_s", "graphs_s"} <= running.engine.started.keys()
-    assert min(running.engine.started.values()) >= 0
-    assert running.engine.started["weights_s"] > 0
+async def test_the_start_is_timed_by_stage(running: Running) -> None:
+    """This process reports its imports, and its core reports its own stages."""
+    assert {"imports_s", "device_s", "weights_s", "graphs_s"} <= running.engine.startup_seconds.keys()
+    assert min(running.engine.startup_seconds.values()) >= 0
+    assert running.engine.startup_seconds["weights_s"] > 0
 
 
 async def test_a_document_goes_through_both_passes(running: Running, tmp_path: Path) -> None:
-    """Pass 1's table and picture are asked about again, and what the model says of them is in the document."""
-    source = document(tmp_path / "bees.pdf")
+    """Pass 1's table and figure are read again from crops, and those answers are in the document."""
+    source = write_pdf(tmp_path / "bees.pdf")
 
     result = await running.reader.run(source=source, output=str(tmp_path / "out"), mode="tiny")
 
     assert result.status == "success"
     assert result.documents[0].pages["read"] == 2
-    checkpoint = json.loads(artefacts(tmp_path / "out", "pages/0001.json"))
+    checkpoint = json.loads(read_artefact(tmp_path / "out", "pages/0001.json"))
     kinds = [(element["kind"], element["category"], element["read_by"]) for element in checkpoint["elements"]]
     assert kinds == [
         ("title", "text_header", 1),
@@ -134,24 +136,24 @@ async def test_a_document_goes_through_both_passes(running: Running, tmp_path: P
         ("table", "table", 2),
         ("chart", "graph", 2),
     ]
-    asked = [told["prompt"].splitlines()[-1] for told in checkpoint["completions"]]
-    assert (asked[0], asked[-1]) == (TEXT.splitlines()[-1], "Parse the figure.")
-    read = json.loads(artefacts(tmp_path / "out", "document.json"))
-    assert read["run"]["options"]["engine"] == "vllm"
-    markdown = artefacts(tmp_path / "out", "document.md").decode()
+    prompts = [completion["prompt"].splitlines()[-1] for completion in checkpoint["completions"]]
+    assert (prompts[0], prompts[-1]) == (TEXT.splitlines()[-1], "Parse the figure.")
+    document = json.loads(read_artefact(tmp_path / "out", "document.json"))
+    assert document["run"]["options"]["engine"] == "vllm"
+    markdown = read_artefact(tmp_path / "out", "document.md").decode()
     assert "Forty-one hives" in markdown
     assert "Honey" in markdown
 
 
-async def test_two_jobs_at_once_are_as_one_after_the_other(running: Running, tmp_path: Path) -> None:
-    """They share the engine's batch and nothing else."""
-    sources = [document(tmp_path / f"{name}.pdf", pages) for name, pages in (("one", 1), ("two", 2))]
+async def test_two_jobs_at_once_give_the_same_documents_as_one_by_one(running: Running, tmp_path: Path) -> None:
+    """Jobs share only the engine's batch."""
+    sources = [write_pdf(tmp_path / f"{name}.pdf", pages) for name, pages in (("one", 1), ("two", 2))]
 
-    async def run(where: str, source: str) -> bytes:
-        out = tmp_path / where / Path(source).stem
-        result = await running.reader.run(source=source, output=str(out), mode="tiny", job_id=where)
+    async def run(folder: str, source: str) -> bytes:
+        out = tmp_path / folder / Path(source).stem
+        result = await running.reader.run(source=source, output=str(out), mode="tiny", job_id=folder)
         assert result.status == "success"
-        return artefacts(out, "document.json")
+        return read_artefact(out, "document.json")
 
     alone = [await run("alone", source) for source in sources]
     together = await asyncio.gather(*(run("together", source) for source in sources))
@@ -159,149 +161,157 @@ async def test_two_jobs_at_once_are_as_one_after_the_other(running: Running, tmp
     assert together == alone
 
 
-def test_what_vllm_imports_is_out_of_the_garbage_collectors_sight(running: Running) -> None:
+def test_vllms_imports_are_frozen_for_the_garbage_collector(running: Running) -> None:
+    """Collections do not visit the objects that importing vLLM creates."""
     assert gc.get_freeze_count() > 100_000
 
 
-@pytest.mark.parametrize(("is_scalable", "number", "is_drawn"), [(True, 1, True), (False, 1, False), (True, 3, False)])
-async def test_tiles_of_letters_and_lines_are_drawn_and_not_enlarged(
-    running: Running, tmp_path: Path, is_scalable: bool, number: int, is_drawn: bool
+@pytest.mark.parametrize(
+    ("is_scalable", "number", "is_rendered"), [(True, 1, True), (False, 1, False), (True, 3, False)]
+)
+async def test_tiles_of_scalable_pages_are_rendered_and_not_enlarged(
+    running: Running, tmp_path: Path, is_scalable: bool, number: int, is_rendered: bool
 ) -> None:
-    """Whatever the picture shows. Of any other page, and where drawing fails, they are made of the picture."""
-    page, tiles = PagePointer(document(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), Tiles(2, 1)
+    """If the page is not scalable, or rendering fails (there is no page 3), they are cut out of the resized image."""
+    page, grid = PagePointer(write_pdf(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), TileGrid(2, 1)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(1280 / 200, 640 / 280)
-        drawn = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
-    prompt = Prompt("p", TEXT, Pixels(1000, 500, held=NOISE.tobytes()), page, mode="gundam")
+        rendered = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
+    prompt = Prompt("p", TEXT, Pixels(1000, 500, data=NOISE.tobytes()), page, mode="gundam")
 
     assert running.engine.buffers
-    async with running.engine.buffers.lend(DEEPSEEK_OCR.nbytes("gundam", tiles)) as buffer:
-        await running.engine._prepared(prompt, "gundam", tiles, buffer)
-        shown = np.hstack(tiling.mapped(DEEPSEEK_OCR, buffer, "gundam", tiles).tiles)
+    async with running.engine.buffers.lend(DEEPSEEK_OCR.nbytes("gundam", grid)) as buffer:
+        await running.engine.prepare_views(prompt, "gundam", grid, buffer)
+        tiles = np.hstack(tiling.map_views(DEEPSEEK_OCR, buffer, "gundam", grid).tiles)
 
-        made = tiling.views(DEEPSEEK_OCR, NOISE, "gundam", tiles)
-        assert np.array_equal(shown, drawn if is_drawn else np.hstack(made.tiles))
+        resized = np.hstack(tiling.make_views(DEEPSEEK_OCR, NOISE, "gundam", grid).tiles)
+        assert np.array_equal(tiles, rendered if is_rendered else resized)
 
 
 async def test_a_cancelled_prompt_leaves_the_engine(running: Running) -> None:
-    asked = asyncio.create_task(running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=3000)))
+    """vLLM aborts the request, and the next prompt is answered."""
+    task = asyncio.create_task(running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=3000)))
     async with asyncio.timeout(120):
         while not running.unfinished:
             await asyncio.sleep(0.05)
 
-    asked.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await task
 
     assert running.unfinished == 0
-    assert (await running.ask("<image>\nFree OCR.")).text.startswith(talking.FREE)
+    assert (await running.ask("<image>\nFree OCR.")).text.startswith(phrase_model.FREE_TEXT)
 
 
 async def test_an_answer_that_loops_is_stopped(running: Running) -> None:
-    """Long before the token limit, and the engine is free at once."""
-    seen = []
+    """It ends long before the token limit, and the request leaves the engine at once."""
+    lengths = []
 
-    def loops(text: str) -> bool:
-        seen.append(len(text))
+    def loop_check(text: str) -> bool:
+        lengths.append(len(text))
         return text.count("bee bee") > 20
 
-    answer = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=3000), watch=loops)
+    answer = await running.ask(
+        "<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=3000), loop_check=loop_check
+    )
 
     assert answer.finish_reason == "loop"
     assert answer.tokens_out < 60
-    assert len(seen) <= 1 + answer.tokens_out // INTERVAL  # the first token, and every fourth
+    assert len(lengths) <= 1 + answer.tokens_out // INTERVAL  # the first token, and every fourth
     assert running.unfinished == 0
 
 
 async def test_tokens_leave_the_core_an_interval_at_a_time(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message for each token costs more than the token."""
-    processor, told = running.engine._core.output_processor, list[int]()
+    """One message for each token would cost more than the token."""
+    processor, counts = running.engine.core.output_processor, list[int]()
     process = processor.process_outputs
 
-    def counted(outputs: Any, *more: Any) -> Any:
-        told.extend(len(output.new_token_ids) for output in outputs if output.request_id in processor.request_states)
+    def count_tokens(outputs: Any, *more: Any) -> Any:
+        counts.extend(len(output.new_token_ids) for output in outputs if output.request_id in processor.request_states)
         return process(outputs, *more)
 
-    monkeypatch.setattr(processor, "process_outputs", counted)
+    monkeypatch.setattr(processor, "process_outputs", count_tokens)
     answer = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=10))
 
-    assert told == [1, INTERVAL, INTERVAL, 1]
-    assert (answer.text, answer.tokens_out) == (talking.STUCK * 10, 10)
+    assert counts == [1, INTERVAL, INTERVAL, 1]
+    assert (answer.text, answer.tokens_out) == (phrase_model.LOOP * 10, 10)
 
 
 async def test_the_ban_breaks_a_loop_of_tokens(running: Running) -> None:
-    """The same prompt with and without: three tokens may not come again within twenty."""
-    free = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=12))
+    """With the ban, no three tokens may repeat within twenty; without it, the same prompt loops."""
+    unbanned = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=12))
     banned = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=3, window=20, max_tokens=12))
 
-    assert free.text == talking.STUCK * 12
-    assert not banned.text.startswith(talking.STUCK * 4)
-    assert banned.text.startswith(talking.STUCK * 3)
+    assert unbanned.text == phrase_model.LOOP * 12
+    assert not banned.text.startswith(phrase_model.LOOP * 4)
+    assert banned.text.startswith(phrase_model.LOOP * 3)
 
 
-async def test_a_prompt_that_is_too_long_is_an_answer_with_an_error(running: Running) -> None:
-    """The page's next rung goes on, and the engine is unharmed."""
+async def test_a_prompt_that_is_too_long_gets_finish_reason_error(running: Running) -> None:
+    """It is not an exception, so that the page's next rung runs, and the engine still answers."""
     answer = await running.ask("<image>\n" + "Free OCR. " * 1000)
 
     assert (answer.finish_reason, answer.text) == ("error", "")
     assert (await running.ask("<image>\nFree OCR.")).finish_reason == "stop"
 
 
-async def test_a_text_without_a_place_for_the_picture_gets_one(running: Running) -> None:
-    assert (await running.ask("Free OCR.")).text == talking.FREE
+async def test_a_prompt_without_an_image_marker_gets_one(running: Running) -> None:
+    """The image then precedes the text."""
+    assert (await running.ask("Free OCR.")).text == phrase_model.FREE_TEXT
 
 
-async def test_log_probabilities_are_given_where_they_are_wanted(running: Running) -> None:
+async def test_log_probabilities_are_optional(running: Running) -> None:
+    """A completion has its mean log-probability if the setting LOGPROBS is on, else None."""
     assert (await running.ask("<image>\nFree OCR.")).logprob is None
-    running.engine._logprobs = True
+    running.engine.logprobs = True
     try:
         answer = await running.ask("<image>\nFree OCR.")
     finally:
-        running.engine._logprobs = False
-    assert -0.01 < answer.logprob <= 0  # this model is sure of itself
+        running.engine.logprobs = False
+    assert -0.01 < answer.logprob <= 0  # this model's next token is nearly certain
 
 
-async def test_a_core_without_memory_is_followed_by_one_that_takes_less(running: Running) -> None:
-    """The prompt is answered all the same; half as many are read at once from now on, and jobs are told."""
-    await running.engine._core.collective_rpc(talking.exhaust)
+async def test_after_running_out_of_memory_the_next_core_takes_less(running: Running) -> None:
+    """The prompt is still answered; from then on half as many run at once, and jobs get a warning."""
+    await running.engine.core.collective_rpc(phrase_model.run_out_of_memory)
     answer = await running.ask()
 
-    assert answer.text.startswith(talking.TITLE)
-    assert [one.code for one in running.engine.incidents] == [Code.ENGINE_MEMORY]
-    assert running.engine.sequences == running.engine._arguments["max_num_seqs"] == 2
-    assert running.engine._core.vllm_config.scheduler_config.max_num_seqs == 2
+    assert answer.text.startswith(phrase_model.TITLE)
+    assert [incident.code for incident in running.engine.incidents] == [Code.ENGINE_MEMORY]
+    assert running.engine.sequences == running.engine.arguments["max_num_seqs"] == 2
+    assert running.engine.core.vllm_config.scheduler_config.max_num_seqs == 2
 
 
-async def test_a_core_killed_in_the_middle_of_a_document_costs_nothing(running: Running, tmp_path: Path) -> None:
-    """The document is the one that an undisturbed run wrote, and its job tells what befell the engine."""
-    source = document(tmp_path / "bees.pdf")
+async def test_a_core_killed_during_a_document_loses_nothing(running: Running, tmp_path: Path) -> None:
+    """The document equals that of an undisturbed run, and its job reports the crash as a warning."""
+    source = write_pdf(tmp_path / "bees.pdf")
     await running.reader.run(source=source, output=str(tmp_path / "alone"), mode="tiny")
 
     job = asyncio.create_task(running.reader.run(source=source, output=str(tmp_path / "out"), mode="tiny"))
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(MAX_WAIT_S):
         while not running.unfinished:
             await asyncio.sleep(0.01)
-    for process in _core():
+    for process in find_core_processes():
         process.kill()
     result = await job
 
     assert (result.status, result.documents[0].pages) == ("success", {"read": 2})
-    assert [(told.code, told.severity) for told in result.problems] == [(Code.ENGINE_DEAD, "warning")]
+    assert [(problem.code, problem.severity) for problem in result.problems] == [(Code.ENGINE_DEAD, "warning")]
     for name in ("document.json", "document.md"):
-        assert artefacts(tmp_path / "out", name) == artefacts(tmp_path / "alone", name)
+        assert read_artefact(tmp_path / "out", name) == read_artefact(tmp_path / "alone", name)
 
 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
-    """The prompts it held are answered by the next one; when its lives are used up, the worker has to be replaced."""
-    running.engine._silence_s = SILENCE_S
+    """The next core answers its prompts; when all restarts are used up, the worker has to be replaced."""
+    running.engine.silence_s = SILENCE_S
     await running.engine.open(running.page_pool)
-    for process in _core():
-        process.suspend()  # alive and silent
+    for process in find_core_processes():
+        process.suspend()  # alive, but without output
     answer = await running.ask(sampling=Sampling(max_tokens=2))
     assert answer.finish_reason == "length"
     assert not running.engine.is_gone
 
-    for process in _core():
+    for process in find_core_processes():
         process.kill()
     with pytest.raises(EngineError) as error:
         await running.ask(sampling=Sampling(max_tokens=2))
@@ -309,7 +319,7 @@ async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> N
     assert running.engine.is_gone
 
 
-def _core() -> list[psutil.Process]:
+def find_core_processes() -> list[psutil.Process]:
     cores = [
         child for child in psutil.Process().children() if "EngineCore" in " ".join([child.name(), *child.cmdline()])
     ]

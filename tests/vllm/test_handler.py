@@ -1,4 +1,4 @@
-"""handler.py with the vLLM engine behind the unmodified SDK, from the command line to the result."""
+"""handler.py with the vLLM engine and the unmodified RunPod SDK, from the command line to the result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.vllm import tiny
 
 
 def test_a_job_is_read_from_the_command_line(tmp_path: Path) -> None:
-    """The model is random: what counts is that it starts, is asked, and that every page has an end and a reason."""
-    folder = tiny.checkpoint(tmp_path / "tiny")
+    """The model is random: the test is that it starts and gets prompts, and that each page has a state and a reason."""
+    folder = tiny.write_checkpoint(tmp_path / "tiny")
     source = tmp_path / "page.pdf"
     with pymupdf.open() as pdf:
         pdf.new_page(width=200, height=200).draw_circle((100, 100), 60, fill=(0, 0, 1))
@@ -32,10 +32,10 @@ def test_a_job_is_read_from_the_command_line(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=400, cwd=tmp_path,
     )  # fmt: skip
 
-    assert run.returncode == 1, run.stderr[-3000:]  # nothing usable was read
+    assert run.returncode == 1, run.stderr[-3000:]  # no page was readable
     assert "TRUNCATED" in run.stderr
     (path,) = (tmp_path / "out").glob("*/document.json")
-    read = json.loads(path.read_text())
-    assert [attempt["finish_reason"] for attempt in read["pages"][0]["attempts"]] == ["length"] * 4
-    assert (read["pages"][0]["state"], read["pages"][0]["reason"]) == ("failed", "TRUNCATED")
-    assert read["run"]["options"]["engine"] == "vllm"
+    document = json.loads(path.read_text())
+    assert [attempt["finish_reason"] for attempt in document["pages"][0]["attempts"]] == ["length"] * 4
+    assert (document["pages"][0]["state"], document["pages"][0]["reason"]) == ("failed", "TRUNCATED")
+    assert document["run"]["options"]["engine"] == "vllm"

@@ -1,6 +1,6 @@
-"""DeepSeek-OCR-2 in Transformers against the same in vLLM, in float32, on the same random weights.
+"""DeepSeek-OCR-2 gives the same answers in Transformers and in vLLM, in float32 and with the same random weights.
 
-Takes five minutes on two cores, most of it in the vision part, whose size vLLM has written into its code.
+Takes five minutes on two cores, most of it in the vision encoder, whose size is hard-coded in vLLM.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
-pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
+pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
-BOS = "<｜begin▁of▁sentence｜>"  # this tokenizer adds none by itself
+BOS = "<｜begin▁of▁sentence｜>"  # this tokenizer does not add it
 TOKENS = 24
-FREE, TIGHT = 100, 3  # n-gram sizes: no ban within so few tokens, and one that bites at once
+UNBANNED, BANNED = 100, 3  # n-gram sizes: longer than an answer, so that nothing is banned, and one that bans early
 
 
-def noise(width: int, height: int, seed: int) -> Pixels:
-    """Coarse coloured squares: a picture like no other."""
+def draw_noise(width: int, height: int, seed: int) -> Pixels:
+    """Coarse coloured squares, different for each seed."""
     squares = np.random.default_rng(seed).integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
     pixels = squares.repeat(8, 0).repeat(8, 1)[:height, :width]
-    return Pixels(width, height, held=pixels.tobytes())
+    return Pixels(width, height, data=pixels.tobytes())
 
 
 PROMPTS = {
-    f"{name}-{ngram}": Prompt(name, TEXT, picture, mode="gundam", sampling=Sampling(max_tokens=TOKENS, ngram=ngram))
-    for name, picture in {
-        "square": noise(600, 600, 1),
-        "padded": noise(500, 700, 2),
-        "tiled": noise(800, 400, 3),  # two tiles beside each other
+    f"{name}-{ngram}": Prompt(name, TEXT, image, mode="gundam", sampling=Sampling(max_tokens=TOKENS, ngram=ngram))
+    for name, image in {
+        "square": draw_noise(600, 600, 1),
+        "padded": draw_noise(500, 700, 2),
+        "tiled": draw_noise(800, 400, 3),  # two tiles side by side
     }.items()
-    for ngram in (FREE, TIGHT)
+    for ngram in (UNBANNED, BANNED)
 }
 
 
 @pytest.fixture(scope="module")
-async def engine(weighty: Path) -> AsyncIterator[HfEngine]:
-    engine = factory.constructed(Settings(engine="hf", model="deepseek_ocr2", model_dir=weighty, dtype="float32"))
+async def engine(random_model: Path) -> AsyncIterator[HfEngine]:
+    engine = factory.create_engine(
+        Settings(engine="hf", model="deepseek_ocr2", model_dir=random_model, dtype="float32")
+    )
     assert isinstance(engine, HfEngine)
     await engine.open(PagePool(0, PixelBufferPool(0, 0)))
     yield engine
@@ -58,8 +60,8 @@ async def engine(weighty: Path) -> AsyncIterator[HfEngine]:
 
 
 @pytest.fixture(scope="module")
-def theirs(weighty: Path) -> Iterator[dict[str, tuple[str, int]]]:
-    """What vLLM says to every prompt, and how many tokens it counts in."""
+def vllm_answers(random_model: Path) -> Iterator[dict[str, tuple[str, int]]]:
+    """vLLM's answer to each prompt, and the number of tokens in the prompt."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
@@ -67,83 +69,85 @@ def theirs(weighty: Path) -> Iterator[dict[str, tuple[str, int]]]:
         from vllm import LLM, SamplingParams
 
         llm = LLM(
-            model=str(weighty), dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=2,
+            model=str(random_model), dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=2,
             enable_prefix_caching=False, mm_processor_cache_gb=0, limit_mm_per_prompt={"image": 1},
             logits_processors=[NGramPerReqLogitsProcessor], skip_mm_profiling=True, gpu_memory_utilization=0.3,
         )  # fmt: skip
-        said = {}
+        answers = {}
         for name, prompt in PROMPTS.items():
             sampling = SamplingParams(
                 temperature=0, max_tokens=TOKENS, skip_special_tokens=False,
                 extra_args={"ngram_size": prompt.sampling.ngram, "window_size": prompt.sampling.window},
             )  # fmt: skip
-            asked = {"prompt": BOS + TEXT, "multi_modal_data": {"image": Image.fromarray(prompt.image.array())}}
-            (output,) = llm.generate([asked], sampling, use_tqdm=False)
+            request = {"prompt": BOS + TEXT, "multi_modal_data": {"image": Image.fromarray(prompt.image.array())}}
+            (output,) = llm.generate([request], sampling, use_tqdm=False)
             assert output.prompt_token_ids
-            said[name] = (output.outputs[0].text, len(output.prompt_token_ids))
-        yield said
+            answers[name] = (output.outputs[0].text, len(output.prompt_token_ids))
+        yield answers
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-async def test_transformers_and_vllm_say_the_same(
-    engine: HfEngine, theirs: dict[str, tuple[str, int]], name: str
+async def test_transformers_and_vllm_give_the_same_answer(
+    engine: HfEngine, vllm_answers: dict[str, tuple[str, int]], name: str
 ) -> None:
-    """Greedy tokens of a picture taken whole, one that is padded, and one cut into tiles; with and without the ban."""
+    """For a square image, a padded one and one cut into tiles, greedily, with and without the n-gram ban."""
     completion = await engine.generate(PROMPTS[name])
 
-    assert (completion.text, completion.tokens_in) == theirs[name]
+    assert (completion.text, completion.tokens_in) == vllm_answers[name]
     assert (completion.tokens_out, completion.finish_reason) == (TOKENS, "length")
 
 
-def test_the_picture_and_the_ban_matter(theirs: dict[str, tuple[str, int]]) -> None:
-    """Equal answers to everything would prove nothing."""
-    assert len({text for text, _ in theirs.values()}) == len(PROMPTS)
+def test_the_image_and_the_ban_affect_the_answer(vllm_answers: dict[str, tuple[str, int]]) -> None:
+    """Otherwise equal answers would prove nothing."""
+    assert len({text for text, _ in vllm_answers.values()}) == len(PROMPTS)
 
 
 async def test_a_loop_ends(engine: HfEngine) -> None:
-    """`watch` is asked every 64 tokens, and True is the end."""
-    seen: list[str] = []
+    """`loop_check` is called every 64 tokens, and when it returns True the answer ends."""
+    texts: list[str] = []
 
-    def watch(text: str) -> bool:
-        seen.append(text)
-        return len(seen) == 2
+    def loop_check(text: str) -> bool:
+        texts.append(text)
+        return len(texts) == 2
 
-    prompt = replace(PROMPTS[f"square-{FREE}"], mode="base", sampling=Sampling(max_tokens=400), watch=watch)
+    prompt = replace(
+        PROMPTS[f"square-{UNBANNED}"], mode="base", sampling=Sampling(max_tokens=400), loop_check=loop_check
+    )
     completion = await engine.generate(prompt)
 
     assert (completion.finish_reason, completion.tokens_out) == ("loop", 128)
-    assert completion.text.startswith(seen[0])
+    assert completion.text.startswith(texts[0])
 
 
 async def test_a_cancelled_prompt_frees_the_thread(engine: HfEngine) -> None:
-    """The next one does not wait for an answer that nobody wants."""
-    long = replace(PROMPTS[f"square-{FREE}"], sampling=Sampling(max_tokens=1500))
-    task = asyncio.create_task(engine.generate(long))
+    """The next prompt does not wait for the cancelled one's answer."""
+    long_prompt = replace(PROMPTS[f"square-{UNBANNED}"], sampling=Sampling(max_tokens=1500))
+    task = asyncio.create_task(engine.generate(long_prompt))
     await asyncio.sleep(0.5)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(120):
-        assert (await engine.generate(PROMPTS[f"square-{FREE}"])).tokens_out == TOKENS
+        assert (await engine.generate(PROMPTS[f"square-{UNBANNED}"])).tokens_out == TOKENS
 
 
-async def test_a_prompt_without_room_is_refused(engine: HfEngine) -> None:
-    """Longer than the context: an answer that says so, and no crash."""
-    completion = await engine.generate(replace(PROMPTS[f"square-{FREE}"], text="<image>" + "x" * 9000))
+async def test_a_prompt_longer_than_the_context_is_refused(engine: HfEngine) -> None:
+    """The completion has finish_reason error, and the engine does not crash."""
+    completion = await engine.generate(replace(PROMPTS[f"square-{UNBANNED}"], text="<image>" + "x" * 9000))
 
     assert (completion.text, completion.finish_reason) == ("", "error")
 
 
-async def test_a_folder_that_is_no_model_is_told(tmp_path: Path) -> None:
-    """With Transformers' own words."""
+async def test_a_folder_without_a_model_is_an_engine_error(tmp_path: Path) -> None:
+    """The message includes Transformers' own error."""
     (tmp_path / "config.json").write_text('{"model_type": "deepseek_ocr2"}')
 
     with pytest.raises(EngineError, match="cannot load"):
         await HfEngine("deepseek_ocr2", tmp_path, "float32").open(PagePool(0, PixelBufferPool(0, 0)))
 
 
-async def test_a_precision_that_is_none_is_told(tmp_path: Path) -> None:
-    """With those that there are."""
+async def test_an_unknown_dtype_is_an_engine_error(tmp_path: Path) -> None:
+    """The message lists the valid values."""
     with pytest.raises(EngineError, match="DTYPE is one of float32, bfloat16, float16"):
         await HfEngine("deepseek_ocr2", tmp_path, "fp8").open(PagePool(0, PixelBufferPool(0, 0)))

@@ -24,12 +24,12 @@ from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
-pytestmark = pytest.mark.filterwarnings("default")  # torch's and vLLM's are not ours to mend
+pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
 CONTEXT = 4096
 TOKENS = 24
-IMAGE_TOKENS = 273  # one view of 1024 × 1024
-FREE, TIGHT = 100, 2  # n-gram sizes: no ban within so few tokens, and one that bites at once
+IMAGE_TOKENS = 273  # of one view of 1024 × 1024
+UNBANNED, BANNED = 100, 2  # n-gram sizes: longer than an answer, so that nothing is banned, and one that bans early
 START_S = 300.0
 SERVE = (
     "--served-model-name", "tiny", "--load-format", "dummy", "--dtype", "float32", "--enforce-eager",
@@ -39,27 +39,27 @@ SERVE = (
     "--logits-processors", "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
 )  # fmt: skip
 
-PICTURE = np.random.default_rng(1).integers(0, 256, (600, 600, 3), dtype=np.uint8)
+IMAGE = np.random.default_rng(1).integers(0, 256, (600, 600, 3), dtype=np.uint8)
 PROMPT = Prompt(
     "doc/p0001",
     "<image>\n<|grounding|>Convert the document to markdown.",
-    Pixels(600, 600, held=PICTURE.tobytes()),
-    sampling=Sampling(max_tokens=TOKENS, ngram=FREE),
+    Pixels(600, 600, data=IMAGE.tobytes()),
+    sampling=Sampling(max_tokens=TOKENS, ngram=UNBANNED),
 )
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server's address, without /v1."""
-    folder = tiny.checkpoint(tmp_path_factory.mktemp("tiny"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Run the server and return its address, without /v1."""
+    folder = tiny.write_checkpoint(tmp_path_factory.mktemp("tiny"))
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
     log = folder / "serve.log"
-    with log.open("w") as told, subprocess.Popen([*command, *SERVE], stdout=told, stderr=told) as process:
+    with log.open("w") as output, subprocess.Popen([*command, *SERVE], stdout=output, stderr=output) as process:
         try:
-            _wait(process, f"http://127.0.0.1:{port}/health")
+            _wait_until_ready(process, f"http://127.0.0.1:{port}/health")
             yield f"http://127.0.0.1:{port}"
         except TimeoutError:
             pytest.fail(log.read_text()[-4000:])
@@ -67,9 +67,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-def _wait(process: subprocess.Popen[bytes], url: str) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until and process.poll() is None:
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
         try:
             if httpx.get(url).status_code == 200:
                 return
@@ -83,7 +83,7 @@ async def engine(server: str) -> AsyncIterator[OpenAIEngine]:
     buffers = PixelBufferPool(2, 1 << 26)
     page_pool = PagePool(1, buffers)
     await page_pool.open()
-    engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_priority=True))
+    engine = factory.create_engine(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_priority=True))
     assert isinstance(engine, OpenAIEngine)
     await engine.open(page_pool)
     yield engine
@@ -92,14 +92,14 @@ async def engine(server: str) -> AsyncIterator[OpenAIEngine]:
     buffers.close()
 
 
-def running(server: str) -> float:
-    """Requests in the engine, as the server's metrics say."""
+def count_running(server: str) -> float:
+    """Requests in the engine, from the server's metrics."""
     lines = httpx.get(f"{server}/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running"))
 
 
 async def test_a_page_gets_tokens(engine: OpenAIEngine) -> None:
-    """Text, counts and reason; BOS, the picture's places and the text's 35 tokens go in."""
+    """The completion has text, counts and reason; the prompt is BOS, the image tokens and 35 tokens of text."""
     completion = await engine.generate(PROMPT)
 
     assert completion.text
@@ -107,71 +107,71 @@ async def test_a_page_gets_tokens(engine: OpenAIEngine) -> None:
     assert completion.finish_reason == "length"
 
 
-async def test_the_ngram_ban_arrives(engine: OpenAIEngine) -> None:
-    """With a ban on pairs no pair comes twice; without it this model says one over and over."""
-    free, tight = await asyncio.gather(
-        engine.generate(PROMPT), engine.generate(replace(PROMPT, sampling=Sampling(max_tokens=TOKENS, ngram=TIGHT)))
+async def test_the_ngram_ban_is_applied(engine: OpenAIEngine) -> None:
+    """With a ban on pairs no pair of tokens occurs twice; without it this model repeats one over and over."""
+    unbanned, banned = await asyncio.gather(
+        engine.generate(PROMPT), engine.generate(replace(PROMPT, sampling=Sampling(max_tokens=TOKENS, ngram=BANNED)))
     )
 
-    assert len(set(pairs(free.text))) < len(pairs(free.text))
-    assert len(set(pairs(tight.text))) == len(pairs(tight.text)) > TOKENS // 2
+    assert len(set(token_pairs(unbanned.text))) < len(token_pairs(unbanned.text))
+    assert len(set(token_pairs(banned.text))) == len(token_pairs(banned.text)) > TOKENS // 2
 
 
-def pairs(text: str) -> list[tuple[str, str]]:
-    """Neighbouring tokens; in this vocabulary one is w and a number, or a single letter."""
+def token_pairs(text: str) -> list[tuple[str, str]]:
+    """Neighbouring tokens; in this vocabulary a token is w and a number, or a single letter."""
     return list(pairwise(re.findall(r"w\d+|.", text, re.S)))
 
 
-async def test_a_loop_is_hung_up_on_and_the_server_ends_it(engine: OpenAIEngine, server: str) -> None:
-    """At the first look, far from the context's end; the engine is free soon after."""
-    prompt = replace(PROMPT, sampling=Sampling(ngram=FREE), watch=lambda text: True)
+async def test_a_loop_is_disconnected_and_ends_in_the_server(engine: OpenAIEngine, server: str) -> None:
+    """It ends at the first loop check, far from the end of the context, and the server soon frees its engine."""
+    prompt = replace(PROMPT, sampling=Sampling(ngram=UNBANNED), loop_check=lambda text: True)
     completion = await engine.generate(prompt)
 
     assert (completion.finish_reason, completion.tokens_out) == ("loop", 64)
     async with asyncio.timeout(30):
-        while running(server):
+        while count_running(server):
             await asyncio.sleep(0.2)
 
 
 async def test_a_cancelled_prompt_ends_in_the_server(engine: OpenAIEngine, server: str) -> None:
-    """Nobody reads for a caller that has gone."""
-    task = asyncio.create_task(engine.generate(replace(PROMPT, sampling=Sampling(ngram=FREE))))
+    """Cancelling the task disconnects, and the server aborts the request."""
+    task = asyncio.create_task(engine.generate(replace(PROMPT, sampling=Sampling(ngram=UNBANNED))))
     async with asyncio.timeout(60):
-        while not running(server):
+        while not count_running(server):
             await asyncio.sleep(0.2)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(30):
-        while running(server):
+        while count_running(server):
             await asyncio.sleep(0.2)
 
 
 async def test_a_limit_as_long_as_the_context_is_taken(engine: OpenAIEngine, server: str) -> None:
-    """vLLM itself answers 400 to it; the engine leaves it out."""
+    """vLLM answers 400 to such a max_tokens, so the engine omits it."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": CONTEXT}
     refused = httpx.post(f"{server}/v1/chat/completions", json=body, timeout=60)
-    prompt = replace(PROMPT, sampling=Sampling(max_tokens=CONTEXT, ngram=FREE), watch=lambda text: True)
+    prompt = replace(PROMPT, sampling=Sampling(max_tokens=CONTEXT, ngram=UNBANNED), loop_check=lambda text: True)
 
     assert refused.status_code == 400
     assert (await engine.generate(prompt)).finish_reason == "loop"
 
 
 async def test_a_prompt_longer_than_the_context_is_refused(engine: OpenAIEngine) -> None:
-    """It costs itself and nothing else."""
+    """The completion has finish_reason error."""
     completion = await engine.generate(replace(PROMPT, text="<image>" + "x" * 2 * CONTEXT))
 
     assert (completion.text, completion.finish_reason) == ("", "error")
 
 
-@pytest.mark.parametrize(("mode", "places"), [("tiny", 73), ("small", 111), ("large", 421)])
-async def test_a_server_with_our_plugin_takes_modes(server: str, mode: str, places: int) -> None:
-    """vLLM finds the plugin by itself; its own class knows one mode, and dies of another."""
+@pytest.mark.parametrize(("mode", "image_tokens"), [("tiny", 73), ("small", 111), ("large", 421)])
+async def test_a_server_with_our_plugin_supports_modes(server: str, mode: str, image_tokens: int) -> None:
+    """vLLM loads the plugin through its entry point; the stock class supports one mode and crashes on another."""
     buffers = PixelBufferPool(1, 1 << 26)
     page_pool = PagePool(1, buffers)
     await page_pool.open()
-    engine = factory.constructed(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
+    engine = factory.create_engine(Settings(engine="openai", openai_base_url=f"{server}/v1", openai_modes=True))
     await engine.open(page_pool)
     try:
         answer = await engine.generate(replace(PROMPT, mode=mode, sampling=Sampling(max_tokens=2)))
@@ -181,5 +181,5 @@ async def test_a_server_with_our_plugin_takes_modes(server: str, mode: str, plac
         await page_pool.close()
         buffers.close()
 
-    assert (answer.tokens_in, answer.tokens_out) == (1 + places + 35, 2)
+    assert (answer.tokens_in, answer.tokens_out) == (1 + image_tokens + 35, 2)
     assert refused.finish_reason == "error"

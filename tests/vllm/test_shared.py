@@ -1,4 +1,4 @@
-"""A slab of one process, seen by another that knows only its number there."""
+"""Another process reads image views from our buffer, knowing only this process's id and the descriptor."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ import torch
 
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.plugin import inputs
-from twopass.engines.vllm.plugin.inputs import SLAB, Place
-from twopass.engines.vllm.plugin.shared_views import Shared
+from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
+from twopass.engines.vllm.plugin.shared_views import SharedBuffers
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 
 
-def seen(place: Place) -> tuple[bytes, bytes]:
-    """In a process that inherited no descriptors, as a core that was started again."""
-    found = Shared().seen(place, torch.device("cpu"))
-    return found.whole.numpy().tobytes(), found.tiles.numpy().tobytes()
+def load_views(ref: BufferRef) -> tuple[bytes, bytes]:
+    """Runs in a process that inherited no descriptors, like a core that was restarted."""
+    views = SharedBuffers().load(ref, torch.device("cpu"))
+    return views.global_view.numpy().tobytes(), views.tiles.numpy().tobytes()
 
 
 def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
-    """Whole and tiles, bit by bit, by process and descriptor alone."""
-    picture = np.random.default_rng(1).integers(0, 256, (900, 1300, 3), np.uint8)
-    tiles = DEEPSEEK_OCR.tiles(1300, 900, "gundam", 6)
-    made = tiling.views(DEEPSEEK_OCR, picture, "gundam", tiles)
-    buffers = PixelBufferPool(1, 1 << 62, fixed=DEEPSEEK_OCR.most_bytes)
+    """Global view and tiles arrive bit by bit, by process id and descriptor alone."""
+    image = np.random.default_rng(1).integers(0, 256, (900, 1300, 3), np.uint8)
+    grid = DEEPSEEK_OCR.choose_grid(1300, 900, "gundam", 6)
+    views = tiling.make_views(DEEPSEEK_OCR, image, "gundam", grid)
+    buffers = PixelBufferPool(1, 1 << 62, fixed_size=DEEPSEEK_OCR.max_nbytes)
     (number,) = buffers.descriptors
-    there = tiling.mapped(DEEPSEEK_OCR, PixelBuffer(number), "gundam", tiles)
-    there.whole[:], there.tiles[:] = made.whole, made.tiles
-    item = inputs.item(PixelBuffer(number), 1024, 640, tiles)
-    place = Place(*item[SLAB].data.tolist())
+    tiling.copy_views(views, tiling.map_views(DEEPSEEK_OCR, PixelBuffer(number), "gundam", grid))
+    item = inputs.build_item(PixelBuffer(number), 1024, 640, grid)
+    ref = BufferRef(*item[BUFFER].data.tolist())
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        whole, cut = pool.apply(seen, (place,))
+        global_view, tiles = pool.apply(load_views, (ref,))
 
-    assert place.owner == os.getpid()
-    assert (whole, cut) == (made.whole.tobytes(), made.tiles.tobytes())
+    assert ref.owner == os.getpid()
+    assert (global_view, tiles) == (views.global_view.tobytes(), views.tiles.tobytes())
     buffers.close()

@@ -1,6 +1,6 @@
-"""What our worker does in place of vLLM's own, method by method: the same state before, the same state after.
+"""Each method that our worker replaces leaves the same state as vLLM's own, from the same state before.
 
-vLLM schedules ahead on GPUs only, and these methods are about that, so no engine on a processor would ask them.
+vLLM schedules ahead only on GPUs, and these methods are for that case, so an engine on a CPU would not call them.
 """
 
 from __future__ import annotations
@@ -15,132 +15,136 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from twopass.engines.vllm.plugin.worker import _Decoding
+from twopass.engines.vllm.plugin.worker import DecodingRunner
 
-ROOM, CONTEXT, PROMPT = 8, 64, 20
-
-
-class Theirs(GPUModelRunner):  # type: ignore[misc]
-    """vLLM's own, and which of its methods were asked."""
-
-    def _bookkeeping_sync(self: Any, *told: Any) -> Any:
-        self.asked.append("bookkeeping")
-        return super()._bookkeeping_sync(*told)
-
-    def _prepare_input_ids(self: Any, *told: Any) -> Any:
-        self.asked.append("input ids")
-        return super()._prepare_input_ids(*told)
-
-    def _gather_mm_embeddings(self: Any, *told: Any) -> Any:
-        self.asked.append("pictures")
-        return super()._gather_mm_embeddings(*told)
+MAX_REQUESTS, CONTEXT, PROMPT = 8, 64, 20
 
 
-class Ours(_Decoding, Theirs):
-    """As `DecodingWorker` puts them together."""
+class StockRunner(GPUModelRunner):  # type: ignore[misc]
+    """vLLM's own runner, which records the calls of these methods."""
+
+    def _bookkeeping_sync(self: Any, *args: Any) -> Any:
+        self.calls.append("bookkeeping")
+        return super()._bookkeeping_sync(*args)
+
+    def _prepare_input_ids(self: Any, *args: Any) -> Any:
+        self.calls.append("input ids")
+        return super()._prepare_input_ids(*args)
+
+    def _gather_mm_embeddings(self: Any, *args: Any) -> Any:
+        self.calls.append("images")
+        return super()._gather_mm_embeddings(*args)
 
 
-def runner(kind: type, told: list[tuple[int, int, bool]], before: list[int]) -> Any:
-    """Of each prompt: its tokens, how many of them are computed, and whether this step's token counts."""
-    count = len(told)
+class OurRunner(DecodingRunner, StockRunner):
+    """Combined as `DecodingWorker` does it."""
+
+
+def create_runner(kind: type, requests: list[tuple[int, int, bool]], before: list[int]) -> Any:
+    """Each request: its tokens, how many of them are computed, and whether this step's token is kept."""
+    count = len(requests)
     names = [f"r{number}" for number in range(count)]
-    made: Any = object.__new__(kind)
-    made.asked = []
-    made.device, made.arange_np, made.max_model_len = torch.device("cpu"), np.arange(100), CONTEXT
-    made.uses_mrope = made.uses_xdrope_dim = made.enable_prompt_embeds = made.is_multimodal_pruning_enabled = False
-    made.use_async_scheduling, made.num_prompt_logprobs = True, {}
-    made.prev_num_spec_tokens, made._draft_token_ids = 0, None
-    made.prev_positions = SimpleNamespace(np=np.array([*before, *[-1] * ROOM]))
-    made.discard_request_mask = SimpleNamespace(np=np.array([not counts for *_, counts in told]))
-    made.requests = {
+    runner: Any = object.__new__(kind)
+    runner.calls = []
+    runner.device, runner.arange_np, runner.max_model_len = torch.device("cpu"), np.arange(100), CONTEXT
+    runner.uses_mrope = runner.uses_xdrope_dim = False
+    runner.enable_prompt_embeds = runner.is_multimodal_pruning_enabled = False
+    runner.use_async_scheduling, runner.num_prompt_logprobs = True, {}
+    runner.prev_num_spec_tokens, runner._draft_token_ids = 0, None
+    runner.prev_positions = SimpleNamespace(np=np.array([*before, *[-1] * MAX_REQUESTS]))
+    runner.discard_request_mask = SimpleNamespace(np=np.array([not is_kept for *_, is_kept in requests]))
+    runner.requests = {
         name: SimpleNamespace(output_token_ids=[7] * tokens, mm_features=[], num_computed_tokens=computed)
-        for name, (tokens, computed, _) in zip(names, told, strict=True)
+        for name, (tokens, computed, _) in zip(names, requests, strict=True)
     }
     cpu, gpu = torch.arange(100, 200, dtype=torch.int32), torch.zeros(100, dtype=torch.int32)
-    made.input_ids = SimpleNamespace(cpu=cpu, gpu=gpu, copy_to_gpu=lambda n: gpu[:n].copy_(cpu[:n]))
-    made.input_batch = SimpleNamespace(
+    runner.input_ids = SimpleNamespace(cpu=cpu, gpu=gpu, copy_to_gpu=lambda n: gpu[:n].copy_(cpu[:n]))
+    runner.input_batch = SimpleNamespace(
         num_reqs=count, req_ids=names, req_id_to_index={name: row for row, name in enumerate(names)}, generators={},
-        prev_sampled_token_ids=None, prev_req_id_to_index=None, token_ids_cpu=np.zeros((ROOM, CONTEXT), np.int32),
-        is_token_ids=np.zeros((ROOM, CONTEXT), bool), num_prompt_tokens=np.full(ROOM, PROMPT),
-        num_tokens_no_spec=np.array([tokens for tokens, *_ in told] + [0] * ROOM),
-        num_computed_tokens_cpu=np.array([computed for _, computed, _ in told] + [0] * ROOM),
+        prev_sampled_token_ids=None, prev_req_id_to_index=None,
+        token_ids_cpu=np.zeros((MAX_REQUESTS, CONTEXT), np.int32),
+        is_token_ids=np.zeros((MAX_REQUESTS, CONTEXT), bool), num_prompt_tokens=np.full(MAX_REQUESTS, PROMPT),
+        num_tokens_no_spec=np.array([tokens for tokens, *_ in requests] + [0] * MAX_REQUESTS),
+        num_computed_tokens_cpu=np.array([computed for _, computed, _ in requests] + [0] * MAX_REQUESTS),
     )  # fmt: skip
-    return made
+    return runner
 
 
-def both(*state: Any) -> tuple[Any, Any]:
-    return runner(Theirs, *state), runner(Ours, *state)
+def create_both(*state: Any) -> tuple[Any, Any]:
+    return create_runner(StockRunner, *state), create_runner(OurRunner, *state)
 
 
-TOLD = st.lists(st.tuples(st.integers(0, CONTEXT - 1), st.integers(0, 40), st.booleans()), min_size=1, max_size=ROOM)
+REQUESTS = st.lists(
+    st.tuples(st.integers(0, CONTEXT - 1), st.integers(0, 40), st.booleans()), min_size=1, max_size=MAX_REQUESTS
+)
 
 
-@given(told=TOLD, all_count=st.booleans())
-def test_the_next_tokens_have_their_places(told: list[tuple[int, int, bool]], all_count: bool) -> None:
-    """Also those of prompts that are read in parts, whose tokens do not count yet."""
-    told = [(tokens, computed, all_count or counts) for tokens, computed, counts in told]
-    ends = []
-    for made in both(told, []):
+@given(requests=REQUESTS, keeps_all=st.booleans())
+def test_next_tokens_get_their_positions(requests: list[tuple[int, int, bool]], keeps_all: bool) -> None:
+    """Also if the batch has prompts in chunked prefill, whose tokens are discarded."""
+    requests = [(tokens, computed, keeps_all or is_kept) for tokens, computed, is_kept in requests]
+    states = []
+    for runner in create_both(requests, []):
         sampled = SimpleNamespace(
-            sampled_token_ids=torch.arange(len(told), dtype=torch.int32)[:, None], logprobs_tensors=None
+            sampled_token_ids=torch.arange(len(requests), dtype=torch.int32)[:, None], logprobs_tensors=None
         )
-        answer = made._bookkeeping_sync(SimpleNamespace(num_scheduled_tokens={}), sampled, None, torch.zeros(0), 0)
-        batch = made.input_batch
-        ends.append((
+        answer = runner._bookkeeping_sync(SimpleNamespace(num_scheduled_tokens={}), sampled, None, torch.zeros(0), 0)
+        batch = runner.input_batch
+        states.append((
             answer, batch.token_ids_cpu.tolist(), batch.is_token_ids.tolist(), batch.num_tokens_no_spec.tolist(),
             batch.prev_req_id_to_index, batch.prev_sampled_token_ids.tolist(),
-            [request.output_token_ids for request in made.requests.values()],
+            [request.output_token_ids for request in runner.requests.values()],
         ))  # fmt: skip
 
-    assert ends[0] == ends[1]
-    assert made.asked == ([] if all(counts for *_, counts in told) else ["bookkeeping"])
+    assert states[0] == states[1]
+    assert runner.calls == ([] if all(is_kept for *_, is_kept in requests) else ["bookkeeping"])
 
 
 @given(
-    before=st.lists(st.integers(-1, ROOM - 1), min_size=1, max_size=ROOM, unique=True),
+    before=st.lists(st.integers(-1, MAX_REQUESTS - 1), min_size=1, max_size=MAX_REQUESTS, unique=True),
     more=st.integers(0, 3), is_first=st.booleans(), in_order=st.booleans(),
 )  # fmt: skip
-def test_a_step_begins_with_the_tokens_of_the_last(
-    before: list[int], more: int, is_first: bool, in_order: bool
-) -> None:
-    """Prompts come, go and change places between two steps; one of them may be read, several tokens at once."""
+def test_a_step_starts_with_the_last_steps_tokens(before: list[int], more: int, is_first: bool, in_order: bool) -> None:
+    """Between two steps requests enter, leave and change rows; one may be in prefill, with several tokens."""
     if in_order:
         before = list(range(len(before)))
     more = more if -1 in before else 0
     ends = np.cumsum([1 + more if position < 0 else 1 for position in before])
     given_ids = []
-    for made in both([(5, 25, True)] * len(before), before):
-        made.input_batch.prev_sampled_token_ids = (
-            None if is_first else torch.arange(50, 50 + ROOM, dtype=torch.int32)[:, None]
+    for runner in create_both([(5, 25, True)] * len(before), before):
+        runner.input_batch.prev_sampled_token_ids = (
+            None if is_first else torch.arange(50, 50 + MAX_REQUESTS, dtype=torch.int32)[:, None]
         )
-        made._prepare_input_ids(SimpleNamespace(scheduled_spec_decode_tokens={}), len(before), int(ends[-1]), ends)
-        given_ids.append(made.input_ids.gpu[: int(ends[-1])].tolist())
+        runner._prepare_input_ids(SimpleNamespace(scheduled_spec_decode_tokens={}), len(before), int(ends[-1]), ends)
+        given_ids.append(runner.input_ids.gpu[: int(ends[-1])].tolist())
 
     assert given_ids[0] == given_ids[1]
-    assert made.asked == (["input ids"] if is_first or -1 in before else [])
+    assert runner.calls == (["input ids"] if is_first or -1 in before else [])
 
 
-@given(told=TOLD)
-def test_a_picture_under_way_is_looked_for(told: list[tuple[int, int, bool]]) -> None:
-    scheduled = {f"r{number}": 1 for number in range(len(told))}
-    step = SimpleNamespace(total_num_scheduled_tokens=len(told), num_scheduled_tokens=scheduled)
-    found = []
-    for made in both(told, []):
-        for request in made.requests.values():
-            place = SimpleNamespace(
+@given(requests=REQUESTS)
+def test_images_of_prompts_in_prefill_are_inserted(requests: list[tuple[int, int, bool]]) -> None:
+    """Stock vLLM searches for images only if a prompt is in prefill; otherwise ours returns an empty result."""
+    scheduled = {f"r{number}": 1 for number in range(len(requests))}
+    step = SimpleNamespace(total_num_scheduled_tokens=len(requests), num_scheduled_tokens=scheduled)
+    results = []
+    for runner in create_both(requests, []):
+        for request in runner.requests.values():
+            position = SimpleNamespace(
                 offset=0, length=PROMPT, is_embed=None, get_embeds_indices_in_range=lambda a, b: (a, b)
             )
-            request.mm_features = [SimpleNamespace(mm_position=place, identifier="seen", modality="image")]
-        made.encoder_cache = {"seen": torch.arange(float(PROMPT))[:, None]}
-        embeddings, mask = made._gather_mm_embeddings(step)
-        found.append(([one.tolist() for one in embeddings], mask.tolist()))
+            request.mm_features = [SimpleNamespace(mm_position=position, identifier="image", modality="image")]
+        runner.encoder_cache = {"image": torch.arange(float(PROMPT))[:, None]}
+        embeddings, mask = runner._gather_mm_embeddings(step)
+        results.append(([one.tolist() for one in embeddings], mask.tolist()))
 
-    assert found[0] == found[1]
-    assert made.asked == (["pictures"] if any(computed < PROMPT for _, computed, _ in told) else [])
+    assert results[0] == results[1]
+    assert runner.calls == (["images"] if any(computed < PROMPT for _, computed, _ in requests) else [])
 
 
-def test_an_answer_does_not_grow_out_of_its_context() -> None:
-    for made in both([(CONTEXT, 40, True)], []):
+def test_an_answer_cannot_exceed_the_context() -> None:
+    """Both runners fail an assertion instead of writing out of bounds."""
+    for runner in create_both([(CONTEXT, 40, True)], []):
         sampled = SimpleNamespace(sampled_token_ids=torch.zeros((1, 1), dtype=torch.int32), logprobs_tensors=None)
         with pytest.raises(AssertionError):
-            made._bookkeeping_sync(SimpleNamespace(num_scheduled_tokens={}), sampled, None, torch.zeros(0), 0)
+            runner._bookkeeping_sync(SimpleNamespace(num_scheduled_tokens={}), sampled, None, torch.zeros(0), 0)

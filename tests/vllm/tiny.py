@@ -1,6 +1,6 @@
-"""Checkpoint folders in the shape of DeepSeek-OCR's, without weights: configuration and tokenizer, no more.
+"""Write tiny DeepSeek-OCR checkpoint folders without weights: only configuration and tokenizer.
 
-The vision tower's size is fixed in vLLM; the language model has two small layers.
+The vision encoder's size is hard-coded in vLLM; the language model has two small layers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ADDED = (
 HIDDEN = 256
 
 
-def checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM", phrases: Sequence[str] = ()) -> Path:
-    """A folder that vLLM takes with load_format dummy; every phrase is one token, from FIRST_PHRASE on."""
+def write_checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM", phrases: Sequence[str] = ()) -> Path:
+    """Write a folder that vLLM loads with load_format dummy; every phrase is one token, from FIRST_PHRASE on."""
     folder.mkdir(parents=True, exist_ok=True)
-    _tokenizer(phrases).save(str(folder / "tokenizer.json"))
+    _build_tokenizer(phrases).save(str(folder / "tokenizer.json"))
     _write(folder / "tokenizer_config.json", _tokenizer_config())
     _write(folder / "config.json", _config(architecture))
     _write(folder / "processor_config.json", _processor_config())
@@ -36,8 +36,8 @@ def _write(path: Path, value: dict[str, object]) -> None:
     path.write_text(json.dumps(value, indent=1))
 
 
-def _tokenizer(phrases: Sequence[str]) -> Tokenizer:
-    """One token a byte, the special ones at DeepSeek-OCR's ids, and words that never come about up to its size."""
+def _build_tokenizer(phrases: Sequence[str]) -> Tokenizer:
+    """One token for each byte, special tokens at DeepSeek-OCR's ids, and unused words up to its vocabulary size."""
     known = {BOS: 0, EOS: 1, PAD: 2}
     known |= {letter: 3 + index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     known |= {token: FIRST_ADDED + index for index, token in enumerate(ADDED)}

@@ -1,7 +1,7 @@
-"""DeepSeek-OCR-2 with random weights, written once in the hub's layout for Transformers and for vLLM.
+"""Write DeepSeek-OCR-2 with random weights in the hub's layout, for both Transformers and vLLM.
 
-Transformers' native class knows the hub's names: reading, it renames them (`conversion_mapping`, deepseek_ocr2),
-and writing, it renames them back. So `save_pretrained` of the native class writes what vLLM reads:
+Transformers' native class converts the hub's weight names when it loads (`conversion_mapping`, deepseek_ocr2), and
+converts them back when it saves. So `save_pretrained` of the native class writes what vLLM reads:
 
 | native                                        | hub and vLLM                                      |
 |-----------------------------------------------|---------------------------------------------------|
@@ -14,8 +14,8 @@ and writing, it renames them back. So `save_pretrained` of the native class writ
 | model.language_model.…                        | model.…                                           |
 | mlp.experts.gate_up_proj (one tensor)         | mlp.experts.N.gate_proj, mlp.experts.N.up_proj    |
 
-The vision part has its full size, which vLLM has written into its code: 450 million weights. The language
-model has two small layers.
+The vision encoder has its full size, 450 million weights, because vLLM hard-codes it. The language model has two small
+layers.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from tests.vllm import tiny
 from twopass.engines.hf import models
 
 SEED = 7
-FEATURES = 896  # what the vision encoder hands on
+FEATURES = 896  # channels of the vision encoder's output
 
 
-def checkpoint(folder: Path) -> Path:
-    """A folder as the hub has it: configuration, tokenizer and weights."""
-    tiny.checkpoint(folder, "DeepseekOCR2ForCausalLM")
+def write_checkpoint(folder: Path) -> Path:
+    """Write a folder as on the hub: configuration, tokenizer and weights."""
+    tiny.write_checkpoint(folder, "DeepseekOCR2ForCausalLM")
     config = json.loads((folder / "config.json").read_text())
     config["projector_config"]["input_dim"] = FEATURES
     (folder / "config.json").write_text(json.dumps(config))
-    return _with_weights(folder)
-
-
-def _with_weights(folder: Path) -> Path:
-    model = DeepseekOcr2ForConditionalGeneration(models.native_config(folder))
-    torch.manual_seed(SEED)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.copy_(_drawn(name, weight))
-    config = (folder / "config.json").read_bytes()
-    model.save_pretrained(folder)  # hub names; its config.json is Transformers' own
-    (folder / "config.json").write_bytes(config)
+    _write_weights(folder)
     return folder
 
 
-def _drawn(name: str, weight: Any) -> Any:
-    """Weights of a size that keeps every part of the model talking: Transformers' own start leaves SAM at nothing."""
+def _write_weights(folder: Path) -> None:
+    model = DeepseekOcr2ForConditionalGeneration(models.build_config(folder))
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.copy_(_draw_weight(name, weight))
+    config = (folder / "config.json").read_bytes()
+    model.save_pretrained(folder)  # hub names, but Transformers' own config.json
+    (folder / "config.json").write_bytes(config)
+
+
+def _draw_weight(name: str, weight: Any) -> Any:
+    """Draw weights large enough that every part affects the output; Transformers' initialisation leaves SAM at zero."""
     noise = torch.randn_like(weight)
     if "norm" in name and name.endswith("weight"):
         return 1 + 0.1 * noise

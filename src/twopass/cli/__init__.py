@@ -1,1 +1,1 @@
-"""The `twopass` command."""
+"""The `twopass` command; `app` has the list of its subcommands."""

@@ -1,4 +1,4 @@
-"""Progress in, a bar on the terminal out; a result in, a tree of what lies where out."""
+"""Draw progress bars and print a result's artefacts on the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.tree import Tree
 
-from twopass.job import DocumentResult, Result
+from twopass.result import DocumentResult, Result
 from twopass.telemetry.progress import Listener, Progress
+
+# files beside the artefacts in a document's folder, and what they are
+OTHER_FILES = (
+    ("images/", "crops of figures and tables"),
+    ("pages/", "one checkpoint per page"),
+    ("manifest.json", "written last: the document is complete"),
+)
 
 
 @contextmanager
-def several() -> Iterator[Bars]:
-    """Bars that live while the context lasts; on stderr, so that stdout stays for results."""
+def open_progress() -> Iterator[Bars]:
+    """Show progress bars until the context ends; on stderr, because stdout is for results."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -32,62 +39,59 @@ def several() -> Iterator[Bars]:
 
 
 @contextmanager
-def one(name: str) -> Iterator[Listener]:
-    """One bar for one job."""
-    with several() as bars:
-        yield _listener(bars, _added(bars, name))
+def track_job(name: str) -> Iterator[Listener]:
+    """Show one bar for one job; yields the listener that moves it."""
+    with open_progress() as bars:
+        yield _make_listener(bars, _add_task(bars, name))
 
 
 @contextmanager
-def one_of_many(bars: Bars, name: str) -> Iterator[Listener]:
-    """A bar that goes with its file: a thousand finished ones would push what is being read off the screen."""
-    task = _added(bars, name)
+def track_file(bars: Bars, name: str) -> Iterator[Listener]:
+    """Show a file's bar and remove it when the file is done: bars of finished files would fill the screen."""
+    task = _add_task(bars, name)
     try:
-        yield _listener(bars, task)
+        yield _make_listener(bars, task)
     finally:
         bars.remove_task(task)
 
 
-def _added(bars: Bars, name: str) -> TaskID:
+def _add_task(bars: Bars, name: str) -> TaskID:
     return bars.add_task(name, total=None, phase="")
 
 
-def _listener(bars: Bars, task: TaskID) -> Listener:
+def _make_listener(bars: Bars, task: TaskID) -> Listener:
     def show(now: Progress) -> None:
         bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
 
     return show
 
 
-def line(bars: Bars, text: str) -> None:
-    """Said above the bars, and at once where there is no terminal to draw them on."""
+def print_line(bars: Bars, text: str) -> None:
+    """Print a line above the bars; without a terminal, where no bars are drawn, it is printed at once."""
     bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-BESIDE = (("images/", "crops of figures and tables"), ("pages/", "a checkpoint a page"), ("manifest.json", "complete"))
-
-
-def what_lies_where(result: Result) -> None:
-    """Print the artefacts of every document, every problem and where the result lies."""
+def print_artefacts(result: Result) -> None:
+    """Print each document's artefacts as a tree, then every problem, then the URI of the stored result."""
     console = Console(stderr=True, soft_wrap=True)
     for document in result.documents:
-        console.print(_tree(document))
+        console.print(_build_tree(document))
     for problem in result.problems:
         console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
     if result.result_uri:
         console.print(escape(result.result_uri))
 
 
-def counted(pages: Mapping[str, int]) -> str:
-    """How many pages are in which state, in words."""
+def format_page_counts(pages: Mapping[str, int]) -> str:
+    """Format a count for each page state, such as `9 read, 1 failed`."""
     return ", ".join(f"{count} {state}" for state, count in pages.items()) or "nothing read"
 
 
-def _tree(document: DocumentResult) -> Tree:
-    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({counted(document.pages)})")
+def _build_tree(document: DocumentResult) -> Tree:
+    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({format_page_counts(document.pages)})")
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
     for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:
-        for name, meaning in BESIDE:
+        for name, meaning in OTHER_FILES:
             tree.add(f"{escape(folder)}/{name}  [dim]{meaning}[/]")
     return tree

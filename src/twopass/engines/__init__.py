@@ -1,1 +1,1 @@
-"""What answers prompts: the CPU engine, vLLM, OpenAI-compatible servers, Transformers, recordings."""
+"""The engines that answer prompts: CPU, vLLM, OpenAI-compatible servers, Transformers and recorded completions."""

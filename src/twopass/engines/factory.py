@@ -1,4 +1,8 @@
-"""What answers prompts. This one function knows the engines by name."""
+"""Create the engine that the settings name.
+
+Engine modules are imported inside the function: each brings heavy or optional libraries (vLLM, PyTorch, PyMuPDF,
+httpx), and a process must load only those of the engine that it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from twopass.engines.interface import Engine
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-NAMES = ("cpu", "vllm", "openai", "hf", "replay")
+ENGINE_NAMES = ("cpu", "vllm", "openai", "hf", "replay")
 
 
-def constructed(settings: Settings) -> Engine:
-    """The engine of these settings, not yet open; raises EngineError when it cannot be had."""
+def create_engine(settings: Settings) -> Engine:
+    """Return the engine of these settings, not yet open; raises EngineError if it is unknown or not installed."""
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 
@@ -34,4 +38,4 @@ def constructed(settings: Settings) -> Engine:
         from twopass.engines.vllm.engine import VllmEngine
 
         return VllmEngine(settings, weights.find(settings))
-    raise EngineError(Code.ENGINE_DEAD, f"no engine is called {settings.engine}; ENGINE is one of {', '.join(NAMES)}")
+    raise EngineError(Code.ENGINE_DEAD, f"unknown engine {settings.engine}; ENGINE is one of {', '.join(ENGINE_NAMES)}")

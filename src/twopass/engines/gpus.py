@@ -1,4 +1,4 @@
-"""What the driver says of this machine's GPUs, as an engine that starts on them needs it."""
+"""Detect this machine's GPUs and the CUDA version that PyTorch requires."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from twopass.runtime import nvml as gpu
+from twopass.runtime import nvml
 
 
 @dataclass(frozen=True)
-class Cards:
-    """Name and memory, in 10^9 bytes, are the first card's; `cuda` is the newest that the driver speaks."""
+class GpuInfo:
+    """The visible GPUs. Name and memory are those of the first one.
 
-    number: int = 0
+    `memory_gb` is its total memory and `free_gb` what is free of it, in 10^9 bytes. `cuda_version` is the newest
+    version that the driver supports.
+    """
+
+    count: int = 0
     memory_gb: float = 0.0
     free_gb: float = 0.0
-    cuda: tuple[int, int] = (0, 0)
+    cuda_version: tuple[int, int] = (0, 0)
     name: str = ""
     driver: str = ""
 
 
-def cards() -> Cards:
-    """None of them where there is no driver, or no NVML."""
-    return gpu.asked(_cards, Cards())
+def detect_gpus() -> GpuInfo:
+    """Query NVML; the result has a count of 0 if there is no driver or no NVML."""
+    return nvml.query(_query_gpus, GpuInfo())
 
 
-def _cards(nvml: Any) -> Cards:
+def _query_gpus(pynvml: Any) -> GpuInfo:
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    first = _handle(nvml, visible[0] if visible else "0")
-    memory = nvml.nvmlDeviceGetMemoryInfo(first)
-    cuda = nvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
-    version = (cuda // 1000, cuda % 1000 // 10)
-    name, driver = nvml.nvmlDeviceGetName(first), nvml.nvmlSystemGetDriverVersion()
-    number = len(visible) or nvml.nvmlDeviceGetCount()
-    return Cards(number, memory.total / 1e9, memory.free / 1e9, version, name, driver)
+    first = _get_handle(pynvml, visible[0] if visible else "0")
+    memory = pynvml.nvmlDeviceGetMemoryInfo(first)
+    number = pynvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
+    cuda_version = (number // 1000, number % 1000 // 10)
+    name, driver = pynvml.nvmlDeviceGetName(first), pynvml.nvmlSystemGetDriverVersion()
+    count = len(visible) or pynvml.nvmlDeviceGetCount()
+    return GpuInfo(count, memory.total / 1e9, memory.free / 1e9, cuda_version, name, driver)
 
 
-def _handle(nvml: Any, name: str) -> Any:
-    """By number or identifier; NVML itself knows nothing of CUDA_VISIBLE_DEVICES."""
-    return nvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else nvml.nvmlDeviceGetHandleByUUID(name)
+def _get_handle(pynvml: Any, name: str) -> Any:
+    """Look a GPU up by its index or UUID, as CUDA_VISIBLE_DEVICES names it; NVML itself ignores that variable."""
+    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(name)
 
 
-def cuda_needed() -> tuple[int, int]:
-    """The CUDA that this PyTorch was built for; (0, 0) where vLLM was built for a processor, or there is none."""
+def get_required_cuda_version() -> tuple[int, int]:
+    """Return the CUDA version that PyTorch was built for; (0, 0) without vLLM or with a CPU build of it."""
     try:
         import torch
         from vllm.platforms import current_platform

@@ -1,7 +1,7 @@
-"""A repository and revision of the Hugging Face hub in, a folder of files that are what the hub has out.
+"""Download a revision of a Hugging Face repository and verify every file.
 
-Each file is compared with what the hub says of it: sha256 of large ones, git's sha1 of the others. The sums
-stay beside the files in checksums.json, written last. Knows nothing of models.
+Large files are compared with the hub's sha256, the others with git's sha1 of a blob. The sha256 of every file is
+stored beside them in checksums.json, which is written last. Nothing here depends on a model.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from twopass.errors import Code, EngineError
 
 CHECKSUMS = "checksums.json"
-# Code is for the hf engine, the rest is what an engine reads; papers and pictures stay where they are.
-WANTED = ("*.json", "*.safetensors", "*.py", "*.model", "*.txt", "*.jinja", "LICENSE*")
-CHUNK = 1 << 20
+# The hf engine needs the code, every engine the rest; papers and images are not downloaded.
+FILE_PATTERNS = ("*.json", "*.safetensors", "*.py", "*.model", "*.txt", "*.jinja", "LICENSE*")
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A file as the hub lists it; large files have a sha256, the others git's sha1 of a blob."""
+class HubFile:
+    """A file in the hub's listing: git's sha1 of the blob, and for large files a sha256."""
 
     name: str
     sha1: str
@@ -33,12 +33,12 @@ class Listed:
 
 
 def download(repo: str, revision: str, folder: Path) -> None:
-    """Into a folder that is whole or not there; raises EngineError."""
+    """Download into `folder`, which is then complete or absent; raises EngineError."""
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
-        with _translated(repo, revision, folder):
+        with _translate_errors(repo, revision, folder):
             _fetch(repo, revision, partial)
-            _record(repo, revision, partial, _listed(repo, revision))
+            _verify_and_record(repo, revision, partial, _list_hub_files(repo, revision))
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
     finally:
@@ -49,69 +49,72 @@ def _fetch(repo: str, revision: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
     folder.mkdir(parents=True)
-    snapshot_download(repo, revision=revision, local_dir=folder, allow_patterns=list(WANTED))
-    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes
+    snapshot_download(repo, revision=revision, local_dir=folder, allow_patterns=list(FILE_PATTERNS))
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's download metadata
 
 
-def _listed(repo: str, revision: str) -> dict[str, Listed]:
+def _list_hub_files(repo: str, revision: str) -> dict[str, HubFile]:
     from huggingface_hub import HfApi
 
-    found = HfApi().model_info(repo, revision=revision, files_metadata=True).siblings or ()
-    return {one.rfilename: Listed(one.rfilename, one.blob_id, one.lfs.sha256 if one.lfs else None) for one in found}
+    siblings = HfApi().model_info(repo, revision=revision, files_metadata=True).siblings or ()
+    files = (HubFile(file.rfilename, file.blob_id, file.lfs.sha256 if file.lfs else None) for file in siblings)
+    return {file.name: file for file in files}
 
 
-def _record(repo: str, revision: str, folder: Path, listed: Mapping[str, Listed]) -> None:
-    """Compare every file with the hub's word for it, and keep the sums."""
+def _verify_and_record(repo: str, revision: str, folder: Path, listed: Mapping[str, HubFile]) -> None:
+    """Compare every file with the hub's listing and write checksums.json; raises EngineError at a difference."""
     files = {}
-    for path in _files(folder):
+    for path in _list_files(folder):
         name = path.relative_to(folder).as_posix()
-        sums = sums_of(path)
-        told = listed[name]
-        if sums["sha256"] != told.sha256 if told.sha256 else sums["sha1"] != told.sha1:
-            message = f"{repo}: {name} is not what the hub says it is; download it again"
+        actual, expected = compute_checksums(path), listed[name]
+        if actual["sha256"] != expected.sha256 if expected.sha256 else actual["sha1"] != expected.sha1:
+            message = f"{repo}: {name} differs from the hub's checksum; download it again"
             raise EngineError(Code.WEIGHTS_MISSING, message)
-        files[name] = {"bytes": path.stat().st_size, "sha256": sums["sha256"]}
-    told_all = {"repo": repo, "revision": revision, "files": files}
-    (folder / CHECKSUMS).write_text(json.dumps(told_all, indent=1) + "\n")
+        files[name] = {"bytes": path.stat().st_size, "sha256": actual["sha256"]}
+    record = {"repo": repo, "revision": revision, "files": files}
+    (folder / CHECKSUMS).write_text(json.dumps(record, indent=1) + "\n")
 
 
-def wrong(folder: Path) -> list[str]:
-    """Files that are missing or are not what checksums.json says, without a network; raises EngineError without it."""
+def find_corrupt_files(folder: Path) -> list[str]:
+    """Return the files that are missing or differ from checksums.json, which must exist; raises EngineError.
+
+    It needs no network.
+    """
     try:
-        told = json.loads((folder / CHECKSUMS).read_text())["files"]
+        files = json.loads((folder / CHECKSUMS).read_text())["files"]
     except (OSError, ValueError, KeyError):
-        message = f"{folder} has no {CHECKSUMS}; download the weights with scripts/download_weights.py"
+        message = f"{folder} has no {CHECKSUMS}; download the weights with `twopass download-weights`"
         raise EngineError(Code.WEIGHTS_MISSING, message) from None
-    return [name for name, one in sorted(told.items()) if not _is(folder / name, one["sha256"])]
+    return [name for name, file in sorted(files.items()) if not _has_checksum(folder / name, file["sha256"])]
 
 
-def revision(folder: Path) -> tuple[str, str]:
-    """Repository and revision that checksums.json names; call `wrong` before, which raises without it."""
-    told = json.loads((folder / CHECKSUMS).read_text())
-    return told["repo"], told["revision"]
+def read_revision(folder: Path) -> tuple[str, str]:
+    """Return repository and revision from checksums.json, which must exist; `find_corrupt_files` checks that."""
+    record = json.loads((folder / CHECKSUMS).read_text())
+    return record["repo"], record["revision"]
 
 
-def _is(path: Path, sha256: str) -> bool:
-    return path.is_file() and sums_of(path)["sha256"] == sha256
+def _has_checksum(path: Path, sha256: str) -> bool:
+    return path.is_file() and compute_checksums(path)["sha256"] == sha256
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def sums_of(path: Path) -> dict[str, str]:
-    """sha256 of the file and sha1 of it as a git blob, in one reading."""
+def compute_checksums(path: Path) -> dict[str, str]:
+    """Return the file's sha256 and its sha1 as a git blob, reading it once."""
     plain, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
+        while chunk := file.read(CHUNK_BYTES):
             plain.update(chunk)
             git.update(chunk)
     return {"sha256": plain.hexdigest(), "sha1": git.hexdigest()}
 
 
 @contextmanager
-def _translated(repo: str, revision: str, folder: Path) -> Iterator[None]:
-    """Errors of the hub, of the way there and of the disk become ours."""
+def _translate_errors(repo: str, revision: str, folder: Path) -> Iterator[None]:
+    """Turn errors of the hub, the network and the disk into EngineError."""
     try:
         import httpx
         from huggingface_hub import errors

@@ -1,58 +1,46 @@
-"""A prompt in, a completion out: the one seam between documents and what reads them.
+"""The interface between the pipeline and the engines: prompts, completions and the Engine protocol.
 
-Knows prompts, pixels and tokens. Knows nothing of documents, elements, S3 or jobs.
+Engines know nothing of documents, elements, S3 or jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from twopass.document import RawCompletion
 from twopass.errors import Code
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 
 
 @dataclass(frozen=True)
-class PagePointer:
-    """One page of a file on disk, for engines that read the file and not only its picture.
-
-    `number` counts from 1; `turn` is the clockwise rotation (0, 90, 180, 270) to apply on top of
-    the file's own; `password` opens an encrypted file. `is_scalable`: a page of a PDF that is drawn in no time,
-    has text and hardly any pictures: it is better drawn anew than enlarged.
-    """
-
-    file: str
-    number: int
-    turn: int = 0
-    password: str | None = field(default=None, repr=False)
-    is_scalable: bool = False
-
-
-@dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen; engines ignore what they have no use for."""
+    """How an engine samples tokens; an engine ignores the fields that it does not support.
+
+    `ngram` is the length of the n-grams that may not repeat within the last `window` tokens; 0 allows every repetition.
+    """
 
     temperature: float = 0.0
     max_tokens: int | None = None
     ngram: int = 30
     window: int = 90
     allowed_tokens: tuple[int, ...] = (128821, 128822)  # <td> and </td> may repeat
-    ignore_eos: bool = False  # for measuring: answers of a forced length
+    ignore_eos: bool = False  # for benchmarks, which need answers of a fixed length
 
 
-def sampling(*wanted: Mapping[str, Any]) -> Sampling:
-    """The defaults with what is wanted instead, by field name; later ones win."""
-    return replace(Sampling(), **{name: value for fields in wanted for name, value in fields.items()})
+def build_sampling(*overrides: Mapping[str, Any]) -> Sampling:
+    """Return the default sampling with fields overridden by name; later overrides win."""
+    return replace(Sampling(), **{name: value for fields in overrides for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question about one image. `priority` 0 goes before 1.
+    """One question about one image; priority 0 is served before 1.
 
-    `watch` is asked every hundred tokens or so whether the answer so far loops; True ends the request with
+    The engine calls `loop_check` with the answer so far about every hundred tokens; True ends the request with
     finish_reason loop.
     """
 
@@ -65,14 +53,16 @@ class Prompt:
     language: str | None = None
     sampling: Sampling = Sampling()
     priority: int = 1
-    watch: Callable[[str], bool] | None = None
+    loop_check: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True)
 class Completion:
-    """An engine's answer; finish_reason is stop, length, loop, abort, error where it refused, or crash.
+    """An engine's answer.
 
-    crash: the engine died over this prompt more than once, the last time with nothing else in it.
+    `finish_reason` is stop, length, loop, abort, error (the engine refused the prompt) or crash (the engine died on
+    this prompt more than once, the last time with no other request in flight). `logprob` is the mean log probability of
+    its tokens, None if the engine does not report it.
     """
 
     text: str
@@ -85,44 +75,47 @@ class Completion:
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that befell an engine and that it survived; jobs of that time tell it as a warning."""
+    """A non-fatal engine failure, reported as a warning by the jobs that were running."""
 
     code: Code
     message: str
 
 
 class Engine(Protocol):
-    """What reads. Constructed on the main thread; everything else runs on the house's loop.
+    """Answers prompts. It is constructed on the main thread; its methods run on the worker's event loop.
 
-    `sequences` is how many prompts it works on at once, `family` the name of the one that asks it, `canary`
-    whether a model answers that must first read a known picture, `slabs` memory of its own that page workers
-    must share, None when it needs none. `started` has the seconds of each stage of its start. `incidents` only
-    grows. `is_gone`: it will never answer again, and its worker has to be replaced.
+    `sequences`: how many prompts it processes at once.
+    `family`: name of the family whose prompts it answers.
+    `needs_canary`: whether it runs a model, which must read a known image correctly before it serves.
+    `buffers`: pixel buffers of its own that page workers must share, or None.
+    `startup_seconds`: duration of each stage of its start.
+    `incidents`: append-only.
+    `is_gone`: it will never answer again, and its worker must be replaced.
     """
 
     kind: str
     precision: str
     family: str
     sequences: int
-    canary: bool
+    needs_canary: bool
     buffers: PixelBufferPool | None = None
-    started: Mapping[str, float] = {}
+    startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
 
     async def open(self, page_pool: PagePool) -> None:
-        """Become ready and warm; raises EngineError."""
+        """Load and warm up; raises EngineError."""
         ...
 
     async def generate(self, prompt: Prompt) -> Completion:
-        """Answer; raises EngineError. Cancelling the awaiting task aborts the request."""
+        """Answer one prompt; raises EngineError. Cancelling the awaiting task aborts the request."""
         ...
 
     async def close(self) -> None: ...
 
 
-def told(prompt: Prompt, completion: Completion) -> RawCompletion:
-    """The completion as a checkpoint keeps it."""
+def to_raw_completion(prompt: Prompt, completion: Completion) -> RawCompletion:
+    """Return the completion as a checkpoint stores it."""
     return RawCompletion(
         prompt_id=prompt.id,
         prompt=prompt.text,
@@ -134,5 +127,5 @@ def told(prompt: Prompt, completion: Completion) -> RawCompletion:
 
 
 def describe(engine: Engine) -> dict[str, Any]:
-    """The engine's part of a document's identity."""
+    """Return the engine's part of a document's identity."""
     return {"engine": engine.kind, "precision": engine.precision}

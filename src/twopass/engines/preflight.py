@@ -1,7 +1,6 @@
-"""What a worker needs before it opens its engine: disk, driver, memory; each lack says what to do.
+"""Check disk, driver and GPU memory before the engine opens; each error says what to change.
 
-Weights are looked for by weights.py, in the same way. Knows settings and cards. Knows nothing of jobs, and nothing of
-RunPod, which is told by handler.py.
+weights.py checks the weights in the same way. handler.py reports a failed check to RunPod.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ import shutil
 import tempfile
 from collections.abc import Callable
 
-from twopass.engine_settings import card_gb, preset
-from twopass.engines.gpus import Cards, cuda_needed
+from twopass.engines.gpus import GpuInfo, get_required_cuda_version
 from twopass.errors import Code, EngineError
-from twopass.settings import Settings
+from twopass.settings import Settings, find_preset, preset_memory_gb
 
-ROUNDING = 1.06  # a card of 80 GB reports 79.6 or 85.9, by who counts
+MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
 
 
-def disk(settings: Settings) -> None:
-    """Sources lie in the temporary folder while they are read; raises EngineError."""
+def check_disk(settings: Settings) -> None:
+    """Require free space in the temporary folder, where sources are stored while they are read; raises EngineError."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if free < settings.min_free_disk_bytes:
@@ -27,32 +25,36 @@ def disk(settings: Settings) -> None:
         raise EngineError(Code.STORE_UNAVAILABLE, f"{message}: give the endpoint a larger container disk")
 
 
-def driver(settings: Settings, found: Cards, built_for: Callable[[], tuple[int, int]] = cuda_needed) -> None:
-    """A GPU for each share of the model, and a driver that speaks PyTorch's CUDA; raises EngineError."""
-    if settings.preset == "cpu" or (needed := built_for()) == (0, 0):
+def check_driver(
+    settings: Settings, gpus: GpuInfo, required: Callable[[], tuple[int, int]] = get_required_cuda_version
+) -> None:
+    """Require a GPU for each tensor-parallel rank and a driver with PyTorch's CUDA version; raises EngineError."""
+    if settings.preset == "cpu" or (needed := required()) == (0, 0):
         return
-    if found.number < settings.tensor_parallel_size:
-        what = f"{settings.tensor_parallel_size} GPUs are asked for and {found.number} seen"
+    if gpus.count < settings.tensor_parallel_size:
+        problem = f"{settings.tensor_parallel_size} GPUs are required and {gpus.count} were found"
         advice = "choose GPUs for the endpoint, or another host: this one's driver may be broken"
-        raise EngineError(Code.ENGINE_DEAD, f"{what}: {advice}; PRESET=cpu or ENGINE=cpu read without")
-    if found.cuda < needed:
-        spoken, wanted = (".".join(map(str, version)) for version in (found.cuda, needed))
-        advice = f"allow the endpoint only CUDA versions from {wanted} on"
-        raise EngineError(Code.ENGINE_DEAD, f"the driver speaks CUDA {spoken}, PyTorch here needs {wanted}: {advice}")
+        raise EngineError(Code.ENGINE_DEAD, f"{problem}: {advice}; PRESET=cpu or ENGINE=cpu need no GPU")
+    if gpus.cuda_version < needed:
+        supported, wanted = (".".join(map(str, version)) for version in (gpus.cuda_version, needed))
+        problem = f"the driver supports CUDA {supported} and PyTorch requires {wanted}"
+        advice = f"allow only CUDA {wanted} and newer for the endpoint"
+        raise EngineError(Code.ENGINE_DEAD, f"{problem}: {advice}")
 
 
-def memory(settings: Settings, found: Cards) -> None:
-    """As much of the first GPU's memory as the preset says, and free; raises EngineError. Unknown presets pass."""
-    if not found.number:
+def check_memory(settings: Settings, gpus: GpuInfo) -> None:
+    """Require the memory that the preset needs, free on the first GPU; raises EngineError. Unknown presets pass."""
+    if not gpus.count:
         return
     try:
-        chosen, size = preset(settings.preset, found.memory_gb), card_gb(settings.preset)
+        chosen, size = find_preset(settings.preset, gpus.memory_gb), preset_memory_gb(settings.preset)
     except KeyError:
         return
-    if size > found.memory_gb * ROUNDING:
-        message = f"preset {settings.preset} is for another card than one of {found.memory_gb:.0f} GB"
+    if size > gpus.memory_gb * MEMORY_TOLERANCE:
+        message = f"preset {settings.preset} does not fit a GPU of {gpus.memory_gb:.0f} GB"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")
-    wanted = (settings.gpu_memory_utilization or chosen.memory) * found.memory_gb
-    if found.free_gb < wanted:
-        message = f"{wanted:.0f} GB of GPU memory are wanted and {found.free_gb:.0f} are free"
-        raise EngineError(Code.ENGINE_MEMORY, f"{message}: end what holds the rest, or lower GPU_MEMORY_UTILIZATION")
+    wanted = (settings.gpu_memory_utilization or chosen.memory) * gpus.memory_gb
+    if gpus.free_gb < wanted:
+        message = f"{wanted:.0f} GB of GPU memory are needed and {gpus.free_gb:.0f} are free"
+        advice = "stop the process that uses the rest, or lower GPU_MEMORY_UTILIZATION"
+        raise EngineError(Code.ENGINE_MEMORY, f"{message}: {advice}")

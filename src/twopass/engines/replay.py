@@ -1,4 +1,4 @@
-"""Recorded completions in, the same completions out: an engine without a model, for tests and re-reading."""
+"""An engine without a model that answers with recorded completions, for tests and re-parsing."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import PagePool
 
 SEQUENCES = 16
-CPU_FAMILY = "layout"  # of checkpoints without a document
+DEFAULT_FAMILY = "layout"  # of checkpoints that have no document
 
 
 class ReplayEngine(Engine):
-    """Answers by prompt id. `delay` gives seconds to wait per prompt, for tests of order."""
+    """Answers by prompt id. `delay` returns the seconds to wait before an answer; tests order answers with it."""
 
     kind = "replay"
     precision = "recorded"
-    canary = False  # what it answers was read long ago
+    needs_canary = False  # recorded answers need no check of the model
 
     def __init__(
         self,
         answers: Mapping[str, Completion],
-        family: str = CPU_FAMILY,
+        family: str = DEFAULT_FAMILY,
         sequences: int = SEQUENCES,
         delay: Callable[[Prompt], float] = lambda prompt: 0.0,
     ) -> None:
@@ -37,31 +37,31 @@ class ReplayEngine(Engine):
 
     @classmethod
     def from_folder(cls, folder: Path, family: str | None = None) -> Self:
-        """From every checkpoint (`pages/NNNN.json`) below a folder; the family is the recorded one if none is named."""
+        """Load every checkpoint (`pages/NNNN.json`) below a folder; `family` defaults to the recorded one."""
         answers = {}
         for path in sorted(folder.rglob("pages/*.json")):
-            for told in json.loads(path.read_text())["completions"]:
-                answers[told["prompt_id"]] = Completion(
-                    told["text"], told["finish_reason"], told["tokens_in"], told["tokens_out"]
+            for recorded in json.loads(path.read_text())["completions"]:
+                answers[recorded["prompt_id"]] = Completion(
+                    recorded["text"], recorded["finish_reason"], recorded["tokens_in"], recorded["tokens_out"]
                 )
-        return cls(answers, family or _family(folder))
+        return cls(answers, family or _read_recorded_family(folder))
 
     async def generate(self, prompt: Prompt) -> Completion:
         await asyncio.sleep(self._delay(prompt))
         try:
             return self._answers[prompt.id]
         except KeyError:
-            raise EngineError(Code.ENGINE_DEAD, f"nothing is recorded for prompt {prompt.id}") from None
+            raise EngineError(Code.ENGINE_DEAD, f"no completion is recorded for prompt {prompt.id}") from None
 
     async def open(self, page_pool: PagePool) -> None:
-        """Nothing to warm."""
+        """Do nothing: there is nothing to load."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing was opened."""
 
 
-def _family(folder: Path) -> str:
-    """Who asked when it was recorded, as the first document below the folder tells."""
+def _read_recorded_family(folder: Path) -> str:
+    """Return the family that the first document below the folder was read with."""
     for path in sorted(folder.rglob("document.json")):
-        return str(json.loads(path.read_text())["run"]["options"].get("family", CPU_FAMILY))
-    return CPU_FAMILY
+        return str(json.loads(path.read_text())["run"]["options"].get("family", DEFAULT_FAMILY))
+    return DEFAULT_FAMILY

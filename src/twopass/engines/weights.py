@@ -1,6 +1,6 @@
-"""A model's name in, the folder of its weights out: baked, cached by RunPod, on the volume, or downloaded.
+"""Find the folder of a model's weights: in the image, in RunPod's model cache, on the volume, or downloaded.
 
-Says where it looked and what was wrong there. Knows files and names, no model.
+If none is usable, the error lists every folder that was tried and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
-BAKED = Path("/models")  # not below /runpod-volume: a volume that is mounted there hides what the image has
-CACHE = Path("huggingface-cache/hub")  # on the volume: where RunPod puts an endpoint's Model
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-HEADER = 8  # bytes of a safetensors file that hold the length of its JSON header
-LONGEST_HEADER = 100_000_000  # safetensors' own limit
+BAKED_MODELS = Path("/models")  # not below /runpod-volume: a volume mounted there would hide the image's files
+HUB_CACHE = Path("huggingface-cache/hub")  # below the volume: where RunPod stores the endpoint's Model
+OFFLINE_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+HEADER_BYTES = 8  # a safetensors file starts with the length of its JSON header
+MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A repository of the hub at the revision that families, engines and images were made for."""
+    """A repository on the hub, pinned to the revision that families, engines and images were built for."""
 
     repo: str
     revision: str
 
     @property
-    def cached(self) -> Path:
-        """Its folder in a hub cache."""
+    def cache_path(self) -> Path:
+        """The model's folder, relative to a hub cache."""
         return Path(f"models--{self.repo.replace('/', '--')}", "snapshots", self.revision)
 
 
@@ -40,63 +40,64 @@ MODELS = {
 }
 
 
-def find(settings: Settings, baked: Path = BAKED) -> Path:
-    """The folder to load MODEL from, and no network from now on; raises EngineError."""
-    wanted = named(settings.model)
+def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
+    """Return the folder to load MODEL from and switch the hub libraries to offline mode; raises EngineError."""
+    wanted = look_up(settings.model)
     if settings.load_format == "dummy" and settings.model_dir:
-        return settings.model_dir  # random weights need no more than a configuration
-    looked = list(_places(settings, wanted, baked))
-    folder = next((place for place in looked if not lacks(place)), None)
+        return settings.model_dir  # random weights need only a configuration
+    candidates = list(_list_candidate_folders(settings, wanted, baked))
+    folder = next((candidate for candidate in candidates if not describe_defect(candidate)), None)
     if folder is None and settings.allow_download:
-        folder = _downloaded(settings, wanted, looked[-1])
+        folder = _download(wanted, candidates[-1])
     if folder is None:
-        raise EngineError(Code.WEIGHTS_MISSING, _told(settings.model, wanted, looked))
-    os.environ.update(OFFLINE)  # before an engine imports what reads it
+        raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(settings.model, wanted, candidates))
+    os.environ.update(OFFLINE_ENV)  # before an engine imports the libraries that read these variables
     return folder
 
 
-def named(model: str) -> Weights:
+def look_up(model: str) -> Weights:
+    """Return the pinned repository of a model; raises EngineError for an unknown name."""
     try:
         return MODELS[model]
     except KeyError:
-        message = f"no model is called {model}; MODEL is one of: {', '.join(MODELS)}"
+        message = f"unknown model {model}; MODEL is one of: {', '.join(MODELS)}"
         raise EngineError(Code.WEIGHTS_MISSING, message) from None
 
 
-def _places(settings: Settings, wanted: Weights, baked: Path) -> Iterator[Path]:
-    """Where weights may lie, the nearest first; the last is where a download goes."""
+def _list_candidate_folders(settings: Settings, wanted: Weights, baked: Path) -> Iterator[Path]:
+    """Yield the folders that may hold the weights, in order of preference; a download goes into the last one."""
     if settings.model_dir:
-        yield settings.model_dir  # and nowhere else: who names a folder means it
+        yield settings.model_dir  # and no other: a wrong MODEL_DIR must not load different weights
         return
     yield baked / settings.model
-    yield settings.volume / CACHE / wanted.cached
+    yield settings.volume / HUB_CACHE / wanted.cache_path
     if settings.volume.is_dir():
         yield settings.volume / "models" / settings.model
 
 
-def _downloaded(settings: Settings, wanted: Weights, folder: Path) -> Path:
+def _download(wanted: Weights, folder: Path) -> Path:
     from twopass.engines import hub
 
     hub.download(wanted.repo, wanted.revision, folder)
     return folder
 
 
-def lacks(folder: Path) -> str | None:
-    """What a folder lacks to be a model, None when it is whole."""
+def describe_defect(folder: Path) -> str | None:
+    """Say what a folder lacks to be a complete model, as the end of a sentence; None if it is complete."""
     if not folder.is_dir():
-        return "is not there"
+        return "does not exist"
     if not (folder / "config.json").is_file():
         return "has no config.json"
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
         return "has no tokenizer.json"
-    if not (shards := _shards(folder)):
+    if not (shards := _list_shards(folder)):
         return "has no .safetensors file"
-    short = [name for name in shards if not _is_whole(folder / name)]
-    return f"lacks {', '.join(short)}, or has it cut short" if short else None
+    incomplete = [name for name in shards if not _is_complete(folder / name)]
+    return f"has missing or incomplete files: {', '.join(incomplete)}" if incomplete else None
 
 
-def _shards(folder: Path) -> list[str]:
-    """The files of weights: those that the index names, or that are there."""
+def _list_shards(folder: Path) -> list[str]:
+    """Return the names of the weight files: those in the index, or without an index those in the folder."""
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text())
         return sorted(set(index["weight_map"].values()))
@@ -106,22 +107,22 @@ def _shards(folder: Path) -> list[str]:
         return ["model.safetensors.index.json"]
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether the file is as long as its header says; a copy that broke off is not."""
+def _is_complete(path: Path) -> bool:
+    """Return whether the file is as long as its header says; an interrupted copy is shorter."""
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(HEADER), "little")
-            header = json.loads(file.read(min(length, LONGEST_HEADER)))
+            length = int.from_bytes(file.read(HEADER_BYTES), "little")
+            header = json.loads(file.read(min(length, MAX_HEADER_BYTES)))
         ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-        return path.stat().st_size == HEADER + length + max(ends, default=0)
+        return path.stat().st_size == HEADER_BYTES + length + max(ends, default=0)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _told(model: str, wanted: Weights, looked: list[Path]) -> str:
-    found = "; ".join(f"{place} {lacks(place)}" for place in looked)
+def _format_not_found_message(model: str, wanted: Weights, candidates: list[Path]) -> str:
+    defects = "; ".join(f"{folder} {describe_defect(folder)}" for folder in candidates)
     return (
-        f"no weights of {model} ({wanted.repo}@{wanted.revision[:12]}): {found}. Bake them with "
-        f"scripts/download_weights.py, set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR, "
+        f"no weights of {model} ({wanted.repo}@{wanted.revision[:12]}): {defects}. Build them into the image with "
+        f"`twopass download-weights`, set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR, "
         "or ALLOW_DOWNLOAD=true"
     )

@@ -1,7 +1,6 @@
-"""Two readings of one thing in, how far they agree out: 0 to 1.
+"""Measure from 0 to 1 how far two readings of the same text or table agree.
 
-Compared is what readers see: without case, blanks, width of letters, tags and delimiters of maths. Knows letters
-and words. Knows nothing of which reading is right.
+Only what a reader sees is compared: case, white space, full-width letters, tags and maths delimiters are ignored.
 """
 
 from __future__ import annotations
@@ -15,36 +14,37 @@ from rapidfuzz.distance import Levenshtein
 from twopass.document import Table
 from twopass.text import prose
 
-LONGEST = 20_000  # characters compared: a page's worth; what differs beyond differs before too
+MAX_CHARACTERS = 20_000  # about one page; readings that differ later also differ earlier
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
 
 
 def similarity(one: str, other: str) -> float:
-    """1 where they are alike, 0 where nothing is; the share of letters that need no correction."""
-    return round(Levenshtein.normalized_similarity(_folded(one), _folded(other)), 4)
+    """The share of characters that need no correction to turn one text into the other."""
+    return round(Levenshtein.normalized_similarity(_normalize(one), _normalize(other)), 4)
 
 
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", _MARKUP.sub("", text)).casefold()[:LONGEST]
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFKC", _MARKUP.sub("", text)).casefold()[:MAX_CHARACTERS]
 
 
-def known(text: str, layer: str) -> float | None:
-    """The share of a text's words that a witness has too, each as often; None where the text has no words."""
-    said = Counter(prose.words(prose.plain(text)))
-    if not said:
+def word_coverage(text: str, reference: str) -> float | None:
+    """The share of a text's words that the reference has at least as often; None where the text has no words."""
+    counts = Counter(prose.split_words(prose.strip_markup(text)))
+    if not counts:
         return None
-    seen = Counter(prose.words(layer))
-    return round((said & seen).total() / said.total(), 4)
+    reference_counts = Counter(prose.split_words(reference))
+    return round((counts & reference_counts).total() / counts.total(), 4)
 
 
-def agrees(text: str, layer: str) -> float:
-    """How far a reading and a witness say the same words, whichever says more."""
-    said, seen = Counter(prose.words(prose.plain(text))), Counter(prose.words(layer))
-    both = (said & seen).total()
-    return round(2 * both / max(said.total() + seen.total(), 1), 4)
+def word_overlap(text: str, reference: str) -> float:
+    """The Dice coefficient of the words of both texts, counted with repetitions."""
+    counts = Counter(prose.split_words(prose.strip_markup(text)))
+    reference_counts = Counter(prose.split_words(reference))
+    common = (counts & reference_counts).total()
+    return round(2 * common / max(counts.total() + reference_counts.total(), 1), 4)
 
 
-def cells(one: Table, other: Table) -> float:
-    """The share of cells that say the same in the same place."""
-    first, second = ({(cell.row, cell.col, _folded(cell.text)) for cell in table.cells} for table in (one, other))
+def cell_overlap(one: Table, other: Table) -> float:
+    """The Dice coefficient of the cells of both tables; a cell matches in the same place with the same text."""
+    first, second = ({(cell.row, cell.col, _normalize(cell.text)) for cell in table.cells} for table in (one, other))
     return round(2 * len(first & second) / max(len(first) + len(second), 1), 4)

@@ -1,6 +1,6 @@
-"""What a line of models is asked and how its answers are read: the other side of the engines' seam.
+"""What a family of models is asked, and how its answers become elements.
 
-Knows prompts and answers as text. Knows nothing of engines, files or neighbouring pages.
+A family knows prompts and answers as text. It knows nothing of engines, files or neighbouring pages.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from twopass.document import Element
 from twopass.errors import Code
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
-NORMAL = "normal"  # the name of every ladder's first rung
+NORMAL = "normal"  # name of the first rung of every ladder
 
 
 @dataclass(frozen=True)
-class Look:
-    """What rendering knows of a page before anybody reads it.
+class PageFeatures:
+    """What rendering measured on a page before any model reads it.
 
-    Size in pixels; `ink` is the share of inked blocks, 0..1; `characters` counts the text layer's.
+    `width` and `height` in pixels, `ink` is the share of inked blocks from 0 to 1, `characters` counts those of the
+    text layer.
     """
 
     width: int
@@ -31,8 +32,8 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the caller wants of a page: the job's mode, task and prompt, in the contract's words."""
+class PageRequest:
+    """What the job asks of each page: its mode, task and prompt, as the contract names them."""
 
     mode: str = "auto"
     task: str = "document"
@@ -41,26 +42,30 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rung:
-    """One way of asking about a page. `sampling` holds what differs from the job's own, by field name.
+    """One attempt at a page; a ladder is the sequence of attempts, from the normal one to the last resort.
 
-    `mode` is None where a family knows none. `reads` names the grammar of the answer; the family that wrote
-    the rung knows it again.
+    `mode` is None where the family has no modes. `grammar` names the form of the answer and is passed back to the
+    family's parser. `sampling` holds only the fields that differ from the job's sampling.
     """
 
     name: str
     prompt: str
     mode: str | None = None
-    reads: str = "document"
+    grammar: str = "document"
     sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        # A mapping proxy does not pickle, and rungs travel to page workers.
-        return type(self), (self.name, self.prompt, self.mode, self.reads, dict(self.sampling))
+        # A mapping proxy cannot be pickled, and rungs are sent to page workers.
+        return type(self), (self.name, self.prompt, self.mode, self.grammar, dict(self.sampling))
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A page as its answer tells it. `reason` says why it will not do; `flags` hold of the whole page."""
+class ParsedPage:
+    """The elements that an answer of pass 1 describes.
+
+    `reason` says why the answer cannot be used, None if it can. `flags` apply to the whole page. `via` is the source
+    of the text where the engine names one: text_layer, hidden_layer or ocr.
+    """
 
     elements: tuple[Element, ...] = ()
     reason: Code | None = None
@@ -70,31 +75,35 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """What pass 2 asks about one crop, and in which mode."""
+    """One question of pass 2 about one crop. `name` says what is asked; each family has its own set of names."""
 
+    name: str
     prompt: str
     mode: str | None = None
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Pass 2's answer. `layer` is the text layer's words inside the element, None where the page has none."""
+    """The model's reply to a question; `question.name` decides how it is parsed, never the wording of the prompt.
 
+    `layer_text` holds the words of the text layer inside the element, None where the page has no text layer.
+    """
+
+    question: Question
     text: str
-    prompt: str
     finish_reason: str = "stop"
-    layer: str | None = None
+    layer_text: str | None = None
 
 
 class Family(Protocol):
-    """Prompts and the grammar of their answers; a plain value that travels to page workers."""
+    """The prompts of a line of models and the grammar of its answers. A plain value that is sent to page workers."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def revision(self) -> str:
-        """The model revision the prompts and the grammar were written for."""
+        """The model revision that the prompts and the grammar were written for."""
         ...
 
     @property
@@ -104,7 +113,7 @@ class Family(Protocol):
 
     @property
     def canary(self) -> Question | None:
-        """How to ask for the text of a picture with nothing but text on it; None where no model is asked."""
+        """The question that asks for the text of a picture with nothing but text; None where no model is asked."""
         ...
 
     @property
@@ -117,32 +126,36 @@ class Family(Protocol):
         """The tasks a job may ask for."""
         ...
 
-    def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
-        """The ways to ask about a page, the normal one first; never empty."""
+    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
+        """Return the attempts to make at a page, the normal one first; never empty."""
         ...
 
-    def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> Answer:
-        """Elements of one page; total: any text is some answer. `layer` is a third witness, not a source."""
-        ...
+    def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        """Parse an answer about one page. Never fails: any text gives some result.
 
-    def looping(self, text: str) -> bool:
-        """Whether an answer that is still growing repeats itself."""
-        ...
-
-    def question(
-        self,
-        element: Element,
-        everything: bool,
-        size: tuple[int, int],
-        beside: Sequence[Element],
-        replies: Sequence[Reply] = (),
-    ) -> Question | None:
-        """What pass 2 asks next about an element, None when nothing (more); `everything` asks about all it can.
-
-        `size` is the crop's in pixels, `beside` the page's elements, `replies` what was answered so far.
+        `layer` is only compared with the answer; no text is taken from it.
         """
         ...
 
-    def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
-        """The element after pass 2: which answer stands, why, and how sure that is."""
+    def is_looping(self, text: str) -> bool:
+        """Whether an answer that is still being generated repeats itself."""
+        ...
+
+    def next_question(
+        self,
+        element: Element,
+        ask_all: bool,
+        crop_size: tuple[int, int],
+        page_elements: Sequence[Element],
+        replies: Sequence[Reply] = (),
+    ) -> Question | None:
+        """Return what pass 2 asks next about an element, None when there is nothing (more) to ask.
+
+        `ask_all` asks about every element that can be asked about, `crop_size` is in pixels, `replies` are the replies
+        about this element so far.
+        """
+        ...
+
+    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
+        """Return the element after pass 2: which reading is used, why, and with what confidence."""
         ...

@@ -1,8 +1,7 @@
-"""A chat model's answer in, the object it meant out, whatever stands around it.
+"""Find the object in a chat model's answer, whatever text surrounds it.
 
-Taken, in this order: JSON in a fence, what stands between the first brace and the last, bracket labels as people
-ask for them ([항목] [키워드] [자연어 요약], or [items] [keywords] [summary]). Nothing is evaluated. Knows spellings.
-Knows nothing of what the fields mean.
+Tried in this order: JSON in a code fence, JSON between the first and the last brace, and labels in brackets ([항목]
+[키워드] [자연어 요약], or [items] [keywords] [summary]). Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -12,85 +11,93 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-KEYS = {"항목": "items", "키워드": "keywords", "자연어요약": "summary", "요약": "summary"}
-LONGEST = 100_000
+ENGLISH_KEYS = {"항목": "items", "키워드": "keywords", "자연어요약": "summary", "요약": "summary"}
+MAX_CHARACTERS = 100_000  # of an answer that are searched
+MAX_ITEMS = 200  # of a list that are kept
 _FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", flags=re.DOTALL | re.IGNORECASE)
 _LABEL = re.compile(
     r"(?:^|\n)\s*(?:\d+\.\s*)?\**\[\s*(항목|키워드|자연어\s*요약|요약|items?|keywords?|summary)\s*\]\**:?",
     flags=re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
-_TRAILING = re.compile(r",(\s*[}\]])")
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
-def read(text: str) -> dict[str, Any] | None:
-    """The object with English keys; None where there is none."""
-    text = text[:LONGEST]
-    found = next(_objects(text), None)
-    return found if found is not None else _labelled(text)
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the object with English keys, None where there is none."""
+    text = text[:MAX_CHARACTERS]
+    found = next(_find_json_objects(text), None)
+    return found if found is not None else _parse_labels(text)
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
     first, last = text.find("{"), text.rfind("}")
     for candidate in (*_FENCED.findall(text), text[first : last + 1] if 0 <= first < last else ""):
-        for spelled in (candidate, _TRAILING.sub(r"\1", candidate)):
-            value = _loaded(spelled)
-            if isinstance(value, dict):
-                yield {_key(key): one for key, one in value.items()}
+        for source in (candidate, _TRAILING_COMMA.sub(r"\1", candidate)):
+            fields = _load_json(source)
+            if isinstance(fields, dict):
+                yield {_normalize_key(key): value for key, value in fields.items()}
 
 
-def _loaded(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
 
 
-def _key(name: str) -> str:
+def _normalize_key(name: str) -> str:
     bare = re.sub(r"[\s\[\]]", "", name)
-    return KEYS.get(bare, bare)
+    return ENGLISH_KEYS.get(bare, bare)
 
 
-def _labelled(text: str) -> dict[str, Any] | None:
+def _parse_labels(text: str) -> dict[str, Any] | None:
     labels = list(_LABEL.finditer(text))
     if not labels:
         return None
     ends = [*(label.start() for label in labels[1:]), len(text)]
-    told = ((_key(label[1].lower()), text[label.end() : end].strip()) for label, end in zip(labels, ends, strict=True))
+    sections = (
+        (_normalize_key(label[1].lower()), text[label.end() : end].strip())
+        for label, end in zip(labels, ends, strict=True)
+    )
     found: dict[str, Any] = {}
-    for name, said in told:
+    for name, content in sections:
         plural = name if name in ("items", "keywords", "summary") else f"{name}s"
-        found[plural] = said if plural == "summary" else _listed(said, plural)
+        found[plural] = content if plural == "summary" else _split_list(content, plural)
     return found
 
 
-def _listed(text: str, name: str) -> list[str]:
+def _split_list(text: str, name: str) -> list[str]:
     lines = [_BULLET.sub("", line).strip() for line in text.splitlines() if line.strip()]
     if name == "keywords":
         lines = [part.strip() for line in lines for part in re.split(r"[,，、;]", line)]
     return [line for line in lines if line]
 
 
-def string(value: Any) -> str | None:
-    """A value as one text; None where it says nothing."""
+def as_string(value: Any) -> str | None:
+    """Return a string or number as a string, None for anything else and for blank text."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return str(value).encode("utf-8", "replace").decode().strip() or None
     return None
 
 
-def strings(value: Any) -> tuple[str, ...]:
-    """A value as texts: of a list each, of a text the one, of an object its values."""
+def as_strings(value: Any) -> tuple[str, ...]:
+    """Return the texts of a list or of an object's values; of any other value the one text."""
     if isinstance(value, dict):
         value = list(value.values())
-    told = value if isinstance(value, list) else [value]
-    found = (", ".join(strings(one)) if isinstance(one, (dict, list)) else string(one) for one in told[:200])
-    return tuple(one for one in found if one)
+    values = value if isinstance(value, list) else [value]
+    texts = (
+        ", ".join(as_strings(item)) if isinstance(item, (dict, list)) else as_string(item)
+        for item in values[:MAX_ITEMS]
+    )
+    return tuple(item for item in texts if item)
 
 
-def table(value: Any) -> dict[str, Any]:
-    """A value as an object; an empty one where it is none."""
+def as_object(value: Any) -> dict[str, Any]:
+    """Return an object as it is, an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
-def tables(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)][:200] if isinstance(value, list) else []
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list, none for any other value."""
+    return [item for item in value if isinstance(item, dict)][:MAX_ITEMS] if isinstance(value, list) else []

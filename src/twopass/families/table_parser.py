@@ -1,7 +1,6 @@
-"""A table as a model writes it, HTML or between pipes, in; a Table with cells, HTML and GFM out.
+"""Parse the tables that a model writes as HTML or GFM.
 
-Total: unclosed, nested and misspelled tags, spans beyond the table and rows of any width make some table. Knows
-the two spellings. Knows nothing of where tables stand.
+Never fails: unclosed, nested and misspelled tags, spans beyond the table and rows of any width give some table.
 """
 
 from __future__ import annotations
@@ -13,36 +12,38 @@ from html import unescape
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
-from twopass.text import table_grid
+from twopass.text import table_markup
 
-WIDEST, HIGHEST, MOST = 100, 1000, 50_000  # cells that one may span, and cells of a table: more than a page holds
-_EDGE = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
-_CELL_EDGE = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
+# More than a page can hold, so that absurd spans cost no time.
+MAX_COL_SPAN, MAX_ROW_SPAN = 100, 1000
+MAX_CELLS = 50_000  # from here on spans are ignored
+_TABLE_TAG = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
+_CELL_TAG = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
-_SKELETON = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
+_STRUCTURE_TAG = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
 _ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _CELL = re.compile(r"<(td|th)\b([^<>]*)>(.*?)(?=<t[dh]\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
 _BREAK = re.compile(r"<br\b[^<>]*>|</(?:p|td|th)\s*>", flags=re.IGNORECASE)
 _SPAN = re.compile(r"(row|col)span\s*=\s*[\"']?\s*(\d{1,6})", flags=re.IGNORECASE)
-_STYLE = re.compile(
+_STYLE_TAG = re.compile(
     r"</?(?:table|thead|tbody|tfoot|t[rdh]|b|i|u|p|em|strong|span|center|div|font|caption|colgroup|col)\b[^<>]*>",
     flags=re.IGNORECASE,
 )
-_PIPES = re.compile(
+_GFM_TABLE = re.compile(
     r"^[ \t]*\|.+\|[ \t]*\n[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+(?:\n[ \t]*\|.*\|[ \t]*)*", flags=re.MULTILINE
 )
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7});")
 
 
 class Part(NamedTuple):
-    """A stretch of an answer: prose, or a table."""
+    """A part of an answer: prose, or a table with its source."""
 
     text: str
     table: Table | None
 
 
-class _Spot(NamedTuple):
-    """A cell before it has a place."""
+class _UnplacedCell(NamedTuple):
+    """A cell without its row and column; `rows` and `cols` are its spans."""
 
     text: str
     rows: int
@@ -50,116 +51,121 @@ class _Spot(NamedTuple):
     header: bool
 
 
-def parts(text: str) -> list[Part]:
-    """Prose and tables in the order they stand; nothing but blanks is left out."""
+def split_tables(text: str) -> list[Part]:
+    """Split an answer into prose and tables, in order; only blank parts are dropped."""
     found: list[Part] = []
     at = 0
-    for start, end in sorted((*_wholes(text), *(match.span() for match in _PIPES.finditer(text)))):
+    for start, end in sorted((*_find_html_tables(text), *(match.span() for match in _GFM_TABLE.finditer(text)))):
         if start < at:
             continue
-        told = text[start:end]
-        found += [Part(text[at:start], None), Part(told, html(told) if told[0] == "<" else pipes(told))]
+        source = text[start:end]
+        table = parse_html(source) if source[0] == "<" else parse_gfm(source)
+        found += [Part(text[at:start], None), Part(source, table)]
         at = end
     return [part for part in (*found, Part(text[at:], None)) if part.text.strip()]
 
 
-def _wholes(text: str) -> Iterator[tuple[int, int]]:
-    """Where HTML tables begin and end, with those in their cells; what nobody closed ends with the last that was."""
+def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each outermost HTML table.
+
+    A table that is not closed ends with the last nested table that is, or with the text.
+    """
     start = depth = end = at = 0
-    within = False
-    for edge in _EDGE.finditer(text):
-        cells = _CELL_EDGE.findall(text, at, edge.start())
-        within = not cells[-1] if cells else within
-        if depth and not edge[1] and not within:
-            yield start, edge.start()
+    in_cell = False
+    for tag in _TABLE_TAG.finditer(text):
+        cells = _CELL_TAG.findall(text, at, tag.start())
+        in_cell = not cells[-1] if cells else in_cell
+        is_closing = bool(tag[1])
+        if depth and not is_closing and not in_cell:
+            yield start, tag.start()
             depth = 0
-        within, at = bool(edge[1]), edge.end()
-        if not edge[1]:
-            start, end = (start, end) if depth else (edge.start(), len(text))
+        in_cell, at = is_closing, tag.end()
+        if not is_closing:
+            start, end = (start, end) if depth else (tag.start(), len(text))
             depth += 1
         elif depth:
-            depth, end = depth - 1, edge.end()
+            depth, end = depth - 1, tag.end()
             if not depth:
                 yield start, end
     if depth:
         yield start, end
 
 
-def html(text: str) -> Table:
-    """The table of an HTML string; what stands in a row and in no cell is said by the cell beside it."""
-    text = _alone(text)
+def parse_html(text: str) -> Table:
+    """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
+    text = _flatten_nested_tables(text)
     rows = []
     for row in _ROW.finditer(text):
-        head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
-        cells = [_spot(cell[1], cell[2], cell[3], head) for cell in _CELL.finditer(row[1])]
+        in_head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
+        cells = [_parse_cell(cell[1], cell[2], cell[3], in_head) for cell in _CELL.finditer(row[1])]
         first = _CELL.search(row[1])
-        if stray := shown(row[1][: first.start()] if first else row[1]):
-            told = _Spot("", 1, 1, head) if not cells else cells[0]
-            cells[:1] = [told._replace(text=f"{stray}\n{told.text}".strip())]
+        if stray := clean_cell_text(row[1][: first.start()] if first else row[1]):
+            first_cell = _UnplacedCell("", 1, 1, in_head) if not cells else cells[0]
+            cells[:1] = [first_cell._replace(text=f"{stray}\n{first_cell.text}".strip())]
         rows.append(cells)
-    return _placed(rows)
+    return _place_cells(rows)
 
 
-def _alone(text: str) -> str:
-    """A table whose cells hold no tables: a row of such a one is a line of its cell."""
-    said, at, depth = [], 0, 0
-    for edge in _EDGE.finditer(text):
-        said.append(_flat(text[at : edge.start()]) if depth > 1 else text[at : edge.start()])
-        depth = max(depth - 1, 0) if edge[1] else depth + 1
-        at = edge.end()
-        said.append(" " if depth else edge.group())
-    return "".join([*said, _flat(text[at:]) if depth > 1 else text[at:]])
+def _flatten_nested_tables(text: str) -> str:
+    """Replace tables inside cells by their text, one line per row."""
+    pieces, at, depth = [], 0, 0
+    for tag in _TABLE_TAG.finditer(text):
+        pieces.append(_strip_structure_tags(text[at : tag.start()]) if depth > 1 else text[at : tag.start()])
+        depth = max(depth - 1, 0) if tag[1] else depth + 1
+        at = tag.end()
+        pieces.append(" " if depth else tag.group())
+    return "".join([*pieces, _strip_structure_tags(text[at:]) if depth > 1 else text[at:]])
 
 
-def _flat(text: str) -> str:
-    return _SKELETON.sub(" ", _ROW_END.sub("<br>", text))
+def _strip_structure_tags(text: str) -> str:
+    return _STRUCTURE_TAG.sub(" ", _ROW_END.sub("<br>", text))
 
 
-def _spot(name: str, attributes: str, text: str, head: bool) -> _Spot:
+def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _UnplacedCell:
     spans = {which.lower(): int(count) for which, count in _SPAN.findall(attributes)}
-    rows = min(max(spans.get("row", 1), 1), HIGHEST)
-    cols = min(max(spans.get("col", 1), 1), WIDEST)
-    return _Spot(shown(text), rows, cols, head or name == "th")
+    rows = min(max(spans.get("row", 1), 1), MAX_ROW_SPAN)
+    cols = min(max(spans.get("col", 1), 1), MAX_COL_SPAN)
+    return _UnplacedCell(clean_cell_text(text), rows, cols, in_head or name == "th")
 
 
-def shown(text: str) -> str:
-    """A cell's text: without style, entities read, however often they were escaped."""
-    text = unescape(_STYLE.sub("", _BREAK.sub("\n", text)))
+def clean_cell_text(text: str) -> str:
+    """Return a cell's text without tags, with entities decoded even where they were escaped twice."""
+    text = unescape(_STYLE_TAG.sub("", _BREAK.sub("\n", text)))
     if _ENTITY.search(text):
         text = unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
 
-def _placed(rows: Sequence[Sequence[_Spot]]) -> Table:
-    """Every cell in the first free place of its row; spans end where the table does."""
+def _place_cells(rows: Sequence[Sequence[_UnplacedCell]]) -> Table:
+    """Place each cell in the first free column of its row; row spans end with the table."""
     rows = [row for row in rows if row]
     taken: set[tuple[int, int]] = set()
     cells: list[Cell] = []
     for r, row in enumerate(rows):
         c = 0
-        for spot in row:
+        for cell in row:
             while (r, c) in taken:
                 c += 1
-            high, wide = (min(spot.rows, len(rows) - r), spot.cols) if len(taken) < MOST else (1, 1)
-            taken |= {(r + down, c + across) for down in range(high) for across in range(wide)}
-            cells.append(Cell(row=r, col=c, row_span=high, col_span=wide, text=spot.text, header=spot.header))
-            c += wide
+            row_span, col_span = (min(cell.rows, len(rows) - r), cell.cols) if len(taken) < MAX_CELLS else (1, 1)
+            taken |= {(r + down, c + across) for down in range(row_span) for across in range(col_span)}
+            cells.append(Cell(row=r, col=c, row_span=row_span, col_span=col_span, text=cell.text, header=cell.header))
+            c += col_span
     widths = set(Counter(r for r, _ in taken).values())
-    table = table_grid.table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
+    table = table_markup.build_table(len(rows), max((c for _, c in taken), default=-1) + 1, cells)
     return table.model_copy(update={"complexity": "complex"}) if len(widths) > 1 else table
 
 
-def pipes(text: str) -> Table:
-    """The table of a GFM string; its first row is the head."""
+def parse_gfm(text: str) -> Table:
+    """Parse a GFM table; its first row is the header."""
     lines = [line.strip().strip("|") for line in text.strip().splitlines()]
     rows = [re.split(r"(?<!\\)\|", line) for n, line in enumerate(lines) if n != 1]
-    spots = [[_Spot(shown(t.replace("\\|", "|")), 1, 1, n == 0) for t in row] for n, row in enumerate(rows)]
-    return _placed(spots)
+    texts = [[clean_cell_text(text.replace("\\|", "|")) for text in row] for row in rows]
+    return _place_cells([[_UnplacedCell(text, 1, 1, n == 0) for text in row] for n, row in enumerate(texts)])
 
 
-def words(table: Table) -> str:
-    """All that a table says, row by row."""
+def table_text(table: Table) -> str:
+    """Return the text of all cells, one line per row."""
     lines: dict[int, list[str]] = {}
     for cell in table.cells:
         lines.setdefault(cell.row, []).append(" ".join(cell.text.split()))

@@ -1,8 +1,7 @@
-"""A page's elements and the words of its text layer in, the same elements out: how sure they are, and which to doubt.
+"""Check what a model read against the page's text layer, and flag the elements that pass 2 should read again.
 
-The layer is a witness and no source: nothing is taken from it here. It is heard only where it says about as much
-as the reader did; a stamp on a scan knows nothing of the page. Without a layer the text itself may give itself away.
-Knows words and boxes. Knows nothing of models or prompts.
+No text is taken from the layer. It is ignored where it has far fewer words than the model read, such as the stamp on a
+scan, or where its fonts map to wrong characters. Some defects show in the text itself and need no layer.
 """
 
 from __future__ import annotations
@@ -15,65 +14,70 @@ from twopass.families import agreement
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 
-DOUBTFUL = "doubtful"  # pass 2 reads what carries this flag again
-MARGIN = 0.008  # of the page: a grid cell is 0.001, and letters hang out of their boxes
-LEAST_WORDS = 3  # fewer prove nothing
-MOSTLY = 0.5  # of an element's words unknown to the layer
-SPEAKS = 0.3  # words of the layer for each that was read, for it to be a witness of the page
-SILENT = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})  # a layer spells maths otherwise, and pictures have none
-_MIXED = re.compile(
+DOUBTFUL = "doubtful"  # flag: pass 2 reads the element again
+MARGIN = 0.008  # of the page, around a box: a grid cell is 0.001 of the page, and letters reach beyond their boxes
+MIN_WORDS = 3  # of an element, to call its text wrong
+MIN_COVERAGE = 0.5  # share of an element's words that the layer must have
+MIN_LAYER_RATIO = 0.3  # words of the layer per word that the model read, for a layer that covers the page
+# A text layer spells maths differently, and pass 1 reads no text in pictures.
+NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
+_MIXED_SCRIPTS = re.compile(
     r"(?=\w*[A-Za-z])(?=\w*[\u0370-\u03ff\u0400-\u04ff])(?:[A-Za-z]\w{0,30}[\u0370-\u052f]\w*|[\u0370-\u052f]\w{0,30}[A-Za-z]\w*)"
 )
 _MATHS = re.compile(r"\\\(.*?\\\)|\$[^$]*\$", flags=re.DOTALL)
 
 
-def heard(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:
-    """The elements with what the layer and they themselves say about their text."""
-    if not _speaks(elements, layer):
+def check_elements(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:
+    """Return the elements with confidence from the text layer and with a flag for each doubt."""
+    if not _is_usable(elements, layer):
         layer = NO_LAYER
-    return tuple(_doubted(_compared(element, layer) if layer else element) for element in elements)
+    return tuple(_flag_doubts(_compare_with_layer(element, layer) if layer else element) for element in elements)
 
 
-def _speaks(elements: Sequence[Element], layer: TextLayer) -> bool:
-    told = " ".join(layer.texts)
-    read = sum(len(prose.words(element.text)) for element in elements)
-    return bool(layer) and not prose.is_garbage(told) and len(prose.words(told)) >= SPEAKS * read
+def _is_usable(elements: Sequence[Element], layer: TextLayer) -> bool:
+    """Whether the layer covers the page and its characters mean what they show."""
+    layer_text = " ".join(layer.texts)
+    if not layer or prose.is_garbage(layer_text):
+        return False
+    word_count = sum(len(prose.split_words(element.text)) for element in elements)
+    return len(prose.split_words(layer_text)) >= MIN_LAYER_RATIO * word_count
 
 
-def _compared(element: Element, layer: TextLayer) -> Element:
-    if not element.boxes or element.kind in SILENT:
+def _compare_with_layer(element: Element, layer: TextLayer) -> Element:
+    if not element.boxes or element.kind in NOT_COMPARED:
         return element
     text = _MATHS.sub(" ", element.text)
-    share = agreement.known(text, layer.inside(element.boxes, MARGIN))
+    share = agreement.word_coverage(text, layer.inside(element.boxes, MARGIN))
     if share is None:
         return element
-    unknown = share < MOSTLY and len(prose.words(text)) >= LEAST_WORDS
+    is_unknown = share < MIN_COVERAGE and len(prose.split_words(text)) >= MIN_WORDS
     confidence = Confidence(score=share, method="text_layer")
-    return _flagged(element, ["not_in_text_layer"] if unknown else []).model_copy(update={"confidence": confidence})
+    element = element.model_copy(update={"confidence": confidence})
+    return _add_doubts(element, ["not_in_text_layer"] if is_unknown else [])
 
 
-def _doubted(element: Element) -> Element:
-    return _flagged(element, list(signs(element)))
+def _flag_doubts(element: Element) -> Element:
+    return _add_doubts(element, list(_find_doubts(element)))
 
 
-def _flagged(element: Element, doubts: Sequence[str]) -> Element:
-    """With the doubts, and the one flag that asks for pass 2."""
+def _add_doubts(element: Element, doubts: Sequence[str]) -> Element:
+    """Flag the doubts, if any, and request pass 2."""
     if not doubts:
         return element
     return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *doubts, DOUBTFUL)))})
 
 
-def signs(element: Element) -> Iterator[str]:
-    """What in an element's own text makes it doubtful."""
-    yield from giveaways(element.text)
+def _find_doubts(element: Element) -> Iterator[str]:
+    """Yield a flag for each sign of a bad reading in the element itself."""
+    yield from find_text_defects(element.text)
     yield from (flag for flag in ("degenerate_box", "unread_box", "cut_off", "loop") if flag in element.flags)
-    if not element.text and element.kind not in SILENT and element.kind is not Kind.TABLE:
+    if not element.text and element.kind not in NOT_COMPARED and element.kind is not Kind.TABLE:
         yield "no_text"
 
 
-def giveaways(text: str) -> Iterator[str]:
-    """Signs of a bad reading that need no witness."""
+def find_text_defects(text: str) -> Iterator[str]:
+    """Yield a flag for each kind of character that a sound text does not have."""
     if "\ufffd" in text:
         yield "replacement_characters"
-    if _MIXED.search(_MATHS.sub(" ", text)):
+    if _MIXED_SCRIPTS.search(_MATHS.sub(" ", text)):
         yield "mixed_scripts"

@@ -1,1 +1,1 @@
-"""Many documents in, jobs of one endpoint out: what scripts/submit.py is made of."""
+"""Read many documents through one endpoint; `twopass submit` is built on this."""

@@ -1,53 +1,51 @@
-"""Documents in, each read by an endpoint out: sliced, a bounded number of jobs in flight, tried again, resumed.
+"""Read many documents through one endpoint: slice them into jobs, run a limited number, retry and resume.
 
-    document --count--> slices --jobs--> checkpoints --a last job without slice--> artefacts, manifest
-
-Knows jobs and their answers. Knows nothing of HTTP, terminals or files.
+document --count pages--> slices --jobs--> checkpoints --a last job without slice--> artefacts, manifest
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
 
 from twopass.errors import Code, EndpointError, TwopassError
-from twopass.fleet.discovery import Inbox, Item, Ready
-from twopass.fleet.endpoints.runpod import Endpoint, Phase, Seen
+from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PreparedDocument
+from twopass.fleet.endpoints.interface import Endpoint, JobState, JobStatus
 from twopass.fleet.ledger import Ledger
-from twopass.job import PageRange, shown
-from twopass.runtime import task_group
+from twopass.job import redact_uri
+from twopass.page_range import PageRange
+from twopass.runtime import retry, task_group
 
 log = structlog.get_logger()
 
-AGAIN = frozenset(  # codes of failed jobs that may end better at another try, or on another worker
+RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attempt or on another worker
     {
         *(Code.STORE_UNAVAILABLE, Code.ENGINE_DEAD, Code.ENGINE_MEMORY, Code.DEADLINE, Code.SHUTDOWN),
         *(Code.CANARY, Code.WEIGHTS_MISSING, Code.INTERNAL),
     }
 )
-PAUSE_S = 1.0  # before a job that failed is sent again
 
 
-class Watcher(Protocol):
-    """Told of every document how far it is; each call may come often."""
+class CampaignListener(Protocol):
+    """Receives the progress of every document. Calls may be frequent."""
 
-    def found(self, name: str, pages: int | None, jobs: int) -> None: ...
+    def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
 
-    def moved(self, name: str, pages_done: int, phase: str) -> None: ...
+    def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
-    def ended(self, ended: Ended) -> None: ...
+    def document_ended(self, outcome: DocumentOutcome) -> None: ...
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How one document ended: its result as the worker told it, and what all its jobs took.
+class DocumentOutcome:
+    """How one document ended: its result from the worker, and the sums of all its jobs.
 
-    `seconds` are those of the engine where the worker tells them, else those of the jobs; `pages_now` were read now
-    and not found.
+    `seconds` are engine seconds where the worker reports them, else job seconds. `pages_now` are the pages that were
+    read now and not found in the store. `pages` is None if they could not be counted.
     """
 
     name: str
@@ -67,36 +65,37 @@ class Ended:
 
 @dataclass(frozen=True)
 class Plan:
-    """How documents become jobs. `fields` go into every job; `price` is that of a worker's second."""
+    """How documents become jobs. `fields` go into every job; `price` is the price of a second of one worker."""
 
     fields: Mapping[str, Any]
     endpoint: str
     slice_pages: int = 100
     in_flight: int = 16
-    tries: int = 4
+    attempts: int = retry.FLEET_JOB.attempts
     poll_s: float = 2.0
     price: float | None = None
 
     def slices(self, pages: int | None) -> list[str]:
-        """Ranges of so many pages each, of those that are asked for; none where one job does it all."""
+        """Split the requested pages into ranges of `slice_pages`; an empty list if one job reads them all."""
         if not self.slice_pages or pages is None or self.fields.get("resume") is False:
             return []
-        asked = self.fields.get("pages")
-        wanted = PageRange.parse(asked).select(pages) if asked else tuple(range(1, pages + 1))
-        parts = [wanted[at : at + self.slice_pages] for at in range(0, len(wanted), self.slice_pages)]
+        requested = self.fields.get("pages")
+        numbers = PageRange.parse(requested).select(pages) if requested else tuple(range(1, pages + 1))
+        parts = [numbers[at : at + self.slice_pages] for at in range(0, len(numbers), self.slice_pages)]
         return [f"{part[0]}-{part[-1]}" for part in parts] if len(parts) > 1 else []
 
-    def selected(self, pages: int | None) -> int | None:
-        asked = self.fields.get("pages")
-        return len(PageRange.parse(asked).select(pages)) if asked and pages is not None else pages
+    def selected_pages(self, pages: int | None) -> int | None:
+        """How many of the document's pages are requested; None if they are not counted."""
+        requested = self.fields.get("pages")
+        return len(PageRange.parse(requested).select(pages)) if requested and pages is not None else pages
 
-    def job(self, ready: Ready, part: str | None = None) -> dict[str, Any]:
-        return {**self.fields, "source": ready.source, **({"slice": part} if part else {})}
+    def job_input(self, document: PreparedDocument, page_slice: str | None = None) -> dict[str, Any]:
+        return {**self.fields, "source": document.source, **({"slice": page_slice} if page_slice else {})}
 
 
 @dataclass(frozen=True)
-class _Told:
-    """The end of one job, as far as it is kept: what `Ended` sums up."""
+class _JobOutcome:
+    """How one job ended, summed over its attempts."""
 
     output: Mapping[str, Any]
     error: str | None
@@ -111,13 +110,17 @@ class _Told:
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The result; a failed job has it as `detail`."""
-        inner = self.output.get("detail")
-        return inner if isinstance(inner, dict) else self.output
+        """The result, which is in the `detail` of a failed job."""
+        detail = self.output.get("detail")
+        return detail if isinstance(detail, dict) else self.output
 
-    def and_then(self, later: _Told) -> _Told:
-        """The later try, with what both took; a try that told nothing leaves what was told before."""
-        costs = [one.cost for one in (self, later) if one.cost is not None]
+    @property
+    def unread_pages(self) -> int:
+        return int(self.document.get("pages", {}).get("unread", 0))
+
+    def combine(self, later: _JobOutcome) -> _JobOutcome:
+        """The later attempt with the sums of both. If it has no document, the earlier output is kept."""
+        costs = [outcome.cost for outcome in (self, later) if outcome.cost is not None]
         return replace(
             later,
             output=later.output if later.document else self.output or later.output,
@@ -126,30 +129,36 @@ class _Told:
             pages_now=self.pages_now + later.pages_now,
         )
 
-    @property
-    def unread(self) -> int:
-        return int(self.document.get("pages", {}).get("unread", 0))
+
+ReportProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Campaign:
-    """Reads documents through one endpoint. What was sent and has ended is in the ledger, and not sent again."""
+    """Reads documents through one endpoint. Jobs that succeeded are in the ledger and are not sent again."""
 
-    def __init__(self, endpoint: Endpoint, inbox: Inbox, ledger: Ledger, plan: Plan, watcher: Watcher) -> None:
-        self._endpoint, self._inbox, self._ledger = endpoint, inbox, ledger
-        self._plan, self._watcher = plan, watcher
-        self._places = asyncio.Semaphore(plan.in_flight)
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        preparer: DocumentPreparer,
+        ledger: Ledger,
+        plan: Plan,
+        listener: CampaignListener,
+    ) -> None:
+        self._endpoint, self._preparer, self._ledger = endpoint, preparer, ledger
+        self._plan, self._listener = plan, listener
+        self._job_slots = asyncio.Semaphore(plan.in_flight)
 
-    async def run(self, items: Sequence[Item]) -> list[Ended]:
-        """Every item's end, in their order. Raises EndpointError when the endpoint takes no more."""
-        documents = asyncio.Semaphore(self._plan.in_flight)  # the next is counted and uploaded when one has ended
+    async def run(self, documents: Sequence[DocumentRef]) -> list[DocumentOutcome]:
+        """Return the outcome of each document, in their order. Raises EndpointError if the endpoint fails."""
+        slots = asyncio.Semaphore(self._plan.in_flight)  # limits how many are counted and uploaded ahead of their jobs
 
-        async def one(item: Item) -> Ended:
-            async with documents:
-                ended = await self._attempted(item)
-                self._watcher.ended(ended)
-                return ended
+        async def run_document(document: DocumentRef) -> DocumentOutcome:
+            async with slots:
+                outcome = await self._try_document(document)
+                self._listener.document_ended(outcome)
+                return outcome
 
-        tasks = [asyncio.create_task(one(item)) for item in items]
+        tasks = [asyncio.create_task(run_document(document)) for document in documents]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -157,107 +166,118 @@ class Campaign:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attempted(self, item: Item) -> Ended:
+    async def _try_document(self, document: DocumentRef) -> DocumentOutcome:
+        """Run the document; an error other than the endpoint's own is its outcome."""
         try:
-            return await self._document(item)
+            return await self._run_document(document)
         except EndpointError:
             raise
         except TwopassError as error:
-            return Ended(item.name, None, 0, error=str(error))
+            return DocumentOutcome(document.name, None, 0, error=str(error))
 
-    async def _document(self, item: Item) -> Ended:
-        ready = await self._inbox.ready(item)
-        parts = self._plan.slices(ready.pages)
-        pages = self._plan.selected(ready.pages)
-        self._watcher.found(item.name, pages, len(parts) + 1)
-        done: dict[str | None, int] = {}
+    async def _run_document(self, document: DocumentRef) -> DocumentOutcome:
+        prepared = await self._preparer.prepare(document)
+        slices = self._plan.slices(prepared.pages)
+        pages = self._plan.selected_pages(prepared.pages)
+        self._listener.document_started(document.name, pages, len(slices) + 1)
+        done: dict[str | None, int] = {}  # pages by slice; None: the last job, without slice
 
-        def moved(part: str | None, told: Mapping[str, Any]) -> None:
-            done[part] = max(done.get(part, 0), int(told.get("pages_done", 0)))
-            # The last job finds what the slices read: it counts again, and counts alone once it is ahead.
-            count = max(done.get(None, 0), sum(count for part, count in done.items() if part))
-            self._watcher.moved(item.name, count, str(told.get("phase", "")))
+        def progress_callback(page_slice: str | None) -> ReportProgress:
+            def report(progress: Mapping[str, Any]) -> None:
+                done[page_slice] = max(done.get(page_slice, 0), int(progress.get("pages_done", 0)))
+                # The last job counts the pages of the slices again, so the larger of the two counts is right.
+                total = max(done.get(None, 0), sum(count for name, count in done.items() if name))
+                self._listener.document_progressed(document.name, total, str(progress.get("phase", "")))
 
-        async with task_group.group() as group:
-            slices = [group.create_task(self._job(ready, part, moved)) for part in parts]
-        last = await self._job(ready, None, moved)  # what a slice lost, this one reads
-        return self._ended(item, pages, [*(one.result() for one in slices), last])
+            return report
 
-    def _ended(self, item: Item, pages: int | None, told: Sequence[_Told]) -> Ended:
-        last = told[-1]
-        costs = [one.cost for one in told if one.cost is not None]
-        counts = last.document.get("pages", {})
-        return Ended(
-            name=item.name,
-            pages=sum(counts.values()) if counts else pages,
-            jobs=len(told),
-            seconds=round(sum(one.seconds for one in told), 3),
-            cost=round(sum(costs), 9) if costs else None,
-            pages_now=sum(one.pages_now for one in told),
-            result=last.document,
-            problems=tuple(last.body.get("problems", ())),
-            error=last.error,
-        )
+        async with task_group.open_group() as group:
+            tasks = [group.create_task(self._run_job(prepared, part, progress_callback(part))) for part in slices]
+        last = await self._run_job(prepared, None, progress_callback(None))  # reads pages that the slices left unread
+        return _sum_up(document, pages, [*(task.result() for task in tasks), last])
 
-    async def _job(self, ready: Ready, part: str | None, moved: Any) -> _Told:
-        """One job to its end, sent again where that may help; its error is JOB_LOST when it never does."""
-        job = self._plan.job(ready, part)
-        key = Ledger.key(self._plan.endpoint, ready.sha256, {**job, "source": ready.source[:4096]})
-        if kept := self._ledger.ended(key):
-            return _Told(kept["output"], kept["error"], 0.0, None)
-        left, lost = self._plan.tries, "never sent"
-        spent = _Told({}, None, 0.0, None)  # on all tries; what the last one told
-        while left:
-            async with self._places:
-                seen = await self._watched(key, job, lambda told: moved(part, told))
-            told = self._told(seen)
-            spent = spent.and_then(told)
-            lost = told.error or f"{told.unread} pages unread"
-            again = seen.phase is Phase.GONE or _is_worth_another_try(told)
-            hopeless = left == 1 and seen.phase is Phase.ENDED and not told.pages_now
-            if not again or hopeless:
-                if told.body.get("status") == "success":  # anything less may end better another day
-                    self._ledger.end(key, {"output": _kept(told.output), "error": None})
-                return spent
-            log.warning("job sent again", document=shown(ready.source)[:200], slice=part, reason=lost[:200])
-            left -= 0 if told.pages_now else 1  # a job that came further has not failed
-            await asyncio.sleep(PAUSE_S)
-        never = EndpointError(Code.JOB_LOST, f"{lost}, {self._plan.tries} times")
-        return replace(spent, error=str(never))
+    async def _run_job(
+        self, document: PreparedDocument, page_slice: str | None, report_progress: ReportProgress
+    ) -> _JobOutcome:
+        """Run one job to its end, and again while that may help; the error is JOB_LOST if all attempts fail."""
+        job = self._plan.job_input(document, page_slice)
+        key = Ledger.key(self._plan.endpoint, document.sha256, {**job, "source": document.source[:4096]})
+        if recorded := self._ledger.outcome(key):
+            return _JobOutcome(recorded["output"], recorded["error"], 0.0, None)
+        remaining, reason = self._plan.attempts, "never sent"
+        total = _JobOutcome({}, None, 0.0, None)
+        while remaining:
+            async with self._job_slots:
+                status = await self._follow_job(key, job, report_progress)
+            outcome = self._to_outcome(status)
+            total = total.combine(outcome)
+            reason = outcome.error or f"{outcome.unread_pages} pages unread"
+            is_lost = status.state is JobState.GONE
+            is_hopeless = remaining == 1 and not is_lost and not outcome.pages_now
+            if is_hopeless or not (is_lost or _should_retry(outcome)):
+                if outcome.body.get("status") == "success":  # a worse result may improve when the command is repeated
+                    self._ledger.record_outcome(key, {"output": _strip_inline(outcome.output), "error": None})
+                return total
+            log.warning(
+                "job sent again", document=redact_uri(document.source)[:200], slice=page_slice, reason=reason[:200]
+            )
+            remaining -= 0 if outcome.pages_now else 1  # a job that read pages has not failed
+            await asyncio.sleep(retry.FLEET_JOB.delay(1))
+        lost = EndpointError(Code.JOB_LOST, f"{reason}, {self._plan.attempts} times")
+        return replace(total, error=str(lost))
 
-    async def _watched(self, key: str, job: Mapping[str, Any], moved: Any) -> Seen:
-        """Sent, unless an earlier run sent it, and looked at until it ends."""
-        job_id = self._ledger.sent(key)
+    async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> JobStatus:
+        """Submit the job, unless an earlier run did, and poll it until it ends."""
+        job_id = self._ledger.job_id(key)
         if job_id is None:
             job_id = await self._endpoint.submit(job)
-            self._ledger.send(key, job_id)
+            self._ledger.record_job(key, job_id)
         while True:
-            seen = await self._endpoint.look(job_id)
-            if seen.phase in (Phase.ENDED, Phase.GONE):
-                self._ledger.forget(key)
-                return seen
-            moved(seen.output if isinstance(seen.output, dict) else {"phase": str(seen.phase)})
+            status = await self._endpoint.poll(job_id)
+            if status.state in (JobState.ENDED, JobState.GONE):
+                self._ledger.forget_job(key)
+                return status
+            report_progress(status.output if isinstance(status.output, dict) else {"phase": str(status.state)})
             await asyncio.sleep(self._plan.poll_s)
 
-    def _told(self, seen: Seen) -> _Told:
-        output = seen.output if isinstance(seen.output, dict) else {}
-        told = _Told(output, seen.error, seen.seconds or 0.0, None)
-        usage = told.body.get("usage", {})
-        seconds = usage.get("engine_s") or told.seconds
+    def _to_outcome(self, status: JobStatus) -> _JobOutcome:
+        output = status.output if isinstance(status.output, dict) else {}
+        outcome = _JobOutcome(output, status.error, status.seconds or 0.0, None)
+        usage = outcome.body.get("usage", {})
+        seconds = usage.get("engine_s") or outcome.seconds
         price = self._plan.price
         cost = usage.get("cost") or (None if price is None else seconds * price)
-        return replace(told, seconds=seconds, cost=cost, pages_now=int(usage.get("pages_read_now", 0)))
+        return replace(outcome, seconds=seconds, cost=cost, pages_now=int(usage.get("pages_read_now", 0)))
 
 
-def _is_worth_another_try(told: _Told) -> bool:
-    if told.error is None:
-        return told.unread > 0
-    return told.unread > 0 or told.error.partition(":")[0] in AGAIN
+def _sum_up(document: DocumentRef, pages: int | None, jobs: Sequence[_JobOutcome]) -> DocumentOutcome:
+    """The document's outcome: the result of its last job, and the sums of all jobs."""
+    last = jobs[-1]
+    costs = [job.cost for job in jobs if job.cost is not None]
+    counts = last.document.get("pages", {})
+    return DocumentOutcome(
+        name=document.name,
+        pages=sum(counts.values()) if counts else pages,
+        jobs=len(jobs),
+        seconds=round(sum(job.seconds for job in jobs), 3),
+        cost=round(sum(costs), 9) if costs else None,
+        pages_now=sum(job.pages_now for job in jobs),
+        result=last.document,
+        problems=tuple(last.body.get("problems", ())),
+        error=last.error,
+    )
 
 
-def _kept(output: Mapping[str, Any]) -> dict[str, Any]:
-    """The output as the ledger keeps it: artefacts that came inline are files by then."""
+def _should_retry(outcome: _JobOutcome) -> bool:
+    if outcome.error is None:
+        return outcome.unread_pages > 0
+    return outcome.unread_pages > 0 or outcome.error.partition(":")[0] in RETRYABLE_CODES
+
+
+def _strip_inline(output: Mapping[str, Any]) -> dict[str, Any]:
+    """The output for the ledger, without inline artefacts, which are saved as files."""
     documents = output.get("documents")
     if not isinstance(documents, list):
         return dict(output)
-    return {**output, "documents": [{n: v for n, v in one.items() if n != "inline"} for one in documents]}
+    stripped = [{name: value for name, value in document.items() if name != "inline"} for document in documents]
+    return {**output, "documents": stripped}

@@ -1,7 +1,4 @@
-"""Files, folders, S3 prefixes and lists in, documents that a worker can fetch out, their pages counted.
-
-Knows where documents lie and how they come to a bucket. Knows no endpoint.
-"""
+"""Find documents in files, folders, S3 prefixes and lists, count their pages and make them available to a worker."""
 
 from __future__ import annotations
 
@@ -15,173 +12,179 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
-from twopass.job import shown
+from twopass.job import redact_uri
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch
 from twopass.storage import error_mapping
-from twopass.storage.download import CHUNK, Downloaded
-from twopass.storage.sources import opened_sources
-from twopass.storage.store import open_output
+from twopass.storage.download import CHUNK_BYTES, DownloadResult
+from twopass.storage.outputs import create_store
+from twopass.storage.sources import open_sources
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
-DATA_BYTES = 7_000_000  # as base64 within the 10 MB that RunPod takes of a /run
+MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
 MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
 
 @dataclass(frozen=True)
-class Item:
+class DocumentRef:
     """One document as the user named it: a path of this machine, or a URI."""
 
-    place: str
+    location: str
 
     @property
-    def is_here(self) -> bool:
-        return "://" not in self.place
+    def is_local(self) -> bool:
+        return "://" not in self.location
 
     @property
     def name(self) -> str:
-        return shown(self.place)
+        return redact_uri(self.location)
 
 
 @dataclass(frozen=True)
-class Ready:
-    """One document as a job names it; pages are None where nobody here could count them."""
+class PreparedDocument:
+    """One document as a job names it. Pages are None where they could not be counted on this machine."""
 
     source: str
     sha256: str | None
     pages: int | None
 
 
-async def found(named: Sequence[str], settings: Settings, outside: Path) -> list[Item]:
-    """Every document below the places named, each once, in a stable order; nothing from the folder `outside`.
+async def find_documents(places: Sequence[str], settings: Settings, excluded: Path) -> list[DocumentRef]:
+    """List every document in these places, each once, in a stable order; those in the `excluded` folder are left out.
 
-    A place is a file, a folder, `s3://bucket/prefix/`, any URI of a document, or `@list` with one place a line.
+    A place is a file, a folder, `s3://bucket/prefix/`, the URI of a document, or `@list`: a file with one place a line.
     Raises TwopassError.
     """
-    items: dict[Item, None] = {}
-    for place in named:
-        items.update(dict.fromkeys(await _below(place, settings, outside)))
-    return list(items)
+    documents: dict[DocumentRef, None] = {}
+    for place in places:
+        documents.update(dict.fromkeys(await _expand(place, settings, excluded)))
+    return list(documents)
 
 
-async def _below(place: str, settings: Settings, outside: Path) -> list[Item]:
+async def _expand(place: str, settings: Settings, excluded: Path) -> list[DocumentRef]:
     if place.startswith("@"):
         lines = [line.strip() for line in Path(place[1:]).read_text().splitlines()]
-        return await found([line for line in lines if line and not line.startswith(("#", "@"))], settings, outside)
+        places = [line for line in lines if line and not line.startswith(("#", "@"))]
+        return await find_documents(places, settings, excluded)
     if place.startswith("s3://") and place.endswith("/"):
-        return await _listed(place, settings)
+        return await _list_prefix(place, settings)
     if "://" in place:
-        return [Item(place)]
+        return [DocumentRef(place)]
     path = Path(place)
     if path.is_dir():
-        made = outside.resolve()
+        results = excluded.resolve()
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-        return [Item(str(file)) for file in files if not file.resolve().is_relative_to(made)]
+        return [DocumentRef(str(file)) for file in files if not file.resolve().is_relative_to(results)]
     if not path.exists():
-        raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: there is no such file or folder")
-    return [Item(place)]
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder")
+    return [DocumentRef(place)]
 
 
-async def _listed(prefix: str, settings: Settings) -> list[Item]:
-    store = open_output(prefix, settings, None)
+async def _list_prefix(prefix: str, settings: Settings) -> list[DocumentRef]:
+    store = create_store(prefix, settings, None)
     try:
         keys = await store.keys("")
     finally:
         await store.close()
-    return [Item(prefix + key) for key in sorted(keys) if Path(key).suffix.lower() in SUFFIXES]
+    return [DocumentRef(prefix + key) for key in sorted(keys) if Path(key).suffix.lower() in SUFFIXES]
 
 
 @asynccontextmanager
-async def counter() -> AsyncIterator[PagePool]:
-    """The child process that opens strangers' files to count their pages, and may die of one."""
+async def open_page_counter() -> AsyncIterator[PagePool]:
+    """Start a child process that opens untrusted files to count their pages; a crash there costs only the count."""
     buffers = PixelBufferPool(0, 0)
-    workers = PagePool(1, buffers)
-    await workers.open()
+    page_pool = PagePool(1, buffers)
+    await page_pool.open()
     try:
-        yield workers
+        yield page_pool
     finally:
-        await workers.close()
+        await page_pool.close()
         buffers.close()
 
 
 @dataclass(frozen=True)
-class Inbox:
-    """Makes documents ready for jobs. `upload` is where files of this machine go; `paths`: the worker sees them.
+class DocumentPreparer:
+    """Makes documents available to a worker.
 
-    Without `workers` no pages are counted, and no source that is elsewhere is fetched.
+    Local files go to the prefix `upload`, or into the job itself without one; with `shares_files` the worker sees this
+    machine's files. Without a `page_pool` no pages are counted, and remote sources are not fetched.
     """
 
     settings: Settings
-    workers: PagePool | None
+    page_pool: PagePool | None
     upload: str | None = None
-    paths: bool = False
+    shares_files: bool = False
     password: str | None = None
 
-    async def ready(self, item: Item, *, send: bool = True) -> Ready:
-        """The document counted and, with `send`, where a worker can fetch it. Raises TwopassError."""
-        if not item.is_here and not self.workers:
-            return Ready(item.place, None, None)
+    async def prepare(self, document: DocumentRef, *, upload: bool = True) -> PreparedDocument:
+        """Count the document's pages and, with `upload`, put it where a worker can fetch it. Raises TwopassError."""
+        if not document.is_local and not self.page_pool:
+            return PreparedDocument(document.location, None, None)
         with TemporaryDirectory(prefix="submit-") as folder:
-            path = Path(item.place) if item.is_here else Path(folder) / "source"
+            path = Path(document.location) if document.is_local else Path(folder) / "source"
             try:
-                got = await self._fetched(item, path)
+                file = await self._fetch(document, path)
             except SourceError:
-                if item.is_here:
+                if document.is_local:
                     raise
-                return Ready(item.place, None, None)  # the worker's keys may open what ours do not
-            pages = await self._counted(path, self.workers) if self.workers else None
-            source = await self._sent(item, path, got) if send and item.is_here else item.place
-        return Ready(source, got.sha256, pages)
+                # The worker's credentials may be able to read it.
+                return PreparedDocument(document.location, None, None)
+            pages = await self._count_pages(path, self.page_pool) if self.page_pool else None
+            needs_upload = upload and document.is_local
+            source = await self._upload(document, path, file) if needs_upload else document.location
+        return PreparedDocument(source, file.sha256, pages)
 
-    async def _fetched(self, item: Item, path: Path) -> Downloaded:
-        if not item.is_here:
-            async with opened_sources(self.settings) as sources:
-                return await sources.fetch(item.place, path)
+    async def _fetch(self, document: DocumentRef, path: Path) -> DownloadResult:
+        if not document.is_local:
+            async with open_sources(self.settings) as sources:
+                return await sources.fetch(document.location, path)
         if not path.is_file():
-            raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: there is no such file")
-        return await asyncio.to_thread(_hashed, path)
+            raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
+        return await asyncio.to_thread(_hash_file, path)
 
-    async def _counted(self, path: Path, workers: PagePool) -> int | None:
-        """None for what cannot be opened here: the worker's answer says why, with its code."""
+    async def _count_pages(self, path: Path, page_pool: PagePool) -> int | None:
+        """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
         limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
         try:
-            mime = fetch.told_by_content(path)
-            return len((await workers.call(fetch.inspect, str(path), mime, self.password, limits)).pages)
+            mime = fetch.detect_type(path)
+            return len((await page_pool.call(fetch.inspect, str(path), mime, self.password, limits)).pages)
         except TwopassError:
             return None
 
-    async def _sent(self, item: Item, path: Path, got: Downloaded) -> str:
-        if self.paths:
+    async def _upload(self, document: DocumentRef, path: Path, file: DownloadResult) -> str:
+        """Return the source for the job: a path, a data: URI, or the URI of the uploaded file."""
+        if self.shares_files:
             return str(path.resolve())
         if self.upload is None:
-            return _inline(item, path, got.bytes)
-        # Under its content: the same file goes up once, and a changed one never over a source under way.
-        store = open_output(self.upload, self.settings, None)
-        key = f"{got.sha256[:16]}/{path.name}"
+            return _to_data_uri(document, path, file.bytes)
+        # The key contains the hash: a file is uploaded once, and a changed file never replaces one that is being read.
+        store = create_store(self.upload, self.settings, None)
+        key = f"{file.sha256[:16]}/{path.name}"
         try:
-            if key not in await store.keys(f"{got.sha256[:16]}/"):
-                await store.put(key, await asyncio.to_thread(path.read_bytes), _mime(path))
+            if key not in await store.keys(f"{file.sha256[:16]}/"):
+                await store.put(key, await asyncio.to_thread(path.read_bytes), _guess_mime(path))
         finally:
             await store.close()
         return f"{self.upload.rstrip('/')}/{key}"
 
 
-def _hashed(path: Path) -> Downloaded:
+def _hash_file(path: Path) -> DownloadResult:
     digest = hashlib.sha256()
-    with error_mapping.translated(str(path), SourceError), path.open("rb") as file:
-        while chunk := file.read(CHUNK):
+    with error_mapping.map_errors(str(path), SourceError), path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
-        return Downloaded(None, file.tell(), digest.hexdigest(), None)
+        return DownloadResult(None, file.tell(), digest.hexdigest(), None)
 
 
-def _inline(item: Item, path: Path, size: int) -> str:
-    if size > DATA_BYTES:
-        message = f"source: {item.name} has {size:,} bytes, a job carries {DATA_BYTES:,}; name a bucket in --upload"
+def _to_data_uri(document: DocumentRef, path: Path, size: int) -> str:
+    if size > MAX_INLINE_BYTES:
+        limit = f"and a job can hold {MAX_INLINE_BYTES:,}; set a bucket with --upload"
+        message = f"source: {document.name} has {size:,} bytes {limit}"
         raise InvalidJob(Code.INVALID_JOB, message)
-    return f"data:{_mime(path)};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:{_guess_mime(path)};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def _mime(path: Path) -> str:
+def _guess_mime(path: Path) -> str:
     return MIME.get(path.suffix.lower(), "image/jpeg")

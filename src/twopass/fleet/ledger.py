@@ -1,6 +1,6 @@
-"""What was sent and how it ended, in; the same after a restart, out: one line of JSON for each event.
+"""A file of the jobs that were sent and how they ended, so that a repeated command resumes. One JSON event a line.
 
-Knows keys of jobs. Knows nothing of what is in them: no input, no key and no password is written.
+Jobs are named by a hash: no input, no credentials and no password is written.
 """
 
 from __future__ import annotations
@@ -13,60 +13,60 @@ from typing import Any
 
 
 class Ledger:
-    """An append-only file. A line that was cut off by a crash is passed over."""
+    """An append-only file. A line that a crash cut off is skipped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._sent: dict[str, str] = {}
-        self._ended: dict[str, dict[str, Any]] = {}
+        self._job_ids: dict[str, str] = {}
+        self._outcomes: dict[str, dict[str, Any]] = {}
         text = path.read_text() if path.exists() else ""
-        self._gap = "" if text.endswith("\n") or not text else "\n"  # after a line that was cut off
+        self._separator = "" if text.endswith("\n") or not text else "\n"  # ends a line that was cut off
         for line in text.splitlines():
             try:
-                self._note(json.loads(line))
+                self._apply(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 continue
 
     @staticmethod
     def key(*parts: Any) -> str:
-        """The same for the same endpoint, bytes and input; tells nothing of them."""
+        """Return a hash of the parts; the same for the same endpoint, document and job input."""
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
-    def sent(self, key: str) -> str | None:
-        """The id of the job that is still out under this key."""
-        return self._sent.get(key)
+    def job_id(self, key: str) -> str | None:
+        """The id of the job that is still running under this key; None without one."""
+        return self._job_ids.get(key)
 
-    def ended(self, key: str) -> dict[str, Any] | None:
-        """How the job ended that needs not be sent again."""
-        return self._ended.get(key)
+    def outcome(self, key: str) -> dict[str, Any] | None:
+        """The recorded outcome of a job that need not be sent again; None if there is none."""
+        return self._outcomes.get(key)
 
     @property
-    def out(self) -> dict[str, str]:
-        """Keys and ids of jobs that were sent and have not ended."""
-        return {key: job_id for key, job_id in self._sent.items() if key not in self._ended}
+    def open_jobs(self) -> dict[str, str]:
+        """Ids, by key, of jobs that were sent and have not ended."""
+        return {key: job_id for key, job_id in self._job_ids.items() if key not in self._outcomes}
 
-    def send(self, key: str, job_id: str) -> None:
+    def record_job(self, key: str, job_id: str) -> None:
         self._write({"key": key, "job": job_id})
 
-    def forget(self, key: str) -> None:
-        """The job is no longer out, and has to be sent again."""
+    def forget_job(self, key: str) -> None:
+        """Record that the job no longer runs. Without an outcome it will be sent again."""
         self._write({"key": key, "job": None})
 
-    def end(self, key: str, told: Mapping[str, Any]) -> None:
-        self._write({"key": key, "ended": dict(told)})
+    def record_outcome(self, key: str, outcome: Mapping[str, Any]) -> None:
+        self._write({"key": key, "ended": dict(outcome)})
 
     def _write(self, event: dict[str, Any]) -> None:
-        self._note(event)
+        self._apply(event)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(f"{self._gap}{json.dumps(event, ensure_ascii=True)}\n")
-        self._gap = ""
+            file.write(f"{self._separator}{json.dumps(event, ensure_ascii=True)}\n")
+        self._separator = ""
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _apply(self, event: dict[str, Any]) -> None:
         key = event["key"]
         if "ended" in event:
-            self._ended[key] = dict(event["ended"])
+            self._outcomes[key] = dict(event["ended"])
         elif event["job"] is None:
-            self._sent.pop(key, None)
+            self._job_ids.pop(key, None)
         else:
-            self._sent[key] = str(event["job"])
+            self._job_ids[key] = str(event["job"])

@@ -1,1 +1,1 @@
-"""Artefacts: one writer per format."""
+"""The artefacts of a document, one module per format."""

@@ -1,7 +1,8 @@
-"""A Draft in, chunks.jsonl out: pieces of document.md for a vector index, with where they stand and what they say.
+"""Write chunks.jsonl: pieces of document.md for a vector index, each with its place in the document and a summary.
 
-A piece ends where a section ends or where it is full; tables keep their head, captions their table. Knows markdown's
-spans and the section tree. Knows nothing of vectors.
+A chunk ends at the end of a section or when it is full. Each part of a split table repeats the table's head, and a
+caption stays with its table or figure. Chunks are cut from a plain version of document.md, without page marks,
+furniture and embedded pictures; their spans refer to document.md itself.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from twopass.formats import markdown, splitting, token_estimate
 from twopass.formats.draft import Draft
 from twopass.text import prose, sections
 
-_BREAKS = re.compile("[\x85\u2028\u2029]")  # line ends to some readers, and to JSON plain characters
-SENTENCES = 3  # of the summary of a part
+_UNICODE_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")  # some readers end a line here; JSON does not escape them
+PART_SUMMARY_SENTENCES = 3  # sentences in the summary of a part
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Elements that no chunk may part: what runs on, and a table or paragraph alone. `spans` lie in document.md."""
+    """What is kept in one chunk: a table or paragraph with its continuations, or a part of one that is too large."""
 
     elements: tuple[Element, ...]
     text: str
-    start: int  # in the text that chunks are cut from, as is `end`
+    start: int  # `start` and `end` count characters of the plain markdown
     end: int
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...]  # of the elements, in document.md
     section: Section | None
-    part: int | None = None  # from 1; None of what is whole
-    whole: str | None = None  # of a part: the first element of what was cut
+    part: int | None = None  # from 1; None if the unit was not split
+    split_id: str | None = None  # of a part: id of the first element of the unit that was split
 
     @cached_property
     def size(self) -> int:
@@ -48,17 +49,19 @@ class Unit:
 
     @property
     def first_id(self) -> str:
-        return self.whole or self.elements[0].id
+        return self.split_id or self.elements[0].id
 
-    def belongs_to(self, other: Unit) -> bool:
-        """Whether it is the caption or note of the other, or the other way round."""
-        ours, theirs = {e.id for e in self.elements}, {e.id for e in other.elements}
-        return any(e.parent_id in theirs for e in self.elements) or any(e.parent_id in ours for e in other.elements)
+    def is_related_to(self, other: Unit) -> bool:
+        """Whether one of the two is the caption or note of the other."""
+        own_ids, other_ids = {e.id for e in self.elements}, {e.id for e in other.elements}
+        return any(e.parent_id in other_ids for e in self.elements) or any(
+            e.parent_id in own_ids for e in other.elements
+        )
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Units side by side, and their text: a part of something larger stands alone."""
+    """Consecutive units and their text. A part of a split unit is always a chunk of its own."""
 
     units: tuple[Unit, ...]
     text: str
@@ -77,11 +80,12 @@ class Chunk:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The headings that all of it stands below, but for what comes before any heading."""
+        """The headings above every unit of the chunk; units before the first heading are ignored."""
         paths = [unit.path for unit in self.units if unit.path]
         return tuple(same[0] for same in takewhile(lambda titles: len(set(titles)) == 1, zip(*paths, strict=False)))
 
-    def joined(self, other: Chunk, text: str) -> Chunk:
+    def join(self, other: Chunk, text: str) -> Chunk:
+        """Return one chunk with the units of both; `text` is the plain markdown."""
         return Chunk((*self.units, *other.units), text[self.first.start : other.units[-1].end])
 
     @property
@@ -90,140 +94,141 @@ class Chunk:
 
 
 def write(draft: Draft) -> bytes:
-    """One JSON object a line, in the order of the document."""
-    document, limits = draft.document, draft.writing.chunks
-    plain = _plain(draft)
-    found = _merged(_packed(_units(draft, *plain), plain[0], limits), plain[0], limits)
+    """Return one JSON object per line, in document order."""
+    document, limits = draft.document, draft.options.chunks
+    text, spans = _write_plain_markdown(draft)
+    chunks = _pack(_build_units(draft, text, spans), text, limits)
+    chunks = _merge_small(chunks, text, limits)
     pages = {page.number: page for page in document.pages}
-    captions = _captions(document)
-    rows = (_row(n, chunk, document, pages, captions) for n, chunk in enumerate(found))
-    return "".join(f"{_line(row)}\n" for row in rows).encode(errors="replace")
+    captions = _collect_captions(document)
+    rows = (_make_row(n, chunk, document, pages, captions) for n, chunk in enumerate(chunks))
+    return "".join(f"{_to_json_line(row)}\n" for row in rows).encode(errors="replace")
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    """JSON on what every reader takes for one line."""
-    told = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-    return _BREAKS.sub(lambda found: f"\\u{ord(found.group()):04x}", told)
+def _to_json_line(row: Mapping[str, Any]) -> str:
+    """Return JSON without characters that some readers take for a line break."""
+    line = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return _UNICODE_LINE_BREAKS.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
 
 
-def _plain(draft: Draft) -> tuple[str, dict[str, Span]]:
-    """The markdown that chunks are cut from: no marks, no furniture, no pictures in it."""
-    bare = {"front_matter": False, "page_marks": False, "furniture": False, "images": Images.FOLDER}
-    return markdown.write(draft.document, draft.writing.markdown.model_copy(update=bare))
+def _write_plain_markdown(draft: Draft) -> tuple[str, dict[str, Span]]:
+    """Return the text that chunks are cut from, and the elements' spans in it."""
+    plain = {"front_matter": False, "page_marks": False, "furniture": False, "images": Images.FOLDER}
+    return markdown.write(draft.document, draft.options.markdown.model_copy(update=plain))
 
 
-def _units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Unit]:
-    """What is put into chunks, in the order of the markdown; what is too large for one is cut."""
-    _, real = draft.markdown
-    sections_of = dict(_owners(draft.document.sections))
-    placed = sorted((e for e in draft.document.elements if e.id in spans), key=lambda e: spans[e.id])
+def _build_units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Unit]:
+    """Return the units in the order of the markdown; a unit that is too large for a chunk is split."""
+    _, document_spans = draft.markdown
+    section_of = dict(_list_section_elements(draft.document.sections))
     groups: list[list[Element]] = []
-    for element in placed:
-        before = groups[-1][-1] if groups else None
-        gap = text[spans[before.id].end : spans[element.id].start] if before else ""
-        if before and element.continues == before.id and "\n\n" not in gap:
+    for element in sorted((e for e in draft.document.elements if e.id in spans), key=lambda e: spans[e.id]):
+        previous = groups[-1][-1] if groups else None
+        gap = text[spans[previous.id].end : spans[element.id].start] if previous else ""
+        if previous and element.continues == previous.id and "\n\n" not in gap:
             groups[-1].append(element)
         else:
             groups.append([element])
     units = []
     for group in groups:
         start, end = spans[group[0].id].start, spans[group[-1].id].end
-        end = max(end, splitting.closed(text, end))
-        owner = sections_of.get(group[0].id)
-        units.append(Unit(tuple(group), text[start:end], start, end, tuple(real[e.id] for e in group), owner))
-    limit = draft.writing.chunks.max_tokens
-    return [part for unit in units for part in (_parts(unit, limit, spans) if unit.size > limit else [unit])]
+        end = max(end, splitting.include_closing_tag(text, end))
+        own_spans = tuple(document_spans[e.id] for e in group)
+        units.append(Unit(tuple(group), text[start:end], start, end, own_spans, section_of.get(group[0].id)))
+    limit = draft.options.chunks.max_tokens
+    return [part for unit in units for part in (_split_unit(unit, limit, spans) if unit.size > limit else [unit])]
 
 
-def _owners(tree: Sequence[Section]) -> Iterator[tuple[str, Section]]:
+def _list_section_elements(tree: Sequence[Section]) -> Iterator[tuple[str, Section]]:
+    """Yield each element id of the section tree with its section."""
     for section in tree:
-        yield from ((name, section) for name in section.element_ids)
-        yield from _owners(section.children)
+        yield from ((element_id, section) for element_id in section.element_ids)
+        yield from _list_section_elements(section.children)
 
 
-def _parts(unit: Unit, limit: int, spans: Mapping[str, Span]) -> list[Unit]:
-    """A unit that is too large, cut between rows, lines or sentences; every part of a table begins with its head."""
+def _split_unit(unit: Unit, limit: int, spans: Mapping[str, Span]) -> list[Unit]:
+    """Split a unit between rows, lines or sentences, each part with the elements it overlaps."""
     parts = []
-    for number, (start, end, text) in enumerate(splitting.cut(unit.text, limit), start=1):
+    for number, part in enumerate(splitting.split(unit.text, limit), start=1):
+        start, end = unit.start + part.start, unit.start + part.end
         inside = [
             (element, span, spans[element.id])
             for element, span in zip(unit.elements, unit.spans, strict=True)
-            if spans[element.id].start < unit.start + end and spans[element.id].end > unit.start + start
+            if spans[element.id].start < end and spans[element.id].end > start
         ]
-        elements = tuple(element for element, _, _ in inside) or unit.elements[-1:]
-        own = (
-            tuple(_within(span, plain, unit.start + start, unit.start + end) for _, span, plain in inside)
-            or unit.spans[-1:]
-        )
         parts.append(
             replace(
                 unit,
-                elements=elements,
-                text=text,
-                start=unit.start + start,
-                end=unit.start + end,
-                spans=own,
+                elements=tuple(element for element, _, _ in inside) or unit.elements[-1:],
+                text=part.text,
+                start=start,
+                end=end,
+                spans=tuple(_clip_span(span, plain, start, end) for _, span, plain in inside) or unit.spans[-1:],
                 part=number,
-                whole=unit.elements[0].id,
+                split_id=unit.elements[0].id,
             )
         )
     return parts
 
 
-def _within(real: Span, plain: Span, start: int, end: int) -> Span:
-    """The part of an element's span that lies between both; the whole where the two texts differ, as with pictures."""
-    if real.end - real.start != plain.end - plain.start:
-        return real
-    shift = real.start - plain.start
+def _clip_span(span: Span, plain: Span, start: int, end: int) -> Span:
+    """Clip an element's span in document.md to [start, end) of the plain markdown.
+
+    The span is not clipped if the element's text differs between the two, as that of a picture does.
+    """
+    if span.end - span.start != plain.end - plain.start:
+        return span
+    shift = span.start - plain.start
     return Span(max(start, plain.start) + shift, min(end, plain.end) + shift)
 
 
-def _packed(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
-    """Units of one section put together while they fit; a caption waits for what it belongs to."""
+def _pack(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
+    """Combine units of one section while they fit; a caption goes into the chunk of its table or figure."""
     packed: list[Chunk] = []
     for n, unit in enumerate(units):
         chunk, last = Chunk((unit,), unit.text), packed[-1] if packed else None
-        after = units[n + 1] if n + 1 < len(units) and units[n + 1].belongs_to(unit) else None
+        related = units[n + 1] if n + 1 < len(units) and units[n + 1].is_related_to(unit) else None
         fits = last and _fits(last, chunk, text, limits) and last.first.section == unit.section
-        if fits and last and after and unit.size + after.size <= limits.max_tokens:
-            fits = token_estimate.count(text[last.first.start : after.end]) <= limits.max_tokens
+        if fits and last and related and unit.size + related.size <= limits.max_tokens:
+            fits = token_estimate.count(text[last.first.start : related.end]) <= limits.max_tokens
         if fits and last:
-            packed[-1] = last.joined(chunk, text)
+            packed[-1] = last.join(chunk, text)
         else:
             packed.append(chunk)
     return packed
 
 
-def _merged(chunks: Sequence[Chunk], text: str, limits: Chunks) -> list[Chunk]:
-    """Small chunks joined to the one before, where both stand below one heading or the first below none."""
+def _merge_small(chunks: Sequence[Chunk], text: str, limits: Chunks) -> list[Chunk]:
+    """Join small chunks to the previous one if both have the same top heading, or the previous one has none."""
     merged: list[Chunk] = []
     for chunk in chunks:
         last = merged[-1] if merged else None
-        is_near = last is not None and (not last.path or last.path[:1] == chunk.path[:1])
+        is_related = last is not None and (not last.path or last.path[:1] == chunk.path[:1])
         is_small = last is not None and min(last.size, chunk.size) < limits.min_tokens
-        if last and is_near and is_small and _fits(last, chunk, text, limits):
-            merged[-1] = last.joined(chunk, text)
+        if last and is_related and is_small and _fits(last, chunk, text, limits):
+            merged[-1] = last.join(chunk, text)
         else:
             merged.append(chunk)
     return merged
 
 
 def _fits(last: Chunk, chunk: Chunk, text: str, limits: Chunks) -> bool:
+    # Each size is rounded up, so the size of the joined text can be one less than their sum.
     if last.is_part or chunk.is_part or last.size + chunk.size > limits.max_tokens + 1:
         return False
-    return last.joined(chunk, text).size <= limits.max_tokens
+    return last.join(chunk, text).size <= limits.max_tokens
 
 
-def _row(
+def _make_row(
     number: int, chunk: Chunk, document: Document, pages: Mapping[int, Page], captions: Mapping[str, str]
 ) -> dict[str, Any]:
     elements, part = chunk.elements, chunk.first.part or 1
-    found, summary = sections.gist(elements)
+    keywords, summary = sections.summarise(elements)
     if chunk.is_part and all(element.kind is Kind.TEXT for element in elements):
-        summary = prose.summary(prose.flow(chunk.text), found, SENTENCES)
+        summary = prose.summarise(prose.to_one_line(chunk.text), keywords, PART_SUMMARY_SENTENCES)
     spans = [span for unit in chunk.units for span in unit.spans]
     numbers = sorted({element.page for element in elements})
-    owners = dict.fromkeys(unit.section.id for unit in chunk.units if unit.section)
+    section_ids = dict.fromkeys(unit.section.id for unit in chunk.units if unit.section)
     return {
         "id": f"{document.id}/{chunk.first.first_id}" + (f".{part}" if part > 1 else ""),
         "document": document.id,
@@ -232,31 +237,32 @@ def _row(
         "number": number,
         "text": chunk.text,
         "tokens": chunk.size,
-        "section_ids": list(owners),
+        "section_ids": list(section_ids),
         "section_path": list(chunk.path),
         "pages": numbers,
         "boxes": [{"page": e.page, "box": list(box)} for e in elements for box in e.boxes],
         "md_span": [min(span.start for span in spans), max(span.end for span in spans)],
         "element_ids": [element.id for element in elements],
         "kinds": list(dict.fromkeys(str(element.kind) for element in elements)),
-        "keywords": list(found),
+        "keywords": list(keywords),
         "summary": summary,
         "figures": [{"element": e.id, "image": e.image, "caption": captions.get(e.id)} for e in elements if e.image],
-        "links": list(dict.fromkeys(uri for n in numbers for uri in _links(pages.get(n), elements))),
+        "links": list(dict.fromkeys(uri for n in numbers for uri in _find_links(pages.get(n), elements))),
         "language": next((page.language for n in numbers if (page := pages.get(n)) and page.language), None),
     }
 
 
-def _captions(document: Document) -> dict[str, str]:
-    told: dict[str, list[str]] = defaultdict(list)
+def _collect_captions(document: Document) -> dict[str, str]:
+    """Map the id of each captioned element to its caption."""
+    captions: dict[str, list[str]] = defaultdict(list)
     for element in document.elements:
         if element.kind is Kind.CAPTION and element.parent_id and element.content_layer is Layer.BODY:
-            told[element.parent_id].append(prose.flow(element.text))
-    return {name: " ".join(texts) for name, texts in told.items()}
+            captions[element.parent_id].append(prose.to_one_line(element.text))
+    return {name: " ".join(texts) for name, texts in captions.items()}
 
 
-def _links(page: Page | None, elements: Sequence[Element]) -> list[str]:
-    """Where the PDF's links of a page lead whose boxes lie on the chunk's elements."""
+def _find_links(page: Page | None, elements: Sequence[Element]) -> list[str]:
+    """Return the URIs of the page's PDF links of which more than half lies on one of the elements."""
     if page is None:
         return []
     boxes = [box for element in elements if element.page == page.number for box in element.boxes]

@@ -1,6 +1,6 @@
-"""A Document in, DocJSON bytes out; and back, and the JSON Schema of both.
+"""Convert a Document to DocJSON bytes and back, and describe them with a JSON Schema.
 
-Knows the shape of the JSON. Knows nothing of where it is stored. Equal documents give equal bytes.
+Equal documents give equal bytes.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from typing import Any
 
 from twopass.document import SCHEMA, Document
 
-LISTS = frozenset({"pages", "elements", "sections", "problems"})  # one member a line: diffs and `grep` then work
+LINE_PER_MEMBER = frozenset({"pages", "elements", "sections", "problems"})  # one line per member, for diffs and grep
 SCHEMA_ID = f"urn:twopass:{SCHEMA}"
 
 
 def dumps(document: Document) -> bytes:
-    """UTF-8, fields in the model's order, nulls kept: a field that is not there is a field that is not known."""
+    """Return UTF-8 JSON with fields in the model's order. Nulls are kept, so every field is present."""
     fields = document.model_dump(mode="json", by_alias=True)
-    lines = ",\n".join(f"{_compact(name)}:{_member(name, value)}" for name, value in fields.items())
-    # A lone half of a surrogate pair, which broken PDFs contain, has no UTF-8: JSON's own escape carries it.
+    lines = ",\n".join(f"{_dump_compact(name)}:{_dump_field(name, value)}" for name, value in fields.items())
+    # Broken PDFs contain unpaired surrogates, which UTF-8 cannot encode: write them as JSON escapes.
     return f"{{\n{lines}\n}}\n".encode(errors="backslashreplace")
 
 
 def loads(data: bytes) -> Document:
-    """Raises ValueError (pydantic's ValidationError) where the bytes are no DocJSON."""
+    """Parse DocJSON; raises ValueError (pydantic's ValidationError) for anything else."""
     return Document.model_validate_json(data)
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema, draft 2020-12, of what `dumps` writes."""
-    told = Document.model_json_schema(by_alias=True, mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **told}
+    """Return the JSON Schema (draft 2020-12) of what `dumps` writes."""
+    model_schema = Document.model_json_schema(by_alias=True, mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **model_schema}
 
 
-def _member(name: str, value: Any) -> str:
-    if name in LISTS and value:
-        return "[\n" + ",\n".join(_compact(member) for member in value) + "\n]"
-    return _compact(value)
+def _dump_field(name: str, value: Any) -> str:
+    if name in LINE_PER_MEMBER and value:
+        return "[\n" + ",\n".join(_dump_compact(member) for member in value) + "\n]"
+    return _dump_compact(value)
 
 
-def _compact(value: Any) -> str:
+def _dump_compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

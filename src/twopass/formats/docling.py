@@ -1,7 +1,7 @@
-"""A Draft in, docling.json out: a DoclingDocument that docling's own chunkers and exporters work with; and back.
+"""Convert a Document to a DoclingDocument (docling.json) for docling's chunkers and exporters, and back.
 
-What docling has no word for lies in the metadata of one group that docling's exporters and chunkers do not show, so
-nothing is lost on the way back. Knows docling-core's types. Knows nothing of docling's converters.
+Fields that docling does not have are kept in the metadata of one group that docling's exporters and chunkers skip, so
+nothing is lost on the way back.
 """
 
 from __future__ import annotations
@@ -23,62 +23,63 @@ if TYPE_CHECKING:
     from docling_core.types.doc.items.node import NodeItem
     from docling_core.types.doc.items.table.table_data import TableData
 
+# One group, because docling's exporters and chunkers print the metadata of an item with the item's text.
 GROUP = "twopass"
-# In an item's own metadata it would be printed with the item's text, by docling's exporters and into its chunks.
-KEPT = "twopass__document"
-DEEPEST = 100  # docling's deepest heading
-NOTES = frozenset({Kind.CAPTION, Kind.FOOTNOTE})
+METADATA_KEY = "twopass__document"
+MAX_HEADING_LEVEL = 100  # of docling
+NOTE_KINDS = frozenset({Kind.CAPTION, Kind.FOOTNOTE})
 UNKNOWN_TYPE = "application/octet-stream"
 
 
 def write(draft: Draft) -> bytes:
-    """Equal documents give equal bytes."""
-    told = converted(draft.placed).export_to_dict()
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
+    """Return docling.json; equal documents give equal bytes."""
+    exported = convert(draft.with_spans).export_to_dict()
+    return json.dumps(exported, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
 
-def converted(document: Document) -> DoclingDocument:
-    """Every element as an item, in the order of the document; what runs on is one item with several places."""
-    return _Making(document).whole()
+def convert(document: Document) -> DoclingDocument:
+    """Convert each element to an item, in document order; elements that continue each other become one item."""
+    return _Converter(document).convert()
 
 
 def loads(data: bytes) -> Document:
-    """The Document that a docling.json of ours was made of; texts and cells are those that docling holds."""
+    """Read the Document back from a docling.json, with the texts and cells that docling's items hold now."""
     from docling_core.types.doc.document import DoclingDocument
 
-    return restored(DoclingDocument.model_validate_json(data))
+    return restore(DoclingDocument.model_validate_json(data))
 
 
-def restored(told: DoclingDocument) -> Document:
-    """Raises ValueError where it was not written here, or has other items since."""
-    group = next((group for group in told.groups if group.name == GROUP), None)
-    kept = (group.meta.get_custom_part() if group and group.meta else {}).get(KEPT)
+def restore(docling_document: DoclingDocument) -> Document:
+    """Rebuild the Document. Raises ValueError if twopass did not write it, or if items were added or removed since."""
+    group = next((group for group in docling_document.groups if group.name == GROUP), None)
+    kept = (group.meta.get_custom_part() if group and group.meta else {}).get(METADATA_KEY)
     if kept is None:
-        raise ValueError(f"no {KEPT}: this docling document was not made by twopass")
-    if kept["counts"] != _counts(told):
-        raise ValueError("items were added or removed since: nobody can tell which element they are")
-    elements = [_as_held(part, told) for part in kept["elements"]]
+        raise ValueError(f"no {METADATA_KEY}: this docling document was not made by twopass")
+    if kept["counts"] != _count_items(docling_document):
+        raise ValueError("items were added or removed, so items cannot be matched to elements")
+    elements = [_restore_element(fields, docling_document) for fields in kept["elements"]]
     return Document.model_validate({**kept["document"], "elements": elements})
 
 
-def _counts(told: DoclingDocument) -> list[int]:
-    return [len(told.texts), len(told.tables), len(told.pictures)]
+def _count_items(docling_document: DoclingDocument) -> list[int]:
+    return [len(docling_document.texts), len(docling_document.tables), len(docling_document.pictures)]
 
 
-def _as_held(part: Mapping[str, Any], told: DoclingDocument) -> dict[str, Any]:
-    """The element's fields, with the text and cells of the item that holds them."""
+def _restore_element(fields: Mapping[str, Any], docling_document: DoclingDocument) -> dict[str, Any]:
+    """Return the element's fields, with the text or cells of the item that holds them."""
     from docling_core.types.doc.common.reference import RefItem
 
-    element = {name: value for name, value in part.items() if name != "item"}
-    if (place := part.get("item")) is None:
+    element = {name: value for name, value in fields.items() if name != "item"}
+    if (reference := fields.get("item")) is None:
         return element
-    item: Any = RefItem(cref=place).resolve(told)
+    item: Any = RefItem(cref=reference).resolve(docling_document)
     if element["kind"] == Kind.TABLE:
-        return {**element, "table": {**element["table"], "cells": [_cell_of(cell) for cell in item.data.table_cells]}}
+        cells = [_restore_cell(cell) for cell in item.data.table_cells]
+        return {**element, "table": {**element["table"], "cells": cells}}
     return {**element, "text": item.orig}
 
 
-def _cell_of(cell: Any) -> dict[str, Any]:
+def _restore_cell(cell: Any) -> dict[str, Any]:
     return {
         "row": cell.start_row_offset_idx,
         "col": cell.start_col_offset_idx,
@@ -89,210 +90,218 @@ def _cell_of(cell: Any) -> dict[str, Any]:
     }
 
 
-class _Making:
-    """One document on its way: what is made already, by the element's id."""
+class _Converter:
+    """The conversion of one document: the DoclingDocument so far, and the item of each converted element."""
 
     def __init__(self, document: Document) -> None:
         from docling_core.types.doc.document import DoclingDocument
 
         self._document = document
         self._pages = {page.number: page for page in document.pages}
-        self._next = markdown.running(document)
+        self._next_of = markdown.find_continuations(document)
         self._by_id = {element.id: element for element in document.elements}
-        self._told = DoclingDocument(name=document.meta.title or document.id, origin=self._origin())
-        self._made: dict[str, NodeItem] = {}
-        self._held: dict[str, str] = {}  # element's id -> the item that has all of its text or cells
-        self._list: NodeItem | None = None
+        self._docling = DoclingDocument(name=document.meta.title or document.id, origin=self._make_origin())
+        self._items: dict[str, NodeItem] = {}  # by element id
+        self._holders: dict[str, str] = {}  # element id -> the item that holds all of its text or cells
+        self._list: NodeItem | None = None  # the list that the next list item belongs to
 
-    def whole(self) -> DoclingDocument:
+    def convert(self) -> DoclingDocument:
         from docling_core.types.doc.base import Size
 
         for page in self._document.pages:
-            self._told.add_page(page.number, Size(width=page.width_pt, height=page.height_pt))
-        inside = set(self._next.values())
-        parents = {e.parent_id for e in self._document.elements if e.kind in NOTES}
-        floats = [e for e in self._document.elements if e.id in parents and (e.kind is Kind.TABLE or e.is_figure)]
-        notes: dict[str, list[Element]] = {element.id: [] for element in floats}
+            self._docling.add_page(page.number, Size(width=page.width_pt, height=page.height_pt))
+        continuations = set(self._next_of.values())
+        notes = self._collect_notes(continuations | set(self._next_of))
+        attached = {note.id for attached_notes in notes.values() for note in attached_notes}
         for element in self._document.elements:
-            if element.kind in NOTES and element.parent_id in notes and element.id not in inside | set(self._next):
-                notes[element.parent_id].append(element)
-        held = {note.id for own in notes.values() for note in own}
-        for element in self._document.elements:
-            if element.id in inside or element.id in held:
+            if element.id in continuations or element.id in attached:
                 continue
             self._add(element)
             for note in notes.get(element.id, ()):
-                self._note(note, element)
-        self._keep()
-        return self._told
+                self._add_note(note, element)
+        self._add_remainder()
+        return self._docling
 
-    def _keep(self) -> None:
-        """All that no item holds."""
+    def _collect_notes(self, joined: set[str]) -> dict[str, list[Element]]:
+        """Captions and footnotes of each table and figure, without those that are joined with other elements."""
+        parents = {e.parent_id for e in self._document.elements if e.kind in NOTE_KINDS}
+        owners = [e for e in self._document.elements if e.id in parents and (e.kind is Kind.TABLE or e.is_figure)]
+        notes: dict[str, list[Element]] = {owner.id: [] for owner in owners}
+        for element in self._document.elements:
+            if element.kind in NOTE_KINDS and element.parent_id in notes and element.id not in joined:
+                notes[element.parent_id].append(element)
+        return notes
+
+    def _add_remainder(self) -> None:
+        """Add the group whose metadata keeps everything that no item holds."""
         from docling_core.types.doc.common.content_layer import ContentLayer
         from docling_core.types.doc.common.meta import BaseMeta
 
-        rest = self._document.model_dump(mode="json", by_alias=True, exclude={"elements"})
-        parts = [_kept(element, self._held.get(element.id)) for element in self._document.elements]
-        kept = {"document": rest, "elements": parts, "counts": _counts(self._told)}
-        group = self._told.add_group(name=GROUP, content_layer=ContentLayer.INVISIBLE)
-        group.meta = BaseMeta.model_validate({KEPT: kept})
+        fields = self._document.model_dump(mode="json", by_alias=True, exclude={"elements"})
+        elements = [_dump_remainder(element, self._holders.get(element.id)) for element in self._document.elements]
+        kept = {"document": fields, "elements": elements, "counts": _count_items(self._docling)}
+        group = self._docling.add_group(name=GROUP, content_layer=ContentLayer.INVISIBLE)
+        group.meta = BaseMeta.model_validate({METADATA_KEY: kept})
 
-    def _origin(self) -> Any:
+    def _make_origin(self) -> Any:
         from docling_core.types.doc.common.origin import DocumentOrigin
 
         source = self._document.source
-        known = source.mime in mimetypes.types_map.values()
+        is_known = source.mime in mimetypes.types_map.values()
         name = urlsplit(source.uri).path.rpartition("/")[2] or self._document.id
         digest = int(source.sha256[:16], 16)
-        return DocumentOrigin(mimetype=source.mime if known else UNKNOWN_TYPE, binary_hash=digest, filename=name)
+        return DocumentOrigin(mimetype=source.mime if is_known else UNKNOWN_TYPE, binary_hash=digest, filename=name)
 
     def _add(self, element: Element) -> None:
-        chain = [element, *self._rest(element)]
+        chain = [element, *self._follow(element)]
         if element.kind is not Kind.LIST_ITEM or not element.is_body:
             self._list = None
-        self._made[element.id] = self._item(chain)
+        self._items[element.id] = self._add_item(chain)
 
-    def _rest(self, element: Element) -> Iterator[Element]:
-        while (after := self._next.get(element.id)) is not None:
-            element = self._by_id[after]
+    def _follow(self, element: Element) -> Iterator[Element]:
+        """Yield the element's continuations."""
+        while (following := self._next_of.get(element.id)) is not None:
+            element = self._by_id[following]
             yield element
 
-    def _note(self, note: Element, owner: Element) -> None:
-        """A caption or footnote below what it belongs to."""
+    def _add_note(self, note: Element, owner: Element) -> None:
+        """Add a caption or footnote below its table or figure."""
         self._list = None
-        parent = self._made[owner.id]
-        item = self._text([note], parent)
+        parent = self._items[owner.id]
+        item = self._add_text([note], parent)
         references = parent.captions if note.kind is Kind.CAPTION else parent.footnotes
         references.append(item.get_ref())
 
-    def _item(self, chain: Sequence[Element]) -> NodeItem:
+    def _add_item(self, chain: Sequence[Element]) -> NodeItem:
         element = chain[0]
-        common = {"content_layer": self._layer(element)}
         if element.kind is Kind.TABLE:
-            table: Any = self._told.add_table(
-                _table_data(element.table, element.text), prov=self._place(element), **common
-            )
-            if element.table:
-                self._held[element.id] = table.self_ref
-            return table
-        return self._figure(element, common) if element.is_figure else self._text(chain, None)
+            return self._add_table(element)
+        return self._add_figure(element) if element.is_figure else self._add_text(chain, None)
 
-    def _figure(self, element: Element, common: Mapping[str, Any]) -> NodeItem:
-        """The picture, what is known of it, and below it the words that stand in it."""
+    def _add_table(self, element: Element) -> NodeItem:
+        data = _make_table_data(element.table, element.text)
+        place, layer = self._make_provenance(element), self._find_layer(element)
+        table: Any = self._docling.add_table(data, prov=place, content_layer=layer)
+        if element.table:
+            self._holders[element.id] = table.self_ref
+        return table
+
+    def _add_figure(self, element: Element) -> NodeItem:
+        """Add a picture with its metadata, and below it the text visible in it."""
         from docling_core.types.doc.labels import DocItemLabel
 
-        place, figure = self._place(element), element.figure
-        picture = self._told.add_picture(image=self._image(element), prov=place, **common)
+        place, layer, figure = self._make_provenance(element), self._find_layer(element), element.figure
+        picture = self._docling.add_picture(image=self._make_image(element), prov=place, content_layer=layer)
         picture.label = DocItemLabel.CHART if element.kind is Kind.CHART else DocItemLabel.PICTURE
-        picture.meta = _figure_meta(figure) if figure else None
-        said = [element.text, (figure.visible_text if figure else None) or ""]
-        visible = prose.flow("\n".join(dict.fromkeys(filter(None, said))))
+        picture.meta = _make_picture_meta(figure) if figure else None
+        texts = [element.text, (figure.visible_text if figure else None) or ""]
+        visible = prose.to_one_line("\n".join(dict.fromkeys(filter(None, texts))))
         if visible:
-            self._told.add_text(DocItemLabel.TEXT, visible, prov=place, parent=picture, **common)
+            self._docling.add_text(DocItemLabel.TEXT, visible, prov=place, parent=picture, content_layer=layer)
         return picture
 
-    def _text(self, chain: Sequence[Element], parent: NodeItem | None) -> NodeItem:
+    def _add_text(self, chain: Sequence[Element], parent: NodeItem | None) -> NodeItem:
         from docling_core.types.doc.labels import DocItemLabel
 
         element = chain[0]
-        text, places = self._joined(chain)
+        text, places = self._join(chain)
         orig = element.text if len(chain) == 1 else text
         fields: dict[str, Any] = {
             "orig": orig,
             "prov": places[0],
             "parent": parent,
-            "content_layer": self._layer(element),
+            "content_layer": self._find_layer(element),
         }
         item: Any
         if element.kind is Kind.TITLE:
-            item = self._told.add_title(text, **fields)
+            item = self._docling.add_title(text, **fields)
         elif element.kind is Kind.SECTION_HEADER:
-            level = min(max(element.level or 1, 1), DEEPEST)
-            item = self._told.add_heading(text, level=level, **fields)
+            level = min(max(element.level or 1, 1), MAX_HEADING_LEVEL)
+            item = self._docling.add_heading(text, level=level, **fields)
         elif element.kind is Kind.LIST_ITEM and element.is_body:
-            self._list = self._list or self._told.add_list_group()
-            marker, kind, rest = markdown.item(text)
-            enumerated = (kind or "").startswith("ordered")
+            self._list = self._list or self._docling.add_list_group()
+            marker, list_kind, rest = markdown.parse_list_item(text)
+            enumerated = (list_kind or "").startswith("ordered")
             fields["parent"] = self._list
-            item = self._told.add_list_item(rest, enumerated=enumerated, marker=marker.strip(), **fields)
+            item = self._docling.add_list_item(rest, enumerated=enumerated, marker=marker.strip(), **fields)
         elif element.kind is Kind.FORMULA:
             latex = element.formula and element.formula.latex
-            item = self._told.add_formula(escaping.maths(latex) if latex else text, **fields)
+            item = self._docling.add_formula(escaping.clean_latex(latex) if latex else text, **fields)
         elif element.kind is Kind.CODE:
-            item = self._told.add_code(element.text, **fields)
+            item = self._docling.add_code(element.text, **fields)
         else:
             label = DocItemLabel.TEXT if element.kind is Kind.LIST_ITEM else DocItemLabel(str(element.kind))
-            item = self._told.add_text(label, text, **fields)
+            item = self._docling.add_text(label, text, **fields)
         item.prov.extend(places[1:])
-        if len(chain) == 1 and element.text:  # docling takes an empty original for none
-            self._held[element.id] = item.self_ref
+        if len(chain) == 1 and element.text:  # docling drops an empty `orig`
+            self._holders[element.id] = item.self_ref
         return item
 
-    def _joined(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
-        """The text of what runs on, and where each part of it stands."""
-        texts = [prose.flow(element.text) for element in chain]
+    def _join(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
+        """Return the joined text of the elements, and the provenance of each part of it."""
+        texts = [prose.to_one_line(element.text) for element in chain]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
-            texts[n - 1], gaps[n], texts[n] = prose.join(texts[n - 1], texts[n])
-        whole, places = "", []
+            texts[n - 1], gaps[n], texts[n] = prose.join_lines(texts[n - 1], texts[n])
+        joined, places = "", []
         for element, gap, text in zip(chain, gaps, texts, strict=True):
-            start = len(whole + gap)
-            whole += gap + text
-            places.append(self._place(element, (start, len(whole))))
-        return whole, places
+            start = len(joined + gap)
+            joined += gap + text
+            places.append(self._make_provenance(element, (start, len(joined))))
+        return joined, places
 
-    def _place(self, element: Element, span: tuple[int, int] = (0, 0)) -> ProvenanceItem:
-        """In points of the page; all of the page where the reader gave no box, which `boxes` in the meta tells."""
+    def _make_provenance(self, element: Element, span: tuple[int, int] = (0, 0)) -> ProvenanceItem:
+        """Return page and box in points; without a box the whole page (the kept fields say that there was none)."""
         from docling_core.types.doc.base import BoundingBox
         from docling_core.types.doc.common.reference import ProvenanceItem
 
-        page, box = self._page(element), element.box
+        page, box = self._find_page(element), element.box
         x0, y0, x1, y1 = box or (0.0, 0.0, 1.0, 1.0)
         width, height = page.width_pt, page.height_pt
         bounds = BoundingBox(l=x0 * width, t=y0 * height, r=x1 * width, b=y1 * height)
         return ProvenanceItem(page_no=element.page, bbox=bounds, charspan=span)
 
-    def _page(self, element: Element) -> Page:
+    def _find_page(self, element: Element) -> Page:
         return self._pages[element.page]
 
-    def _layer(self, element: Element) -> Any:
+    def _find_layer(self, element: Element) -> Any:
         from docling_core.types.doc.common.content_layer import ContentLayer
 
         return ContentLayer.BODY if element.is_body else ContentLayer.FURNITURE
 
-    def _image(self, element: Element) -> Any:
-        """The crop beside the document, in pixels of the page as it was read."""
+    def _make_image(self, element: Element) -> Any:
+        """Return a reference to the crop stored beside the document, sized in pixels of the rendered page."""
         from docling_core.types.doc.base import Size
         from docling_core.types.doc.common.reference import ImageRef
 
-        drawn, box = self._page(element).image, element.box
-        if not element.image or drawn is None or box is None:
+        page_image, box = self._find_page(element).image, element.box
+        if not element.image or page_image is None or box is None:
             return None
-        x0, y0, x1, y1 = box.to_pixels(drawn.width_px, drawn.height_px)
+        x0, y0, x1, y1 = box.to_pixels(page_image.width_px, page_image.height_px)
         size = Size(width=x1 - x0, height=y1 - y0)
-        return ImageRef(mimetype="image/png", dpi=round(drawn.dpi), size=size, uri=element.image)
+        return ImageRef(mimetype="image/png", dpi=round(page_image.dpi), size=size, uri=element.image)
 
 
-def _figure_meta(figure: Figure) -> Any:
-    """What docling has fields for."""
+def _make_picture_meta(figure: Figure) -> Any:
+    """Return the figure's values that docling has fields for; None if there are none."""
     from docling_core.types.doc.items.picture.meta import PictureMeta
 
-    told: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
     if figure.description:
-        told["description"] = {"text": figure.description}
+        meta["description"] = {"text": figure.description}
     if figure.type:
-        told["classification"] = {"predictions": [{"class_name": figure.type}]}
+        meta["classification"] = {"predictions": [{"class_name": figure.type}]}
     if figure.smiles:
-        told["molecule"] = {"smi": figure.smiles}
+        meta["molecule"] = {"smi": figure.smiles}
     if figure.data:
-        told["tabular_chart"] = {"chart_data": _table_data(figure.data, "")}
+        meta["tabular_chart"] = {"chart_data": _make_table_data(figure.data, "")}
     if figure.mermaid:
-        told["code"] = {"text": figure.mermaid}
-    return PictureMeta.model_validate(told) if told else None
+        meta["code"] = {"text": figure.mermaid}
+    return PictureMeta.model_validate(meta) if meta else None
 
 
-def _kept(element: Element, item: str | None) -> dict[str, Any]:
-    """The element without what the item holds: its text, or a table's cells."""
+def _dump_remainder(element: Element, item: str | None) -> dict[str, Any]:
+    """Return the element's fields without what its item holds: its text, or a table's cells."""
     fields = element.model_dump(mode="json", exclude_defaults=True)
     if item is None:
         return fields
@@ -303,14 +312,14 @@ def _kept(element: Element, item: str | None) -> dict[str, Any]:
     return {**fields, "item": item}
 
 
-def _table_data(table: Table | None, text: str) -> TableData:
-    """The cells; of a table that has none its text as the only one, which is no cell of ours."""
+def _make_table_data(table: Table | None, text: str) -> TableData:
+    """Return a table's cells; without a table, its text as the only cell (which is not restored as a cell)."""
     from docling_core.types.doc.items.table.table_data import TableCell, TableData
 
     cells = table.cells if table else (Cell(row=0, col=0, text=text),) if text else ()
     rows = max([table.rows if table else 0, *(cell.row + cell.row_span for cell in cells)])
     cols = max([table.cols if table else 0, *(cell.col + cell.col_span for cell in cells)])
-    told = [
+    table_cells = [
         TableCell(
             start_row_offset_idx=cell.row,
             end_row_offset_idx=cell.row + cell.row_span,
@@ -323,4 +332,4 @@ def _table_data(table: Table | None, text: str) -> TableData:
         )
         for cell in cells
     ]
-    return TableData(table_cells=told, num_rows=rows, num_cols=cols)
+    return TableData(table_cells=table_cells, num_rows=rows, num_cols=cols)

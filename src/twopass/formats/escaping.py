@@ -1,7 +1,4 @@
-"""Plain text in, Markdown that shows exactly that text out.
-
-Knows which characters Markdown would misread, and where. Knows nothing of elements or pages.
-"""
+"""Escape plain text so that Markdown shows exactly that text."""
 
 from __future__ import annotations
 
@@ -13,89 +10,90 @@ from twopass.format_options import Maths
 from twopass.text import prose
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
-# Every branch begins with its own character, and looks behind only then: so the search leaps from one to the next.
-_MISREAD = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~]|$)"  # an escape that was none
+# Each branch starts with a literal character and looks behind only after it, so the search skips to candidates.
+_SPECIAL = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~]|$)"  # a backslash that would escape the next character
     r"|\*(?:(?<!\s\*)|(?!\s))|_(?:(?<![^\W_]_)|(?![^\W_]))"  # emphasis; 5 * 3 and snake_case are safe
     r"|<!--|`|\$|<(?=[A-Za-z/!?])|\](?=[(\[:])"  # code, maths, tags and autolinks, links and their definitions
-    r"|~(?:(?=~)|(?<=\w~)|(?<=\S~)(?=\s|$))"  # struck out
+    r"|~(?:(?=~)|(?<=\w~)|(?<=\S~)(?=\s|$))"  # strikethrough
     r"|&(?=#?\w{1,31};)"  # entities
 )
-FENCES = {
+MATHS_DELIMITERS = {  # inline, display
     Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
     Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
-}  # inline, display
+}
 _ENTITIES = {"&": "&amp;", "<!--": "&lt;!--"}
-_LEADING = re.compile(r"#{1,6}(?=\s|$)|>|[-+](?=\s|$)|-(?=[-\s]*$)|=(?==*\s*$)|\[(?=[ xX]\]\s)|(?<=\d)[.)](?=\s|$)")
-_NUMBERED = re.compile(r"\d{1,9}(?=[.)](?:\s|$))")
+_BLOCK_START = re.compile(r"#{1,6}(?=\s|$)|>|[-+](?=\s|$)|-(?=[-\s]*$)|=(?==*\s*$)|\[(?=[ xX]\]\s)|(?<=\d)[.)](?=\s|$)")
+_LIST_NUMBER = re.compile(r"\d{1,9}(?=[.)](?:\s|$))")
 
 
-def shown(text: str, style: Maths = Maths.DOLLAR) -> str:
-    """One line of running text; `\\(x\\)` and `\\[x\\]` become what the style puts around maths."""
-    parts, start, formula = [], 0, _formula(style)
+def escape_text(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """Escape one line of text; `\\(x\\)` and `\\[x\\]` get the delimiters of the style."""
+    parts, start, replace_maths = [], 0, _make_maths_replacer(style)
     for found in _MATHS.finditer(text):
-        parts += [_escaped(text[start : found.start()]), formula(found)]
+        parts += [_escape(text[start : found.start()]), replace_maths(found)]
         start = found.end()
-    return "".join([*parts, _escaped(text[start:])])
+    return "".join([*parts, _escape(text[start:])])
 
 
-def kept(markdown: str, style: Maths = Maths.DOLLAR) -> str:
-    """One line that is Markdown already: only maths in our spelling, and no comment that could pass for a page mark."""
-    return _MATHS.sub(_formula(style), markdown).replace("<!--", "&lt;!--")
+def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
+    """Give the maths of a Markdown line the style's delimiters; escape comments, which could forge a page mark."""
+    return _MATHS.sub(_make_maths_replacer(style), markdown).replace("<!--", "&lt;!--")
 
 
-def leading(text: str) -> str:
-    """A line that begins a block: what would make it a heading, list, quote or rule is escaped."""
-    numbered = _NUMBERED.match(text)
-    at = numbered.end() if numbered else 0
-    found = _LEADING.match(text, at)
-    return f"{text[:at]}\\{text[at:]}" if found else text
+def escape_line_start(text: str) -> str:
+    """Escape what would turn a block's first line into a heading, list, quote or rule."""
+    numbered = _LIST_NUMBER.match(text)
+    position = numbered.end() if numbered else 0
+    found = _BLOCK_START.match(text, position)
+    return f"{text[:position]}\\{text[position:]}" if found else text
 
 
-def heading_end(line: str) -> str:
-    """The end of a heading: a closing run of # would be dropped."""
+def escape_heading_end(line: str) -> str:
+    """Escape a trailing run of #, which Markdown would drop from a heading."""
     return re.sub(r"(^|\s)(#+)$", r"\1\\\2", line)
 
 
-def alternative(text: str, style: Maths = Maths.DOLLAR) -> str:
-    """An image's alternative text, brackets balanced or not."""
-    return re.sub(r"\\?([\[\]])", r"\\\1", shown(text, style))
+def escape_alt_text(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """Escape an image's alternative text; its brackets need not be balanced."""
+    return re.sub(r"\\?([\[\]])", r"\\\1", escape_text(text, style))
 
 
-def cell(text: str, style: Maths = Maths.DOLLAR) -> str:
-    """A cell of a GFM table."""
-    return "<br>".join(shown(line, style) for line in _lines(text)).replace("|", "\\|")
+def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """Escape the text of a cell of a GFM table."""
+    return "<br>".join(escape_text(line, style) for line in _split_lines(text)).replace("|", "\\|")
 
 
-def html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
-    """A cell of an HTML table, where Markdown is not read."""
-    return "<br>".join(html.escape(_MATHS.sub(_formula(style), line), quote=False) for line in _lines(text))
+def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """Escape the text of a cell of an HTML table, where Markdown does not apply."""
+    lines = (_MATHS.sub(_make_maths_replacer(style), line) for line in _split_lines(text))
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def maths(latex: str) -> str:
-    """A formula's LaTeX without delimiters: no blank lines, no dollar that would end it."""
+def clean_latex(latex: str) -> str:
+    """Remove delimiters and blank lines from LaTeX, and escape dollars, which would end the formula."""
     latex = re.sub(r"^\s*(?:\\\[|\\\(|\$\$?)|(?:\\\]|\\\)|\$\$?)\s*$", "", latex)
     lines = "\n".join(line.rstrip() for line in latex.splitlines() if line.strip())
     return re.sub(r"(?<!\\)\$", r"\\$", lines)
 
 
-def _formula(style: Maths) -> Callable[[re.Match[str]], str]:
-    def spelled(found: re.Match[str]) -> str:
-        line = " ".join(maths(found.group(1) or found.group(2)).split())
-        begin, end = FENCES[style][0 if found.group(1) else 1]
+def _make_maths_replacer(style: Maths) -> Callable[[re.Match[str]], str]:
+    def replace(found: re.Match[str]) -> str:
+        line = " ".join(clean_latex(found.group(1) or found.group(2)).split())
+        begin, end = MATHS_DELIMITERS[style][0 if found.group(1) else 1]
         return f"{begin}{line}{end}" if line else ""
 
-    return spelled
+    return replace
 
 
-def _escaped(text: str) -> str:
-    return _MISREAD.sub(lambda found: _ENTITIES.get(found.group(), "\\" + found.group()), text)
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(lambda found: _ENTITIES.get(found.group(), "\\" + found.group()), text)
 
 
-def flat(text: str) -> str:
-    """Prose of an HTML string on one line."""
-    return prose.flow(html.unescape(prose.plain(text)))
+def html_to_text(text: str) -> str:
+    """Return the text of an HTML string on one line."""
+    return prose.to_one_line(html.unescape(prose.strip_markup(text)))

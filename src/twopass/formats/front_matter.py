@@ -1,7 +1,4 @@
-"""A Document in, the YAML front matter of its markdown out.
-
-Knows as much YAML as that JSON's strings are YAML's. What nobody knows is left out.
-"""
+"""Write the YAML front matter of document.md."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ import re
 
 from twopass.document import Document
 
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")  # YAML has them only escaped
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")  # YAML allows these only escaped
 
 
-def matter(document: Document) -> str:
-    """Title, author, subject, date, language, what was read of which source, and how that ended."""
+def render(document: Document) -> str:
+    """Return the front matter; fields without a value are left out."""
     meta = document.meta
-    told = {
+    fields = {
         "title": meta.title,
         "author": meta.author,
         "subject": meta.subject,
@@ -28,9 +25,10 @@ def matter(document: Document) -> str:
         "pages": len(document.pages),
         "status": document.status,
     }
-    lines = (f"{name}: {_scalar(value)}" for name, value in told.items() if value is not None)
+    lines = (f"{name}: {_quote_scalar(value)}" for name, value in fields.items() if value is not None)
     return "\n".join(["---", *lines, "---"])
 
 
-def _scalar(value: str | int) -> str:
+def _quote_scalar(value: str | int) -> str:
+    # Every JSON string is a YAML string.
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False))

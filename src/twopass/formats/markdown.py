@@ -1,8 +1,8 @@
-"""A Document in, document.md and the place of every element in it out.
+"""Write document.md, and find the span of every element in it.
 
-Every word of every body element is in it and what runs on is joined. Unless it is asked for otherwise each page has its
-mark and furniture is left out.
-Knows Markdown. Knows nothing of how anything was read. The same document gives the same bytes.
+The text holds every word of every body element; paragraphs, headings and tables that continue on a later page are
+joined. By default each page has a page mark, and furniture (headers, footers) is left out; options change both. The
+same document gives the same bytes.
 """
 
 from __future__ import annotations
@@ -19,149 +19,156 @@ from twopass.format_options import Markdown, Maths
 from twopass.formats import escaping, front_matter, markdown_tables
 from twopass.text import prose
 
-USUAL = Markdown()
+DEFAULT_OPTIONS = Markdown()
 PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
-RUNNING = PARAGRAPHS | HEADINGS  # what is joined where it runs on
-DEEPEST = 6  # hashes
-ALT = 200  # characters of visible text that an image's alternative text holds; more of it goes below the image
+JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
+MAX_HEADING_LEVEL = 6  # Markdown's ######
+MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes a paragraph below the image
 _NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
 _BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
-_BLOCKS = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")  # more than a paragraph
-_LABEL = re.compile(r"\w+", flags=re.ASCII)
+# Markdown of more than one paragraph, or of another block.
+_BLOCK_MARKUP = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
+_NOTE_LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
-class Piece(NamedTuple):
-    """What one element gives to a block."""
+class BlockPiece(NamedTuple):
+    """The text that one element contributes to a block; no id for separators and page marks."""
 
     element_id: str | None
     text: str
 
 
 @dataclass(frozen=True)
-class Block:
-    """Pieces side by side. Neighbours of one list stand without a blank line between them."""
+class MarkdownBlock:
+    """A Markdown block, from one or more elements. No blank line separates neighbours of one `list_kind`."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BlockPiece, ...]
     list_kind: str | None = None
 
 
 @dataclass(frozen=True)
-class Writing:
-    """What the elements of one document need to know of each other."""
+class RenderContext:
+    """The options, and the links between elements that rendering one of them needs."""
 
     by_id: Mapping[str, Element]
-    next_of: Mapping[str, str]  # paragraphs and tables that run on, both ends agreeing
+    next_of: Mapping[str, str]  # element id -> id of its continuation, where both elements name each other
     has_title: bool
-    spelling: Markdown = USUAL
-    crops: Mapping[str, str] = field(default_factory=dict)  # path -> address, where it is another
-    notes: Mapping[str, str] = field(default_factory=dict)  # footnote's id -> label
-    marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # element's id -> marks and labels
+    options: Markdown = DEFAULT_OPTIONS
+    crops: Mapping[str, str] = field(default_factory=dict)  # crop path -> address, where they differ
+    notes: Mapping[str, str] = field(default_factory=dict)  # footnote id -> label
+    marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # paragraph id -> (mark, label) pairs
 
 
 def write(
-    document: Document, spelling: Markdown = USUAL, crops: Mapping[str, str] | None = None
+    document: Document, options: Markdown = DEFAULT_OPTIONS, crops: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, Span]]:
-    """The text of document.md, and where in it each element stands that has a place."""
-    writing = _writing(document, spelling, crops or {})
+    """Return the text of document.md and the span of each element that is in it."""
+    context = _build_context(document, options, crops or {})
     pages: dict[int, list[Element]] = {page.number: [] for page in document.pages}
     for element in document.elements:
         pages.setdefault(element.page, []).append(element)
-    told = {page.number: page for page in document.pages}
-    joined = set(writing.next_of.values())
-    blocks = [Block((Piece(None, front_matter.matter(document)),))] if spelling.front_matter else []
+    page_of = {page.number: page for page in document.pages}
+    joined = set(context.next_of.values())
+    blocks = [MarkdownBlock((BlockPiece(None, front_matter.render(document)),))] if options.front_matter else []
     for number in sorted(pages):
-        if spelling.page_marks:
-            blocks.append(Block((Piece(None, _page_mark(number, told.get(number))),)))
-        blocks += [_block(e, writing) for e in pages[number] if e.id in writing.by_id and e.id not in joined]
-    return _laid_out([block for block in blocks if any(piece.text for piece in block.pieces)])
+        if options.page_marks:
+            blocks.append(MarkdownBlock((BlockPiece(None, _make_page_mark(number, page_of.get(number))),)))
+        blocks += [_render_block(e, context) for e in pages[number] if e.id in context.by_id and e.id not in joined]
+    return _join_blocks([block for block in blocks if any(piece.text for piece in block.pieces)])
 
 
-def running(document: Document) -> dict[str, str]:
-    """Body paragraphs, list items and headings that run on, each with the element it goes on in."""
-    return dict(_writing(document, Markdown(merge_tables=False), {}).next_of)
+def find_continuations(document: Document) -> dict[str, str]:
+    """Map the id of each body paragraph, list item or heading to the id of its continuation, if it has one."""
+    return dict(_build_context(document, Markdown(merge_tables=False), {}).next_of)
 
 
-def _laid_out(blocks: Sequence[Block]) -> tuple[str, dict[str, Span]]:
+def _join_blocks(blocks: Sequence[MarkdownBlock]) -> tuple[str, dict[str, Span]]:
     parts: list[str] = []
     spans: dict[str, Span] = {}
-    at = 0
-    before: Block | None = None
+    position = 0
+    previous: MarkdownBlock | None = None
     for block in blocks:
-        tight = before and block.list_kind and before.list_kind == block.list_kind
-        gap = "" if before is None else "\n" if tight else "\n\n"
-        for element_id, text in (Piece(None, gap), *block.pieces):
+        is_same_list = previous and block.list_kind and previous.list_kind == block.list_kind
+        separator = "" if previous is None else "\n" if is_same_list else "\n\n"
+        for element_id, text in (BlockPiece(None, separator), *block.pieces):
             if element_id is not None and text:
-                spans[element_id] = Span(at, at + len(text))
+                spans[element_id] = Span(position, position + len(text))
             parts.append(text)
-            at += len(text)
-        before = block
+            position += len(text)
+        previous = block
     return "".join([*parts, "\n"]), spans
 
 
-def _page_mark(number: int, page: Page | None) -> str:
+def _make_page_mark(number: int, page: Page | None) -> str:
     mark = f"<!-- page: {number} -->"
     if page is None or not page.is_lost:
         return mark
     return f"{mark}\n<!-- page {number}: {' '.join(filter(None, (page.state, page.reason)))} -->"
 
 
-def _writing(document: Document, spelling: Markdown, crops: Mapping[str, str]) -> Writing:
-    body = [element for element in document.elements if element.is_body or spelling.furniture]
+def _build_context(document: Document, options: Markdown, crops: Mapping[str, str]) -> RenderContext:
+    body = [element for element in document.elements if element.is_body or options.furniture]
     by_id = {element.id: element for element in body}
-    place = {element.id: n for n, element in enumerate(body)}
+    position = {element.id: n for n, element in enumerate(body)}
     next_of = {}
     for element in body:
-        after = by_id.get(element.continued_by or "")
-        if element.kind is Kind.TABLE and not spelling.merge_tables:
+        following = by_id.get(element.continued_by or "")
+        if following is None or (element.kind is Kind.TABLE and not options.merge_tables):
             continue
-        # Only forwards, and only where both agree: so no ring, and nothing is dropped.
-        if after and after.continues == element.id and place[after.id] > place[element.id] and _fit(element, after):
-            next_of[element.id] = after.id
-    notes, marks = _footnotes(body, by_id)
+        # Only forwards and only if both name each other: otherwise links could form a cycle or drop an element.
+        is_linked = following.continues == element.id and position[following.id] > position[element.id]
+        if is_linked and _can_join(element, following):
+            next_of[element.id] = following.id
+    notes, marks = _link_footnotes(body, by_id)
     has_title = any(element.kind is Kind.TITLE for element in body)
-    return Writing(by_id, next_of, has_title, spelling, crops, notes, marks)
+    return RenderContext(by_id, next_of, has_title, options, crops, notes, marks)
 
 
-def _fit(first: Element, second: Element) -> bool:
-    """Whether both can be written as one: texts with words, or tables with as many columns."""
+def _can_join(first: Element, second: Element) -> bool:
+    """Whether both can be written as one: texts that have words, or tables with equally many columns."""
     if Kind.TABLE in (first.kind, second.kind):
-        return (columns := _columns(first)) is not None and columns == _columns(second)
+        return (columns := _count_columns(first)) is not None and columns == _count_columns(second)
     return (
-        {first.kind, second.kind} <= RUNNING
+        {first.kind, second.kind} <= JOINABLE
         and first.is_heading == second.is_heading
         and _has_words(first)
         and _has_words(second)
     )
 
 
-def _columns(element: Element) -> int | None:
-    """How many a table has; None where its cells do not tell all its words, which then stand below it."""
-    known = element.table if element.kind is Kind.TABLE else None
-    if not known or not known.cells or _missing(element.text, "\n".join(cell.text for cell in known.cells)):
+def _count_columns(element: Element) -> int | None:
+    """Count a table's columns; None if its cells lack words of its text, which is then written below the table."""
+    table = element.table if element.kind is Kind.TABLE else None
+    if not table or not table.cells or _lacks_words(element.text, "\n".join(cell.text for cell in table.cells)):
         return None
-    return max(known.cols, *(cell.col + cell.col_span for cell in known.cells))
+    return max(table.cols, *(cell.col + cell.col_span for cell in table.cells))
 
 
 def _has_words(element: Element) -> bool:
-    return bool(prose.flow(_source(element)[0]))
+    return bool(prose.to_one_line(_choose_text(element)[0]))
 
 
-def _footnotes(
+def _link_footnotes(
     body: Sequence[Element], by_id: Mapping[str, Element]
 ) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
-    """Footnotes whose mark is found in a paragraph: what both are called. All others stay plain text."""
+    """Label the footnotes whose mark occurs in their paragraph: labels by footnote, (mark, label) by paragraph.
+
+    All other footnotes stay plain text, because Markdown readers drop notes without a reference.
+    """
     found = []
     for element in body:
         parent = by_id.get(element.parent_id or "")
-        note = prose.footnote(element.text) if element.kind is Kind.FOOTNOTE else None
-        if note and parent and parent.kind in PARAGRAPHS and prose.reference(_source(parent)[0], note[0]):
+        note = prose.parse_footnote(element.text) if element.kind is Kind.FOOTNOTE else None
+        if not note or not parent or parent.kind not in PARAGRAPHS:
+            continue
+        if prose.find_footnote_reference(_choose_text(parent)[0], note[0]):
             found.append((element, parent, note[0]))
     times = Counter(mark for _, _, mark in found)
     notes: dict[str, str] = {}
     taken: set[str] = set()
     marks: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for element, parent, mark in found:
-        name = mark if _LABEL.fullmatch(mark) else "note"
+        name = mark if _NOTE_LABEL.fullmatch(mark) else "note"
         label = name if times[mark] == 1 and name == mark else f"{element.page}-{name}"
         if label not in taken:
             taken.add(label)
@@ -170,203 +177,208 @@ def _footnotes(
     return notes, marks
 
 
-def _source(element: Element) -> tuple[str, bool]:
-    """An element's running text, and whether it is Markdown: the reader's own only where it has all the words."""
-    return (element.text, False) if element.is_heading else _spelled(element.text, element.markdown.strip())
+def _choose_text(element: Element) -> tuple[str, bool]:
+    """Return an element's text and whether it is Markdown: the model's own Markdown only if it has all the words."""
+    return (element.text, False) if element.is_heading else _choose_markdown(element.text, element.markdown.strip())
 
 
-def _spelled(text: str, own: str) -> tuple[str, bool]:
-    is_plain = item(prose.flow(own))[2] == item(prose.flow(text))[2]  # no markup, and so nothing is escaped
-    if is_plain or not own or _BLOCKS.search(own) or _missing(text, own):
+def _choose_markdown(text: str, markdown: str) -> tuple[str, bool]:
+    # Without markup the plain text says the same, and it gets escaped.
+    has_markup = parse_list_item(prose.to_one_line(markdown))[2] != parse_list_item(prose.to_one_line(text))[2]
+    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown) or _lacks_words(text, markdown):
         return text, False
-    return own, True
+    return markdown, True
 
 
-def _missing(text: str, rendered: str) -> bool:
-    return bool(set(prose.words(text)) - set(prose.words(rendered)))
+def _lacks_words(text: str, rendered: str) -> bool:
+    """Whether any word of the text is missing from what was rendered."""
+    return bool(set(prose.split_words(text)) - set(prose.split_words(rendered)))
 
 
-def _block(element: Element, writing: Writing) -> Block:
-    if element.kind in PARAGRAPHS and element.id not in writing.next_of and len(_parts(element.text)) > 1:
-        return _several(element, writing)
-    if element.kind in RUNNING:
-        return _running(element, writing)
-    if element.id in writing.next_of:
-        return _long_table(_chain(element, writing), writing)
-    text = _RENDER.get(element.kind, _plain)(element, writing)
-    if element.kind in _MUST_TELL and _missing(element.text, text):
-        text = "\n\n".join(part for part in (text, _paragraph(prose.flow(element.text), writing)) if part)
-    return Block((Piece(element.id, text),))
+def _render_block(element: Element, context: RenderContext) -> MarkdownBlock:
+    if element.kind in PARAGRAPHS and element.id not in context.next_of and len(_split_items(element.text)) > 1:
+        return _render_items(element, context)
+    if element.kind in JOINABLE:
+        return _render_chain(element, context)
+    if element.id in context.next_of:
+        return _render_joined_table(_collect_chain(element, context), context)
+    text = _RENDERERS.get(element.kind, _render_plain)(element, context)
+    if element.kind in _RENDERED_FROM_DATA and _lacks_words(element.text, text):
+        text = "\n\n".join(part for part in (text, _render_paragraph(prose.to_one_line(element.text), context)) if part)
+    return MarkdownBlock((BlockPiece(element.id, text),))
 
 
-def _chain(element: Element, writing: Writing) -> list[Element]:
-    """The element and all that it runs on into."""
+def _collect_chain(element: Element, context: RenderContext) -> list[Element]:
+    """Return the element followed by all its continuations."""
     chain = [element]
-    while (after := writing.next_of.get(chain[-1].id)) is not None:
-        chain.append(writing.by_id[after])
+    while (following := context.next_of.get(chain[-1].id)) is not None:
+        chain.append(context.by_id[following])
     return chain
 
 
-def _running(element: Element, writing: Writing) -> Block:
-    """A paragraph, list item or heading with all that it runs on into."""
-    chain = _chain(element, writing)
-    sources = [_source(part) for part in chain]
-    texts = [prose.flow(text) for text, _ in sources]
+def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
+    """Render a paragraph, list item or heading joined with all its continuations."""
+    chain = _collect_chain(element, context)
+    sources = [_choose_text(part) for part in chain]
+    texts = [prose.to_one_line(text) for text, _ in sources]
     gaps = [""]
     for n in range(1, len(texts)):
-        texts[n - 1], gap, texts[n] = prose.join(texts[n - 1], texts[n])
+        texts[n - 1], gap, texts[n] = prose.join_lines(texts[n - 1], texts[n])
         gaps.append(gap)
     marker, list_kind = "", None
     if element.kind is Kind.LIST_ITEM and texts[0]:
-        marker, list_kind, texts[0] = item(texts[0])
+        marker, list_kind, texts[0] = parse_list_item(texts[0])
     elif element.is_heading and texts[0]:
-        marker = _hashes(element, writing)
-    pieces: list[Piece] = []
+        marker = _make_heading_marker(element, context)
+    pieces: list[BlockPiece] = []
     for part, text, (_, is_markdown), gap in zip(chain, texts, sources, gaps, strict=True):
-        line = _with_notes(text, is_markdown, writing.marks.get(part.id, ()), writing.spelling.maths)
+        line = _render_text(text, is_markdown, context.marks.get(part.id, ()), context.options.maths)
         if part is element:
-            line = marker + (line if element.is_heading or (is_markdown and not marker) else escaping.leading(line))
-        pieces += [Piece(None, gap), Piece(part.id, line)]
+            is_safe = element.is_heading or (is_markdown and not marker)
+            line = marker + (line if is_safe else escaping.escape_line_start(line))
+        pieces += [BlockPiece(None, gap), BlockPiece(part.id, line)]
     if element.is_heading:
-        pieces[-1] = pieces[-1]._replace(text=escaping.heading_end(pieces[-1].text))
-    return Block(tuple(pieces), list_kind)
+        pieces[-1] = pieces[-1]._replace(text=escaping.escape_heading_end(pieces[-1].text))
+    return MarkdownBlock(tuple(pieces), list_kind)
 
 
-def _parts(text: str) -> list[str]:
-    """Paragraphs and list items of one element: a model may box a whole list at once."""
+def _split_items(text: str) -> list[str]:
+    """Split an element's text into paragraphs and list items: a model may box a whole list as one element."""
     parts: list[list[str]] = [[]]
     for line in text.splitlines():
-        bare = line.strip()
-        if not bare or _NUMBERED.match(bare) or _BULLET.match(bare):
+        stripped = line.strip()
+        if not stripped or _is_list_item(stripped):
             parts.append([])
-        parts[-1].append(bare)
-    return [prose.flow("\n".join(part)) for part in parts if any(part)]
+        parts[-1].append(stripped)
+    return [prose.to_one_line("\n".join(part)) for part in parts if any(part)]
 
 
-def _several(element: Element, writing: Writing) -> Block:
-    """Its paragraphs apart, its items one below the other."""
-    texts, own = _parts(element.text), _parts(element.markdown)
-    sources = [_spelled(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
-    whole, before = "", None
+def _render_items(element: Element, context: RenderContext) -> MarkdownBlock:
+    """Render an element of several paragraphs or list items; items of one list get no blank line between them."""
+    texts, own = _split_items(element.text), _split_items(element.markdown)
+    sources = [_choose_markdown(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
+    rendered, previous_kind = "", None
     for text, is_markdown in sources or [(text, False) for text in texts]:
-        marker, list_kind, rest = item(text) if _is_item(text) else ("", None, text)
-        line = _with_notes(rest, is_markdown, writing.marks.get(element.id, ()), writing.spelling.maths)
-        gap = "" if not whole else "\n" if list_kind and list_kind == before else "\n\n"
-        whole += gap + marker + (line if is_markdown and not marker else escaping.leading(line))
-        before = list_kind
-    return Block((Piece(element.id, whole),))
+        marker, list_kind, rest = parse_list_item(text) if _is_list_item(text) else ("", None, text)
+        line = _render_text(rest, is_markdown, context.marks.get(element.id, ()), context.options.maths)
+        separator = "" if not rendered else "\n" if list_kind and list_kind == previous_kind else "\n\n"
+        rendered += separator + marker + (line if is_markdown and not marker else escaping.escape_line_start(line))
+        previous_kind = list_kind
+    return MarkdownBlock((BlockPiece(element.id, rendered),))
 
 
-def _is_item(text: str) -> bool:
+def _is_list_item(text: str) -> bool:
     return bool(_NUMBERED.match(text) or _BULLET.match(text))
 
 
-def item(text: str) -> tuple[str, str, str]:
-    """A list item's marker, the kind of list it is in, and the rest."""
+def parse_list_item(text: str) -> tuple[str, str, str]:
+    """Return a list item's Markdown marker, its kind of list ("bullets", "ordered.", "ordered)") and the rest."""
     if found := _NUMBERED.match(text):
         return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
     found = _BULLET.match(text)
     return "- ", "bullets", text[found.end() :] if found else text
 
 
-def _with_notes(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], style: Maths) -> str:
-    """The text shown, with `[^1]` where it refers to a footnote."""
-    show: Callable[[str, Maths], str] = escaping.kept if is_markdown else escaping.shown
+def _render_text(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], style: Maths) -> str:
+    """Escape one line of text, and replace its footnote references by `[^label]`."""
     for mark, label in marks:
-        if where := prose.reference(text, mark):
-            rest = [pair for pair in marks if pair != (mark, label)]
-            before = _with_notes(text[: where[0]], is_markdown, rest, style)
-            return f"{before}[^{label}]{_with_notes(text[where[1] :], is_markdown, rest, style)}"
-    return show(text, style)
+        if reference := prose.find_footnote_reference(text, mark):
+            remaining = [pair for pair in marks if pair != (mark, label)]
+            before = _render_text(text[: reference[0]], is_markdown, remaining, style)
+            return f"{before}[^{label}]{_render_text(text[reference[1] :], is_markdown, remaining, style)}"
+    return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style)
 
 
-def _paragraph(text: str, writing: Writing) -> str:
-    return escaping.leading(escaping.shown(text, writing.spelling.maths))
+def _render_paragraph(text: str, context: RenderContext) -> str:
+    return escaping.escape_line_start(escaping.escape_text(text, context.options.maths))
 
 
-def _plain(element: Element, writing: Writing) -> str:
-    text, is_markdown = _source(element)
+def _render_plain(element: Element, context: RenderContext) -> str:
+    text, is_markdown = _choose_text(element)
     if is_markdown:
-        return escaping.kept(prose.flow(text), writing.spelling.maths)
-    return _paragraph(prose.flow(text), writing)
+        return escaping.normalise_markdown(prose.to_one_line(text), context.options.maths)
+    return _render_paragraph(prose.to_one_line(text), context)
 
 
-def _footnote(element: Element, writing: Writing) -> str:
-    label, note = writing.notes.get(element.id), prose.footnote(element.text)
+def _render_footnote(element: Element, context: RenderContext) -> str:
+    label, note = context.notes.get(element.id), prose.parse_footnote(element.text)
     if label is None or note is None:
-        return _plain(element, writing)
-    return f"[^{label}]: {_paragraph(prose.flow(note[1]), writing)}"
+        return _render_plain(element, context)
+    return f"[^{label}]: {_render_paragraph(prose.to_one_line(note[1]), context)}"
 
 
-def _hashes(element: Element, writing: Writing) -> str:
-    level = 1 if element.kind is Kind.TITLE else (element.level or 1) + writing.has_title
-    return "#" * max(1, min(level, DEEPEST)) + " "
+def _make_heading_marker(element: Element, context: RenderContext) -> str:
+    level = 1 if element.kind is Kind.TITLE else (element.level or 1) + context.has_title
+    return "#" * max(1, min(level, MAX_HEADING_LEVEL)) + " "
 
 
-def _code(element: Element, writing: Writing) -> str:
+def _render_code(element: Element, context: RenderContext) -> str:
     text = re.sub(r"\n\s*\n(\s*\n)+", "\n\n", element.text.replace("\r", "\n")).strip("\n")
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}" if text.strip() else ""
 
 
-def _formula(element: Element, writing: Writing) -> str:
+def _render_formula(element: Element, context: RenderContext) -> str:
     latex = element.formula.latex if element.formula and element.formula.latex else element.text
-    latex = escaping.maths(latex)
-    begin, end = escaping.FENCES[writing.spelling.maths][1]
+    latex = escaping.clean_latex(latex)
+    begin, end = escaping.MATHS_DELIMITERS[context.options.maths][1]
     return f"{begin}\n{latex}\n{end}" if latex.strip() else ""
 
 
-def _table(element: Element, writing: Writing) -> str:
-    return markdown_tables.table(element.table, writing.spelling) if element.table else ""
+def _render_table(element: Element, context: RenderContext) -> str:
+    return markdown_tables.render_table(element.table, context.options) if element.table else ""
 
 
-def _figure(element: Element, writing: Writing) -> str:
-    """The image, what is written in it, and what was read out of it."""
+def _render_figure(element: Element, context: RenderContext) -> str:
+    """Render the image, the text visible in it, its description and its data."""
     figure = element.figure
-    said = [element.text]
-    if figure and figure.visible_text and _missing(figure.visible_text, element.text):
-        said.append(figure.visible_text)
-    visible = " ".join(filter(None, map(prose.flow, said)))  # each by itself: a word broken in one is not whole in two
+    texts = [element.text]
+    if figure and figure.visible_text and _lacks_words(figure.visible_text, element.text):
+        texts.append(figure.visible_text)
+    # One by one: joined, a word broken at the end of one text would be completed by the other.
+    visible = " ".join(filter(None, map(prose.to_one_line, texts)))
     parts = []
     if element.image:
-        short = visible if visible and len(visible) <= ALT else _name(element, writing)
-        address = writing.crops.get(element.image) or quote(element.image, safe="/-._~")
-        parts.append(f"![{escaping.alternative(short, writing.spelling.maths)}]({address})")
-    if visible and not (element.image and len(visible) <= ALT):
-        parts.append(_paragraph(visible, writing))
+        alt_text = visible if visible and len(visible) <= MAX_ALT_LENGTH else _choose_alt_text(element, context)
+        address = context.crops.get(element.image) or quote(element.image, safe="/-._~")
+        parts.append(f"![{escaping.escape_alt_text(alt_text, context.options.maths)}]({address})")
+    if visible and not (element.image and len(visible) <= MAX_ALT_LENGTH):
+        parts.append(_render_paragraph(visible, context))
     if figure:
-        described = figure.description if figure.description != element.text else None
-        parts.append(_paragraph(prose.flow(described or ""), writing))
-        parts.append(markdown_tables.table(figure.data, writing.spelling) if figure.data else "")
-        parts.append(_mermaid(figure.mermaid or ""))
+        description = figure.description if figure.description != element.text else None
+        parts.append(_render_paragraph(prose.to_one_line(description or ""), context))
+        parts.append(markdown_tables.render_table(figure.data, context.options) if figure.data else "")
+        parts.append(_render_mermaid(figure.mermaid or ""))
     return "\n\n".join(part for part in parts if part)
 
 
-def _name(element: Element, writing: Writing) -> str:
-    captions = [writing.by_id[name].text for name in element.caption_ids if name in writing.by_id]
-    return prose.flow("\n".join(captions) or element.summary or element.kind)[:ALT]
+def _choose_alt_text(element: Element, context: RenderContext) -> str:
+    """Return the first of captions, summary and kind that the element has."""
+    captions = [context.by_id[name].text for name in element.caption_ids if name in context.by_id]
+    return prose.to_one_line("\n".join(captions) or element.summary or element.kind)[:MAX_ALT_LENGTH]
 
 
-def _mermaid(code: str) -> str:
+def _render_mermaid(code: str) -> str:
     lines = [line for line in code.splitlines() if line.strip() and "```" not in line]
     return "\n".join(["```mermaid", *lines, "```"]) if lines else ""
 
 
-def _long_table(parts: Sequence[Element], writing: Writing) -> Block:
-    """A table over several pages as one; each part's span holds its own rows."""
-    texts, end = markdown_tables.joined([part.table for part in parts if part.table], writing.spelling)
-    pieces: list[Piece] = []
+def _render_joined_table(parts: Sequence[Element], context: RenderContext) -> MarkdownBlock:
+    """Render a table that spans several pages as one; each part's span holds its own rows."""
+    texts, end = markdown_tables.render_joined_tables([part.table for part in parts if part.table], context.options)
+    pieces: list[BlockPiece] = []
     for part, text in zip(parts, texts, strict=True):
-        pieces += [Piece(None, "\n" if pieces and text else ""), Piece(part.id, text)]
-    return Block((*pieces, Piece(None, end)))
+        pieces += [BlockPiece(None, "\n" if pieces and text else ""), BlockPiece(part.id, text)]
+    return MarkdownBlock((*pieces, BlockPiece(None, end)))
 
 
-_RENDER: Mapping[Kind, Callable[[Element, Writing], str]] = {
-    Kind.FOOTNOTE: _footnote,
-    Kind.CODE: _code,
-    Kind.FORMULA: _formula,
-    Kind.TABLE: _table,
-    Kind.PICTURE: _figure,
-    Kind.CHART: _figure,
+_RENDERERS: Mapping[Kind, Callable[[Element, RenderContext], str]] = {
+    Kind.FOOTNOTE: _render_footnote,
+    Kind.CODE: _render_code,
+    Kind.FORMULA: _render_formula,
+    Kind.TABLE: _render_table,
+    Kind.PICTURE: _render_figure,
+    Kind.CHART: _render_figure,
 }
-_MUST_TELL = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART})  # kinds whose text is shown by something else
+# Rendered from cells or figure data, so the element's own text may have to be added.
+_RENDERED_FROM_DATA = frozenset({Kind.TABLE, Kind.PICTURE, Kind.CHART})

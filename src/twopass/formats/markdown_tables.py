@@ -1,7 +1,4 @@
-"""Tables in, their Markdown out: GFM or HTML, and those that run over pages as one.
-
-Knows how rows of a further page follow. Knows nothing of elements or documents.
-"""
+"""Render tables as GFM or HTML, and tables that continue over several pages as one."""
 
 from __future__ import annotations
 
@@ -15,76 +12,83 @@ from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping
 from twopass.text import prose, table_markup
 
-COLUMNS = 200  # of a table, empty ones included
+MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 
 
-def table(known: Table, spelling: Markdown) -> str:
-    """GFM or HTML, as it is asked for; by itself GFM, and HTML where cells span."""
-    if not known.cells:
-        return escaping.leading(escaping.shown(escaping.flat(known.markdown or known.html), spelling.maths))
-    return _written(known.cells, known.cols, spelling)
+def render_table(table: Table, options: Markdown) -> str:
+    """Render a table as the options ask; by default as GFM, or as HTML if a cell spans rows or columns."""
+    if not table.cells:
+        text = escaping.html_to_text(table.markdown or table.html)
+        return escaping.escape_line_start(escaping.escape_text(text, options.maths))
+    return _render_cells(table.cells, table.cols, options)
 
 
-def _written(cells: Sequence[Cell], cols: int, spelling: Markdown) -> str:
-    spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
-    if spelling.tables is Tables.HTML or (spans and spelling.tables is Tables.AUTO):
-        return table_markup.html(cells, partial(escaping.html_cell, style=spelling.maths))
-    return _gfm(cells, cols, spelling.maths)
+def _render_cells(cells: Sequence[Cell], cols: int, options: Markdown) -> str:
+    has_spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
+    if options.tables is Tables.HTML or (has_spans and options.tables is Tables.AUTO):
+        return table_markup.to_html(cells, partial(escaping.escape_html_cell, style=options.maths))
+    return _render_gfm(cells, cols, options.maths)
 
 
-def _gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
+def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     rows = sorted({cell.row for cell in cells})
-    columns = sorted({cell.col for cell in cells} | set(range(min(cols, COLUMNS))))
+    columns = sorted({cell.col for cell in cells} | set(range(min(cols, MAX_COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(escaping.cell(cell.text, style))
-    return table_markup.gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
+        texts[cell.row, cell.col].append(escaping.escape_gfm_cell(cell.text, style))
+    return table_markup.to_gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
 
 
-def joined(parts: Sequence[Table], spelling: Markdown) -> tuple[list[str], str]:
-    """Tables written as one: what each gives to it, line by line, and what ends it."""
-    first = _rows(parts[0].cells)
-    whole: list[Cell] = []
+def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[list[str], str]:
+    """Render tables as one. Returns the lines that each part contributes, and the text that closes the table."""
+    first = _group_rows(parts[0].cells)
+    joined: list[Cell] = []
     counts: list[int] = []
-    for rows in (first, *(_rest(first, _rows(part.cells)) for part in parts[1:])):
-        whole += _below(whole, rows)
+    for rows in (first, *(_drop_repeated_head(first, _group_rows(part.cells)) for part in parts[1:])):
+        joined += _shift_below(joined, rows)
         counts.append(len(rows))
-    lines = _written(whole, max(part.cols for part in parts), spelling).split("\n")  # a row is one line
-    ends = list(accumulate(counts, initial=1))[1:]  # behind a ruler below the head, or HTML's tag above it
+    lines = _render_cells(joined, max(part.cols for part in parts), options).split("\n")  # each row is one line
+    # The first part has one line more: GFM's delimiter row below the head, or HTML's <table> above it.
+    ends = list(accumulate(counts, initial=1))[1:]
     texts = ["\n".join(lines[start:end]) for start, end in pairwise([0, *ends])]
     return texts, "".join(f"\n{line}" for line in lines[ends[-1] :])
 
 
-def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)
     return [sorted(rows[row], key=lambda cell: cell.col) for row in sorted(rows)]
 
 
-def _rest(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:
-    """A further page's rows without the frame's blank ones and the first page's head at their top."""
-    rows = _cut(rows, next((n for n, row in enumerate(rows) if any(cell.text.strip() for cell in row)), len(rows)))
-    heads = list(takewhile(lambda row: all(cell.header for cell in row), first))
-    same = 0
-    while same < min(len(heads), len(rows)) and _said(heads[same]) == _said(rows[same]):
-        same += 1
-    return _cut(rows, same)
+def _drop_repeated_head(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:
+    """Drop empty rows and a repetition of the first part's header rows from the top of a further part."""
+    empty = next((n for n, row in enumerate(rows) if any(cell.text.strip() for cell in row)), len(rows))
+    rows = _drop_rows(rows, empty)
+    header_rows = list(takewhile(lambda row: all(cell.header for cell in row), first))
+    repeated = 0
+    while repeated < min(len(header_rows), len(rows)) and _has_same_texts(header_rows[repeated], rows[repeated]):
+        repeated += 1
+    return _drop_rows(rows, repeated)
 
 
-def _said(row: Sequence[Cell]) -> list[tuple[int, int, str]]:
-    return [(cell.col, cell.col_span, prose.flow(cell.text).casefold()) for cell in row]
+def _has_same_texts(one: Sequence[Cell], other: Sequence[Cell]) -> bool:
+    return _make_comparison_key(one) == _make_comparison_key(other)
 
 
-def _cut(rows: Sequence[Sequence[Cell]], count: int) -> Sequence[Sequence[Cell]]:
-    """Without the first ones, unless a cell of theirs reaches further down."""
+def _make_comparison_key(row: Sequence[Cell]) -> list[tuple[int, int, str]]:
+    return [(cell.col, cell.col_span, prose.to_one_line(cell.text).casefold()) for cell in row]
+
+
+def _drop_rows(rows: Sequence[Sequence[Cell]], count: int) -> Sequence[Sequence[Cell]]:
+    """Drop the first `count` rows, unless one of their cells spans into the rows after them."""
     if count < len(rows) and any(cell.row + cell.row_span > rows[count][0].row for row in rows[:count] for cell in row):
         return rows
     return rows[count:]
 
 
-def _below(above: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> list[Cell]:
-    """Cells moved to where the rows above end; none reaches out of its own part."""
+def _shift_below(above: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """Move rows to directly below the cells above, and cut row spans at the end of these rows."""
     if not rows:
         return []
     shift = 1 + max((cell.row for cell in above), default=-1) - rows[0][0].row

@@ -1,7 +1,4 @@
-"""LaTeX in, MathML that every browser draws by itself out; None where the LaTeX cannot be understood.
-
-Knows what models write around a formula. Needs no network, no fonts and no script.
-"""
+"""Convert LaTeX to MathML, which browsers render without network access, fonts or scripts."""
 
 from __future__ import annotations
 
@@ -10,27 +7,30 @@ from collections.abc import Callable
 
 _TAG = re.compile(r"\\tag\s*\*?\s*\{([^{}]*)\}")
 _LABEL = re.compile(r"\\(?:label\s*\{[^{}]*\}|nonumber\b|notag\b)")
-LONGEST = 20_000  # characters: no formula is longer, a loop is
+MAX_LENGTH = 20_000  # characters; longer text is a repetition loop of the model, not a formula
 
 
-def converter() -> Callable[[str, bool], str | None]:
-    """A function from LaTeX without delimiters, and whether it stands on its own line, to MathML."""
+def make_converter() -> Callable[[str, bool], str | None]:
+    """Return a function that converts LaTeX without delimiters; its second argument is whether it is display maths.
+
+    It returns None for LaTeX that cannot be parsed.
+    """
     from math_core import LatexError, LatexToMathML
 
-    drawing = LatexToMathML(allow_unreliable_rendering=True, fancy_error=False)
+    latex_to_mathml = LatexToMathML(allow_unreliable_rendering=True, fancy_error=False)
 
-    def converted(latex: str, display: bool) -> str | None:
-        number = " ".join(f"({told.group(1)})" for told in _TAG.finditer(latex))
+    def convert(latex: str, display: bool) -> str | None:
+        number = " ".join(f"({tag.group(1)})" for tag in _TAG.finditer(latex))
         bare = _LABEL.sub("", _TAG.sub("", latex)).strip()
-        if not bare or len(bare) > LONGEST:
+        if not bare or len(bare) > MAX_LENGTH:
             return None
-        # Rows without an environment around them, as models write them.
-        for spelled in (bare, rf"\begin{{aligned}}{bare}\end{{aligned}}"):
+        # Models write rows without an environment, which only parse inside one.
+        for candidate in (bare, rf"\begin{{aligned}}{bare}\end{{aligned}}"):
             try:
-                whole = spelled + (rf"\qquad\text{{{number}}}" if number else "")
-                return drawing.convert_with_local_state(whole, displaystyle=display)
+                numbered = candidate + (rf"\qquad\text{{{number}}}" if number else "")
+                return latex_to_mathml.convert_with_local_state(numbered, displaystyle=display)
             except LatexError:
                 continue
         return None
 
-    return converted
+    return convert

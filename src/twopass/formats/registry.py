@@ -1,4 +1,4 @@
-"""A Draft in, bytes out: each artefact declared with its name, its content type and the function that writes it."""
+"""The artefacts: each with its file name, content type and the function that writes it from a Draft."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from twopass.job import Format
 class Writer(NamedTuple):
     name: str
     content_type: str
-    write: Callable[[Draft], bytes] | None  # None: packed of the others, when they are written
+    write: Callable[[Draft], bytes] | None  # None for the archive, which is packed from the other artefacts
 
 
-def _docjson(draft: Draft) -> bytes:
-    return docjson.dumps(draft.placed)
+def _write_docjson(draft: Draft) -> bytes:
+    return docjson.dumps(draft.with_spans)
 
 
-def _markdown(draft: Draft) -> bytes:
+def _write_markdown(draft: Draft) -> bytes:
     return draft.markdown[0].encode(errors="replace")
 
 
 WRITERS: dict[Format, Writer] = {
-    Format.DOCJSON: Writer("document.json", "application/json", _docjson),
-    Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _markdown),
+    Format.DOCJSON: Writer("document.json", "application/json", _write_docjson),
+    Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _write_markdown),
     Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
     Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write),
     Format.DOCLING: Writer("docling.json", "application/json", docling.write),
     Format.MINERU: Writer("content_list.json", "application/json", mineru.write),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
-EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> what to install, and what then can be imported
+EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to install, and the module it provides
 
 
-def check(wanted: Iterable[Format]) -> None:
-    """Refuse what this installation cannot write, before anything is read; raises InvalidJob."""
-    for name in wanted:
+def check_installed(formats: Iterable[Format]) -> None:
+    """Raise InvalidJob if a format needs a package that is not installed; called before anything is read."""
+    for name in formats:
         extra, module = EXTRAS.get(name, (None, None))
         if module and find_spec(module) is None:
-            message = f"formats: {name} needs `python -m pip install 'twopass[{extra}]'` where the worker is installed"
+            message = f"formats: {name} needs `python -m pip install 'twopass[{extra}]'` in the worker's environment"
             raise InvalidJob(Code.INVALID_JOB, message)

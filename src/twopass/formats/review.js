@@ -1,175 +1,179 @@
 "use strict";
-const all = (query, within = document) => [...within.querySelectorAll(query)];
-const one = (query, within = document) => within.querySelector(query);
-const pages = all("article");
-const order = pages.map((page) => page.dataset.page);
-const cards = all(".element");
-const byId = new Map(cards.map((card) => [card.dataset.element, card]));
-const boxes = new Map();
-for (const rect of all("rect")) {
+const selectAll = (selector, root = document) => [...root.querySelectorAll(selector)];
+const select = (selector, root = document) => root.querySelector(selector);
+const pages = selectAll("article");
+const pageNumbers = pages.map((page) => page.dataset.page);
+const cards = selectAll(".element");
+const cardsById = new Map(cards.map((card) => [card.dataset.element, card]));
+const rectsById = new Map(); // an element may have several boxes
+for (const rect of selectAll("rect")) {
   const id = rect.dataset.element;
-  boxes.set(id, [...(boxes.get(id) ?? []), rect]);
+  rectsById.set(id, [...(rectsById.get(id) ?? []), rect]);
 }
-const doubts = all("#doubts a");
-const query = one("#query");
-const onlyDoubtful = one("#doubtful");
-const HITS = 300; // entries of a list that a person reads
-let now = null; // page shown
-let chosen = null; // element chosen
+const doubtLinks = selectAll("#doubts a");
+const queryInput = select("#query");
+const doubtfulOnly = select("#doubtful");
+const MAX_HITS = 300; // longer lists of matches are cut
+let currentPage = null;
+let selectedCard = null;
 
-function show(page) {
-  if (now === page || !page) return;
-  now?.classList.remove("now");
+function showPage(page) {
+  if (currentPage === page || !page) return;
+  currentPage?.classList.remove("now");
   page.classList.add("now");
-  now = page;
-  for (const link of all("#pages a")) link.classList.toggle("now", link.dataset.page === page.dataset.page);
-  one("#pages a.now")?.scrollIntoView({ block: "nearest" });
-  if (chosen && !page.contains(chosen)) choose(null);
-  one(".text", page).scrollTop = 0;
-  one(".picture", page).scrollTop = 0;
+  currentPage = page;
+  for (const link of selectAll("#pages a")) link.classList.toggle("now", link.dataset.page === page.dataset.page);
+  select("#pages a.now")?.scrollIntoView({ block: "nearest" });
+  if (selectedCard && !page.contains(selectedCard)) selectCard(null);
+  select(".text", page).scrollTop = 0;
+  select(".picture", page).scrollTop = 0;
 }
 
-function choose(card, from = null) {
-  if (chosen) {
-    chosen.classList.remove("now");
-    for (const rect of boxes.get(chosen.dataset.element) ?? []) rect.classList.remove("now");
+// `clicked` is "card" or "box": what the user clicked is in view already and is not scrolled to.
+function selectCard(card, clicked = null) {
+  if (selectedCard) {
+    selectedCard.classList.remove("now");
+    for (const rect of rectsById.get(selectedCard.dataset.element) ?? []) rect.classList.remove("now");
   }
-  chosen = card;
-  for (const link of all("#doubts a, #hits a")) link.classList.toggle("now", !!card && link.dataset.element === card.id);
+  selectedCard = card;
+  for (const link of selectAll("#doubts a, #hits a")) link.classList.toggle("now", !!card && link.dataset.element === card.id);
   if (!card) return;
-  show(card.closest("article"));
-  card.classList.remove("dim"); // it was asked for, whatever the filter says
+  showPage(card.closest("article"));
+  card.classList.remove("filtered-out"); // show a selected element even if it does not match the filter
   card.classList.add("now");
-  const own = boxes.get(card.dataset.element) ?? [];
-  for (const rect of own) rect.classList.add("now");
-  if (from !== "card") card.scrollIntoView({ block: "center" });
-  if (from !== "box" && own.length) own[0].scrollIntoView({ block: "center" });
+  const rects = rectsById.get(card.dataset.element) ?? [];
+  for (const rect of rects) rect.classList.add("now");
+  if (clicked !== "card") card.scrollIntoView({ block: "center" });
+  if (clicked !== "box" && rects.length) rects[0].scrollIntoView({ block: "center" });
   history.replaceState(null, "", "#" + card.id);
 }
 
-function turn(step) {
-  const place = order.indexOf(now?.dataset.page);
-  show(pages[Math.min(Math.max(place + step, 0), pages.length - 1)]);
-  if (now) history.replaceState(null, "", "#" + now.id);
+function turnPage(step) {
+  const index = pageNumbers.indexOf(currentPage?.dataset.page);
+  showPage(pages[Math.min(Math.max(index + step, 0), pages.length - 1)]);
+  if (currentPage) history.replaceState(null, "", "#" + currentPage.id);
 }
 
-function walk(step) {
-  const here = all(".element:not(.dim)", now ?? document);
-  const place = chosen ? here.indexOf(chosen) : step > 0 ? -1 : here.length;
-  choose(here[Math.min(Math.max(place + step, 0), here.length - 1)] ?? null);
+function moveSelection(step) {
+  const visible = selectAll(".element:not(.filtered-out)", currentPage ?? document);
+  const index = selectedCard ? visible.indexOf(selectedCard) : step > 0 ? -1 : visible.length;
+  selectCard(visible[Math.min(Math.max(index + step, 0), visible.length - 1)] ?? null);
 }
 
-let doubt = -1;
-function nextDoubt(step) {
-  if (!doubts.length) return;
-  doubt = (doubt + step + doubts.length) % doubts.length;
-  follow(doubts[doubt]);
+let doubtIndex = -1;
+function goToDoubt(step) {
+  if (!doubtLinks.length) return;
+  doubtIndex = (doubtIndex + step + doubtLinks.length) % doubtLinks.length;
+  followLink(doubtLinks[doubtIndex]);
 }
 
-function follow(link) {
-  if (link.dataset.element) choose(byId.get(link.dataset.element));
+function followLink(link) {
+  if (link.dataset.element) selectCard(cardsById.get(link.dataset.element));
   else {
-    choose(null);
-    show(pages[order.indexOf(link.dataset.page)]);
-    history.replaceState(null, "", "#" + now.id);
+    selectCard(null);
+    showPage(pages[pageNumbers.indexOf(link.dataset.page)]);
+    history.replaceState(null, "", "#" + currentPage.id);
   }
 }
 
-let words = null; // of each card, lower case; made when first asked for
-function filter() {
-  words ??= new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
-  const asked = query.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  const off = new Set(all('.category[aria-pressed="false"]').map((button) => button.dataset.category));
-  const active = asked.length > 0 || off.size > 0 || onlyDoubtful.checked;
+let cardTexts = null; // lower-case text of each card, computed on first use
+function applyFilter() {
+  cardTexts ??= new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
+  const words = queryInput.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const hidden = new Set(selectAll('.category[aria-pressed="false"]').map((button) => button.dataset.category));
+  const isActive = words.length > 0 || hidden.size > 0 || doubtfulOnly.checked;
   const hits = [];
   for (const card of cards) {
-    const fits =
-      !off.has(card.dataset.category) &&
-      (!onlyDoubtful.checked || card.classList.contains("doubted")) &&
-      asked.every((word) => words.get(card).includes(word));
-    card.classList.toggle("dim", !fits);
-    for (const rect of boxes.get(card.dataset.element) ?? []) rect.classList.toggle("dim", !fits);
-    if (fits) hits.push(card);
+    const matches =
+      !hidden.has(card.dataset.category) &&
+      (!doubtfulOnly.checked || card.classList.contains("doubted")) &&
+      words.every((word) => cardTexts.get(card).includes(word));
+    card.classList.toggle("filtered-out", !matches);
+    for (const rect of rectsById.get(card.dataset.element) ?? []) rect.classList.toggle("filtered-out", !matches);
+    if (matches) hits.push(card);
   }
-  const kept = new Set(hits.map((card) => card.closest("article").dataset.page));
-  for (const link of all("#pages a")) link.classList.toggle("miss", active && !kept.has(link.dataset.page));
-  one("#found").textContent = active ? `${hits.length} of ${cards.length} elements, ${kept.size} of ${pages.length} pages` : "";
-  list(active ? hits : null);
+  const hitPages = new Set(hits.map((card) => card.closest("article").dataset.page));
+  for (const link of selectAll("#pages a")) link.classList.toggle("no-hit", isActive && !hitPages.has(link.dataset.page));
+  select("#found").textContent = isActive
+    ? `${hits.length} of ${cards.length} elements, ${hitPages.size} of ${pages.length} pages`
+    : "";
+  showHits(isActive ? hits : null);
 }
 
-function list(hits) {
-  one("#hits").hidden = hits === null;
-  one("#doubts").hidden = hits !== null;
+// Replace the list of doubtful elements by the hits; null brings it back.
+function showHits(hits) {
+  select("#hits").hidden = hits === null;
+  select("#doubts").hidden = hits !== null;
   if (hits === null) return;
-  one("#hits h2 b").textContent = hits.length;
-  one("#hits ol").replaceChildren(...hits.slice(0, HITS).map(entry));
+  select("#hits h2 b").textContent = hits.length;
+  select("#hits ol").replaceChildren(...hits.slice(0, MAX_HITS).map(createHit));
 }
 
-function entry(card) {
+function createHit(card) {
   const link = document.createElement("a");
   link.href = "#" + card.id;
   link.dataset.element = card.id;
   const page = document.createElement("b");
   page.textContent = `p ${card.closest("article").dataset.page} `;
-  const cells = all("td, th", card).slice(0, 12).map((cell) => cell.textContent);
-  const text = one(".prose, .formula, pre", card)?.textContent ?? (cells.join(" · ") || card.id);
+  const cells = selectAll("td, th", card).slice(0, 12).map((cell) => cell.textContent);
+  const text = select(".prose, .formula, pre", card)?.textContent ?? (cells.join(" · ") || card.id);
   link.append(page, text.trim().replace(/\s+/g, " ").slice(0, 90));
   const item = document.createElement("li");
   item.append(link);
   return item;
 }
 
-function clear() {
-  query.value = "";
-  onlyDoubtful.checked = false;
-  for (const button of all(".category")) button.setAttribute("aria-pressed", "true");
-  filter();
-  choose(null);
+function clearFilter() {
+  queryInput.value = "";
+  doubtfulOnly.checked = false;
+  for (const button of selectAll(".category")) button.setAttribute("aria-pressed", "true");
+  applyFilter();
+  selectCard(null);
 }
 
-const keys = {
-  ArrowRight: () => turn(1), PageDown: () => turn(1), ArrowLeft: () => turn(-1), PageUp: () => turn(-1),
-  Home: () => turn(-pages.length), End: () => turn(pages.length),
-  ArrowDown: () => walk(1), ArrowUp: () => walk(-1),
-  n: () => nextDoubt(1), N: () => nextDoubt(-1),
-  "/": () => query.focus(), d: () => onlyDoubtful.click(), Escape: clear, "?": () => one("#keys").showModal(),
+const keyActions = {
+  ArrowRight: () => turnPage(1), PageDown: () => turnPage(1), ArrowLeft: () => turnPage(-1), PageUp: () => turnPage(-1),
+  Home: () => turnPage(-pages.length), End: () => turnPage(pages.length),
+  ArrowDown: () => moveSelection(1), ArrowUp: () => moveSelection(-1),
+  n: () => goToDoubt(1), N: () => goToDoubt(-1),
+  "/": () => queryInput.focus(), d: () => doubtfulOnly.click(), Escape: clearFilter, "?": () => select("#keys").showModal(),
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || one("#keys").open) return;
-  const typing = event.target === query;
-  if (typing && event.key !== "Escape") return;
-  const act = keys[event.key];
-  if (!act) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || select("#keys").open) return;
+  const isTyping = event.target === queryInput;
+  if (isTyping && event.key !== "Escape") return;
+  const action = keyActions[event.key];
+  if (!action) return;
   event.preventDefault();
-  if (typing) query.blur();
-  act();
+  if (isTyping) queryInput.blur();
+  action();
 });
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-element], a[data-page]");
   if (link) {
     event.preventDefault();
-    follow(link);
-  } else if (event.target.matches("rect")) choose(byId.get(event.target.dataset.element), "box");
-  else if (event.target.closest(".element") && !event.target.closest("summary, a")) choose(event.target.closest(".element"), "card");
+    followLink(link);
+  } else if (event.target.matches("rect")) selectCard(cardsById.get(event.target.dataset.element), "box");
+  else if (event.target.closest(".element") && !event.target.closest("summary, a")) selectCard(event.target.closest(".element"), "card");
 });
-for (const button of all(".category")) {
+for (const button of selectAll(".category")) {
   button.addEventListener("click", () => {
     button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "false");
-    filter();
+    applyFilter();
   });
 }
-query.addEventListener("input", filter);
-onlyDoubtful.addEventListener("change", filter);
-one("#help").addEventListener("click", () => one("#keys").showModal());
-one("#theme").addEventListener("click", () => {
+queryInput.addEventListener("input", applyFilter);
+doubtfulOnly.addEventListener("change", applyFilter);
+select("#help").addEventListener("click", () => select("#keys").showModal());
+select("#theme").addEventListener("click", () => {
   const root = document.documentElement;
-  const dark = getComputedStyle(root).getPropertyValue("color-scheme") === "dark" ||
+  const isDark = getComputedStyle(root).getPropertyValue("color-scheme") === "dark" ||
     (root.style.colorScheme === "" && matchMedia("(prefers-color-scheme: dark)").matches);
-  root.style.colorScheme = dark ? "light" : "dark";
+  root.style.colorScheme = isDark ? "light" : "dark";
 });
 
-document.body.classList.add("paged");
-const asked = decodeURIComponent(location.hash.slice(1));
-if (byId.has(asked)) choose(byId.get(asked));
-else show(pages.find((page) => page.id === asked) ?? pages[0]);
+document.body.classList.add("paged"); // without this script all pages are shown below each other
+const target = decodeURIComponent(location.hash.slice(1));
+if (cardsById.has(target)) selectCard(cardsById.get(target));
+else showPage(pages.find((page) => page.id === target) ?? pages[0]);

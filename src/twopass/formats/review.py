@@ -1,8 +1,8 @@
-"""A Draft in, review.html out: each page's picture with a box for every element, and beside it what was read there.
+"""Write review.html: each page's picture with a box for every element, and next to it the text that was read.
 
-One file that asks no network for anything: style, script and pictures are in it (many pictures lie beside it), and its
-content policy forbids all else. Everything that a document or model says is escaped; tables are written from their
-cells. Knows nothing of where it is stored.
+The page needs no network: style, script and pictures are embedded (or, if there are many pictures, stored beside it),
+and its content security policy forbids everything else. All text of documents and models is escaped, and tables are
+rendered from their cells.
 """
 
 from __future__ import annotations
@@ -25,19 +25,24 @@ from twopass.formats import escaping, mathml
 from twopass.formats.draft import Draft
 from twopass.text import table_markup
 
-SURE = 0.9  # of confidence: RapidOCR gives clean print 0.98 and more, agreement of two readings is as high
-UNKNOWN = 0.5  # confidence of what is flagged, at most
-# Flags that tell how something was read, not that it was read badly.
-HARMLESS = frozenset({"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"})
-GRID = 10_000  # units of a page's picture across and down, in which boxes are drawn
-SPARE = 0.004  # of the page around a box: its line beside letters and not through them
-OPENED = ("http://", "https://", "mailto:")  # links that a click may follow
+# Elements below this confidence are listed as doubtful. RapidOCR gives clean print at least 0.98, and two readings that
+# agree score as high.
+CONFIDENT = 0.9
+FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
+# Flags that say how an element was read, not that it was read badly.
+INFORMATIONAL_FLAGS = frozenset(
+    {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"}
+)
+MODE_NOTES = {"gundam": "whole page and tiles"}  # shown beside modes whose name does not explain itself
+GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
+BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
+CLICKABLE_SCHEMES = ("http://", "https://", "mailto:")  # other links are shown as text
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
-_UNDRAWN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # HTML has no place for these
+_INVALID_IN_HTML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Shape(NamedTuple):
-    """A box in units of the picture."""
+    """A box in units of the picture (see GRID)."""
 
     x: int
     y: int
@@ -46,104 +51,111 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An element as the page tells of it."""
+class ElementView:
+    """What the review page shows of an element."""
 
     element: Element
-    prose: Callable[[str], Markup]
-    formula: Callable[[str], Markup]
+    render_text: Callable[[str], Markup]
+    render_formula: Callable[[str], Markup]
 
     @property
     def shapes(self) -> list[Shape]:
-        spare = round(SPARE * GRID)
-        corners = (box.to_grid(GRID) for box in self.element.boxes)
-        wider = [
-            (max(x0 - spare, 0), max(y0 - spare, 0), min(x1 + spare, GRID), min(y1 + spare, GRID))
-            for x0, y0, x1, y1 in corners
-        ]  # but within the page, whose edge would hide their lines
-        return [Shape(x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in wider]
+        """The element's boxes with their margin, clipped to the page: outlines beyond its edge would be invisible."""
+        margin = round(BOX_MARGIN * GRID)
+        shapes = []
+        for x0, y0, x1, y1 in (box.to_grid(GRID) for box in self.element.boxes):
+            left, top = max(x0 - margin, 0), max(y0 - margin, 0)
+            right, bottom = min(x1 + margin, GRID), min(y1 + margin, GRID)
+            shapes.append(Shape(left, top, right - left, bottom - top))
+        return shapes
 
     @property
-    def alarms(self) -> list[str]:
-        return [flag for flag in self.element.flags if flag not in HARMLESS]
+    def alerts(self) -> list[str]:
+        """The flags that say the element may have been read badly."""
+        return [flag for flag in self.element.flags if flag not in INFORMATIONAL_FLAGS]
 
     @property
     def score(self) -> float:
-        """How far it is to be believed."""
-        told = self.element.confidence.score if self.element.confidence else 1.0
-        return min(told, UNKNOWN) if self.alarms else told
+        """The element's confidence, 1 if it has none; limited if a flag says that it may be wrong."""
+        score = self.element.confidence.score if self.element.confidence else 1.0
+        return min(score, FLAGGED_CONFIDENCE) if self.alerts else score
 
     @property
     def is_doubtful(self) -> bool:
-        return self.score < SURE
+        return self.score < CONFIDENT
 
     @cached_property
     def label(self) -> str:
-        """A line that names it in lists."""
+        """One line that identifies the element in lists."""
         figure = self.element.figure
-        told = self.element.text or (figure and figure.description) or self.element.summary or ""
-        return " ".join(told.split())[:90] or f"({self.element.kind})"
+        text = self.element.text or (figure and figure.description) or self.element.summary or ""
+        return " ".join(text.split())[:90] or f"({self.element.kind})"
 
     @property
     def latex(self) -> str | None:
-        """None of a formula that was read as plain text: that is no LaTeX."""
-        known = self.element.formula and self.element.formula.latex
-        return escaping.maths(known) if known else None
+        """None if there is no LaTeX, also for a formula that was read as plain text."""
+        latex = self.element.formula and self.element.formula.latex
+        return escaping.clean_latex(latex) if latex else None
 
-    def table(self, known: Table) -> Markup:
-        if not known.cells:
-            return self.prose(escaping.flat(known.markdown or known.html))
-        return Markup(table_markup.html(known.cells, self.prose))
+    def render_table(self, table: Table) -> Markup:
+        if not table.cells:
+            return self.render_text(escaping.html_to_text(table.markdown or table.html))
+        return Markup(table_markup.to_html(table.cells, self.render_text))
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A page with its picture and elements."""
+class PageView:
+    """What the review page shows of a page."""
 
     page: Page
     picture: str | None
-    elements: Sequence[Shown]
+    elements: Sequence[ElementView]
     problems: Sequence[Problem]
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height that the picture has in the layout before it is loaded."""
+        """Width and height reserved in the layout until the picture is loaded; A4 if unknown."""
         page = self.page
         return (round(page.width_pt) or 595, round(page.height_pt) or 842)
 
     @property
-    def doubts(self) -> list[Shown]:
-        return sorted((one for one in self.elements if one.is_doubtful), key=lambda one: one.score)
+    def doubts(self) -> list[ElementView]:
+        """The doubtful elements, least certain first."""
+        return sorted((view for view in self.elements if view.is_doubtful), key=lambda view: view.score)
 
 
 def write(draft: Draft) -> bytes:
     document = draft.document
-    sheets = _sheets(document, draft.pages)
-    text, style, script = (_asset(f"review.{kind}") for kind in ("html", "css", "js"))
+    pages = _build_page_views(document, draft.pages)
+    template, style, script = (_load_asset(f"review.{kind}") for kind in ("html", "css", "js"))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(text).render(
+    html = environment.from_string(template).render(
         document=document,
-        sheets=sheets,
-        doubts=sorted((one for sheet in sheets for one in sheet.doubts), key=lambda one: one.score),
-        lost=[sheet.page for sheet in sheets if sheet.page.is_lost],
-        states=Counter(sheet.page.state for sheet in sheets),
-        categories=Counter(one.element.category for sheet in sheets for one in sheet.elements),
-        order=list(Category),
+        page_views=pages,
+        doubts=sorted((doubt for page in pages for doubt in page.doubts), key=lambda view: view.score),
+        lost=[view.page for view in pages if view.page.is_lost],
+        states=Counter(view.page.state for view in pages),
+        category_counts=Counter(view.element.category for page in pages for view in page.elements),
+        categories=list(Category),
+        mode_notes=MODE_NOTES,
         style=Markup(style),
         script=Markup(script),
-        policy=_policy(style, script),
+        policy=_make_policy(style, script),
         grid=GRID,
-        opened=OPENED,
+        clickable_schemes=CLICKABLE_SCHEMES,
     )
-    return _UNDRAWN.sub("\ufffd", page).encode()
+    return _INVALID_IN_HTML.sub("\ufffd", html).encode()
 
 
-def _asset(name: str) -> str:
+def _load_asset(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """Nothing from anywhere, but this script, this style and the pictures; MathML brings styles of its own."""
+def _make_policy(style: str, script: str) -> str:
+    """Return a content security policy that allows only this script, this style and pictures.
+
+    Style attributes are allowed because MathML uses them.
+    """
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src-elem {_hash(style)}; "
         "style-src-attr 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'"
@@ -154,27 +166,29 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _sheets(document: Document, pictures: Mapping[int, str]) -> list[Sheet]:
-    convert = mathml.converter()
+def _build_page_views(document: Document, pictures: Mapping[int, str]) -> list[PageView]:
+    convert = mathml.make_converter()
 
-    def formula(latex: str, display: bool = True) -> Markup:
-        """Drawn, or as it is written where nobody can draw it."""
-        drawn = convert(latex, display)
-        return Markup(drawn) if drawn else Markup('<code class="latex">{}</code>').format(latex)
+    def render_formula(latex: str, display: bool = True) -> Markup:
+        """Return MathML, or the LaTeX source if it cannot be converted."""
+        converted = convert(latex, display)
+        return Markup(converted) if converted else Markup('<code class="latex">{}</code>').format(latex)
 
-    def prose(text: str) -> Markup:
+    def render_text(text: str) -> Markup:
+        """Escape text and convert its formulas."""
         parts, start = [], 0
         for found in _MATHS.finditer(text):
-            parts += [escape(text[start : found.start()]), formula(found.group(1) or found.group(2), False)]
+            parts += [escape(text[start : found.start()]), render_formula(found.group(1) or found.group(2), False)]
             start = found.end()
         return Markup("").join([*parts, escape(text[start:])])
 
-    elements: dict[int, list[Shown]] = defaultdict(list)
+    elements: dict[int, list[ElementView]] = defaultdict(list)
     for element in document.elements:
-        elements[element.page].append(Shown(element, prose, formula))
+        elements[element.page].append(ElementView(element, render_text, render_formula))
     problems: dict[int | None, list[Problem]] = defaultdict(list)
     for problem in document.problems:
         problems[problem.page].append(problem)
     return [
-        Sheet(page, pictures.get(page.number), elements[page.number], problems[page.number]) for page in document.pages
+        PageView(page, pictures.get(page.number), elements[page.number], problems[page.number])
+        for page in document.pages
     ]

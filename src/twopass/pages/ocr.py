@@ -1,7 +1,4 @@
-"""Pixels of a scanned page in, which way is up and its lines of text out.
-
-Knows RapidOCR and its models. Knows nothing of files, pages' sizes in points or elements.
-"""
+"""Read the text lines of a scanned page with RapidOCR, and detect which way up the page is."""
 
 from __future__ import annotations
 
@@ -16,30 +13,33 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.uint8]
+Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 Point = tuple[float, float]
 
-DETECTOR_SIDE = 2000  # longest side in pixels that is read; A4 at 144 dpi has 1,684; newspapers shrink to it
-TILE_ASPECT = 3.0  # a page longer than this times its width is read in pieces: the detector enlarges short sides
-LEAST_SCORE = 0.5  # of one line, as RapidOCR itself has it: below, specks and ornaments are read as letters
-SURE_SCORE = 0.85  # long Hangul lines read as 0.00-0.79, clean or noisy; printed English and Chinese as 0.97-1.00
-LONG_LINE = 3.0  # times its height: what is shorter says nothing about the script
-UNREADABLE_SHARE = 0.25  # of long lines' length unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
-SURE_LETTERS = 3  # on a page with unreadable lines, shorter shreds are not believed however sure
+# Reading lines
+DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi has 1,684, newspapers are scaled down
+TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
+MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
+SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
+LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
+UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
+MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
-GLANCE_SIDE = 640  # pixels of the copy on which the direction of lines is found
-LONG = 2.0  # times its height: a shorter quad may be a letter or a word and says nothing of direction
-SIDEWAYS = 2.0  # times more length of lines running down than across before a page is called sideways
-SAMPLES = 8  # lines read both ways up, the longest first
-LEAST_SAMPLES = 2  # fewer say nothing
-SAMPLE_ASPECT = 10  # a line is read no further than this times its height
-SURE_LEAD = 0.2  # the same of each of the first two lines: then no more are read, which takes most of the time
-CLEAR_SCORE = 0.08  # more mean recogniser score the other way up, to turn
-CLEAR_VOTE = 0.6  # of the classifier's mean vote, where the recogniser knows neither (a script it has not learnt)
+# Detecting rotation
+THUMBNAIL_SIDE = 640  # pixels of the copy in which the direction of lines is detected
+LONG_QUAD = 2.0  # times its height: a shorter quad may be a letter or a word and says nothing about direction
+SIDEWAYS_RATIO = 2.0  # length of lines running down over length of lines running across, to call a page sideways
+MAX_SAMPLES = 8  # lines that are read both ways up, the longest first
+MIN_SAMPLES = 2  # fewer lines say nothing
+SAMPLE_ASPECT = 10  # times its height: only this much of a line is read
+SURE_LEAD = 0.2  # in score: if the first two lines agree by this much, the others are not read, which saves time
+CLEAR_LEAD = 0.08  # in mean recogniser score, to decide which way up the page is
+CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is unsure (a script it was not trained on)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of text: its corners in pixels (clockwise from the reading start), text, score 0..1."""
+    """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1."""
 
     corners: tuple[Point, Point, Point, Point]
     text: str
@@ -66,161 +66,172 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a scan says. `unreadable`: much of it is in a script that the recogniser has not learnt."""
+class OcrResult:
+    """The lines of a scan. `unreadable` means that much of it is in a script that the recogniser was not trained on."""
 
     lines: tuple[Line, ...]
     unreadable: bool
 
     @property
     def score(self) -> float | None:
-        """Mean line score by length; None without lines."""
-        weight = sum(len(line.text) for line in self.lines)
-        return sum(line.score * len(line.text) for line in self.lines) / weight if weight else None
+        """Mean score of the lines, weighted by characters; None without lines."""
+        characters = sum(len(line.text) for line in self.lines)
+        return sum(line.score * len(line.text) for line in self.lines) / characters if characters else None
 
 
-def read(array: Array, language: str | None = None) -> Reading:
-    """The lines worth believing. `language` is a hint that RapidOCR's one model has no use for."""
-    found = lines(array, language)
-    unreadable = unsure_share(found) > UNREADABLE_SHARE
-    return Reading(tuple(line for line in found if _is_believed(line, unreadable)), unreadable)
+def read(array: Array, language: str | None = None) -> OcrResult:
+    """Read the lines and drop those of low score. RapidOCR has a single model, so the `language` hint changes nothing.
+
+    `array` is height × width × 3, RGB.
+    """
+    lines = _read_lines(array)
+    unreadable = _measure_unsure_share(lines) > UNREADABLE_SHARE
+    return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
 
 
-def unsure_share(found: Sequence[Line]) -> float:
-    """How much of the length of long lines the recogniser did not know or was not sure of."""
-    long = [line for line in found if line.length >= LONG_LINE * line.height]
-    whole = sum(line.length for line in long)
-    return sum(line.length for line in long if line.score < SURE_SCORE) / whole if whole else 0.0
+def _read_lines(array: Array) -> list[Line]:
+    """Every detected line from top to bottom. A line that cannot be recognised has the text "" and the score 0."""
+    is_tall = array.shape[0] >= array.shape[1]
+    return [line for offset, tile in split_tiles(array) for line in _read_tile(tile, offset, is_tall)]
 
 
-def _is_believed(line: Line, unreadable: bool) -> bool:
+def _measure_unsure_share(lines: Sequence[Line]) -> float:
+    """The share of unsure or unrecognised lines in the length of all long lines."""
+    long_lines = [line for line in lines if line.length >= LONG_LINE * line.height]
+    total = sum(line.length for line in long_lines)
+    return sum(line.length for line in long_lines if line.score < SURE_SCORE) / total if total else 0.0
+
+
+def _is_credible(line: Line, unreadable: bool) -> bool:
     if not unreadable:
-        return line.score >= LEAST_SCORE
-    return line.score >= SURE_SCORE and sum(letter.isalnum() for letter in line.text) >= SURE_LETTERS
+        return line.score >= MIN_SCORE
+    return line.score >= SURE_SCORE and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
 
 
-def lines(array: Array, language: str | None = None) -> list[Line]:
-    """Every line that is seen, top to bottom, read or not: text "" with score 0 is one that gave nothing."""
-    down = array.shape[0] >= array.shape[1]
-    return [line for offset, tile in _tiles(array) for line in _tile_lines(tile, offset, down)]
-
-
-def turn(array: Array) -> int:
-    """Degrees (0, 90, 180, 270) to turn the page clockwise so that it reads; 0 when nothing is clear."""
-    quads = _glance(array)
-    across = sum(_length(quad) for quad in quads if _is_wide(quad))
-    down = sum(_length(quad) for quad in quads if not _is_wide(quad))
-    sideways = down > SIDEWAYS * across
-    lines = sorted((quad for quad in quads if _is_wide(quad) != sideways), key=_length, reverse=True)
-    strips = [_strip(array, quad, sideways) for quad in lines[:SAMPLES]]
-    flipped = _upside_down([strip for strip in strips if strip.size])
-    if sideways:
-        return {None: 0, False: 90, True: 270}[flipped]
-    return 180 if flipped else 0
-
-
-def _tile_lines(tile: Array, offset: int, down: bool) -> Iterator[Line]:
-    from rapidocr.ch_ppocr_rec import TextRecInput
-    from rapidocr.utils.process_img import map_boxes_to_original
-
-    reader = _reader()
-    image, record = reader.preprocess_img(np.ascontiguousarray(tile[:, :, ::-1]))  # it wants BGR
-    detected = reader._load_det_model()(image).boxes
-    if detected is None:
-        return
-    crops = reader.crop_text_regions(image, detected)
-    answer = reader._load_rec_model()(TextRecInput(img=crops, return_word_box=False))
-    quads = map_boxes_to_original(detected, record, *tile.shape[:2])
-    dx, dy = (0, offset) if down else (offset, 0)
-    for quad, text, score in zip(quads, answer.txts, answer.scores, strict=True):
-        corners = tuple((float(x) + dx, float(y) + dy) for x, y in quad)
-        yield Line(corners, text.strip(), float(score) if text.strip() else 0.0)  # type: ignore[arg-type]
-
-
-def _tiles(array: Array) -> Iterator[tuple[int, Array]]:
-    """(offset, pixels) along the longer side; cut where the least ink is."""
-    down = array.shape[0] >= array.shape[1]
+def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:
+    """Split a very long page along its longer side, where there is least ink. Yields (offset in pixels, tile)."""
+    is_tall = array.shape[0] >= array.shape[1]
     long, short = max(array.shape[:2]), min(array.shape[:2])
     if long <= TILE_ASPECT * short:
         yield 0, array
         return
-    profile = np.abs(array[:, :, 1].astype(np.int16) - int(np.median(array[:, :, 1]))).sum(axis=1 if down else 0)
+    profile = np.abs(array[:, :, 1].astype(np.int16) - int(np.median(array[:, :, 1]))).sum(axis=1 if is_tall else 0)
     start, step = 0, max(2 * short, 64)
     while start < long:
         stop = long if long - start <= 1.5 * step else start + step
         if stop < long:
             window = profile[stop - step // 4 : stop]
             stop += int(np.argmin(window)) - step // 4
-        yield start, array[start:stop] if down else array[:, start:stop]
+        yield start, array[start:stop] if is_tall else array[:, start:stop]
         start = stop
 
 
-def _glance(array: Array) -> list[npt.NDArray[np.float32]]:
-    """Corners (4 × 2, in pixels of `array`) of the long lines that the detector sees on a small copy."""
+def _read_tile(tile: Array, offset: int, is_tall: bool) -> Iterator[Line]:
+    from rapidocr.ch_ppocr_rec import TextRecInput
+    from rapidocr.utils.process_img import map_boxes_to_original
+
+    rapid_ocr = _load_rapid_ocr()
+    image, record = rapid_ocr.preprocess_img(np.ascontiguousarray(tile[:, :, ::-1]))  # RapidOCR wants BGR
+    boxes = rapid_ocr._load_det_model()(image).boxes
+    if boxes is None:
+        return
+    crops = rapid_ocr.crop_text_regions(image, boxes)
+    recognised = rapid_ocr._load_rec_model()(TextRecInput(img=crops, return_word_box=False))
+    quads = map_boxes_to_original(boxes, record, *tile.shape[:2])
+    dx, dy = (0, offset) if is_tall else (offset, 0)
+    for quad, text, score in zip(quads, recognised.txts, recognised.scores, strict=True):
+        corners = tuple((float(x) + dx, float(y) + dy) for x, y in quad)
+        yield Line(corners, text.strip(), float(score) if text.strip() else 0.0)  # type: ignore[arg-type]
+
+
+def detect_turn(array: Array) -> int:
+    """The clockwise turn (0, 90, 180 or 270 degrees) that makes the page upright; 0 if the evidence is not clear."""
+    strips, is_sideways = cut_sample_lines(array)
+    upside_down = is_upside_down(strips)
+    if is_sideways:
+        return {None: 0, False: 90, True: 270}[upside_down]
+    return 180 if upside_down else 0
+
+
+def cut_sample_lines(array: Array) -> tuple[list[Array], bool]:
+    """Cut out the longest lines, each laid horizontally, longest first; and whether the lines run down the page."""
+    quads = _detect_long_quads(array)
+    across = sum(_measure_length(quad) for quad in quads if _is_wide(quad))
+    down = sum(_measure_length(quad) for quad in quads if not _is_wide(quad))
+    is_sideways = down > SIDEWAYS_RATIO * across
+    lines = sorted((quad for quad in quads if _is_wide(quad) != is_sideways), key=_measure_length, reverse=True)
+    strips = [_cut_strip(array, quad, is_sideways) for quad in lines[:MAX_SAMPLES]]
+    return [strip for strip in strips if strip.size], is_sideways
+
+
+def _detect_long_quads(array: Array) -> list[Quad]:
+    """Long lines that the detector sees in a small copy, as quads in pixels of `array`."""
     from PIL import Image
 
-    array = next(tile for _, tile in _tiles(array))
-    scale = min(1.0, GLANCE_SIDE / max(array.shape[:2]))
+    array = next(tile for _, tile in split_tiles(array))
+    scale = min(1.0, THUMBNAIL_SIDE / max(array.shape[:2]))
     size = (max(round(array.shape[1] * scale), 32), max(round(array.shape[0] * scale), 32))
     small = np.asarray(Image.fromarray(array).resize(size, Image.Resampling.BOX))
-    boxes = _reader("max")._load_det_model()(np.ascontiguousarray(small[:, :, ::-1])).boxes
+    boxes = _load_rapid_ocr("max")._load_det_model()(np.ascontiguousarray(small[:, :, ::-1])).boxes
     quads = () if boxes is None else (np.asarray(quad, np.float32) / scale for quad in boxes)
-    return [quad for quad in quads if max(_sides(quad)) >= LONG * max(min(_sides(quad)), 1.0)]
+    return [quad for quad in quads if max(_measure_sides(quad)) >= LONG_QUAD * max(min(_measure_sides(quad)), 1.0)]
 
 
-def _sides(quad: npt.NDArray[np.float32]) -> tuple[float, float]:
+def _measure_sides(quad: Quad) -> tuple[float, float]:
     width, height = quad.max(axis=0) - quad.min(axis=0)
     return float(width), float(height)
 
 
-def _is_wide(quad: npt.NDArray[np.float32]) -> bool:
-    width, height = _sides(quad)
+def _is_wide(quad: Quad) -> bool:
+    width, height = _measure_sides(quad)
     return width >= height
 
 
-def _length(quad: npt.NDArray[np.float32]) -> float:
-    return max(_sides(quad))
+def _measure_length(quad: Quad) -> float:
+    return max(_measure_sides(quad))
 
 
-def _strip(array: Array, quad: npt.NDArray[np.float32], sideways: bool) -> Array:
-    """The line's pixels, lying; the middle of a long one."""
+def _cut_strip(array: Array, quad: Quad, is_sideways: bool) -> Array:
+    """The line's pixels, horizontal, BGR; only the middle of a very long line."""
     x0, y0 = np.maximum(quad.min(axis=0), 0).astype(int)
     x1, y1 = np.ceil(quad.max(axis=0)).astype(int)
-    strip = np.rot90(array[y0:y1, x0:x1], -1) if sideways else array[y0:y1, x0:x1]
-    spare = max(strip.shape[1] - SAMPLE_ASPECT * strip.shape[0], 0) // 2
-    return np.ascontiguousarray(strip[:, spare : strip.shape[1] - spare, ::-1])
+    strip = np.rot90(array[y0:y1, x0:x1], -1) if is_sideways else array[y0:y1, x0:x1]
+    margin = max(strip.shape[1] - SAMPLE_ASPECT * strip.shape[0], 0) // 2
+    return np.ascontiguousarray(strip[:, margin : strip.shape[1] - margin, ::-1])
 
 
-def _upside_down(strips: Sequence[Array]) -> bool | None:
-    """Whether the lines read better turned round; None when nothing is clear."""
-    if len(strips) < LEAST_SAMPLES:
+def is_upside_down(strips: Sequence[Array]) -> bool | None:
+    """Whether the lines read better turned by 180 degrees; None if the evidence is not clear."""
+    if len(strips) < MIN_SAMPLES:
         return None
-    leads, more = _leads(strips[:LEAST_SAMPLES]), strips[LEAST_SAMPLES:]
-    if more and min(leads) < SURE_LEAD and max(leads) > -SURE_LEAD:
-        leads += _leads(more)
+    leads, remaining = _compare_scores(strips[:MIN_SAMPLES]), strips[MIN_SAMPLES:]
+    if remaining and min(leads) < SURE_LEAD and max(leads) > -SURE_LEAD:
+        leads += _compare_scores(remaining)
     lead = float(np.mean(leads))
-    if abs(lead) >= CLEAR_SCORE:
+    if abs(lead) >= CLEAR_LEAD:
         return lead > 0
-    votes = _reader()._load_cls_model()(list(strips)).cls_res
+    votes = _load_rapid_ocr()._load_cls_model()(list(strips)).cls_res
     vote = sum(score if label == "180" else -score for label, score in votes) / len(votes)
     return vote > 0 if abs(vote) >= CLEAR_VOTE else None
 
 
-def _leads(strips: Sequence[Array]) -> list[float]:
-    """How much surer the recogniser is of each line turned round than as it stands."""
+def _compare_scores(strips: Sequence[Array]) -> list[float]:
+    """How much higher the recogniser scores each line when it is turned by 180 degrees."""
     turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
-    return [there - here for here, there in zip(_scores(strips), _scores(turned), strict=True)]
+    scores = zip(_score_strips(strips), _score_strips(turned), strict=True)
+    return [turned_score - score for score, turned_score in scores]
 
 
-def _scores(strips: Sequence[Array]) -> list[float]:
+def _score_strips(strips: Sequence[Array]) -> list[float]:
     from rapidocr.ch_ppocr_rec import TextRecInput
 
-    return list(_reader()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=False)).scores or [])
+    recognise = _load_rapid_ocr()._load_rec_model()
+    return list(recognise(TextRecInput(img=list(strips), return_word_box=False)).scores or [])
 
 
 @cache
-def _reader(limit: str = "min") -> Any:
-    """RapidOCR on one thread; its models load when first used. `limit` "max" never enlarges what is detected on."""
+def _load_rapid_ocr(limit: str = "min") -> Any:
+    """RapidOCR on one thread. Its models load on first use. With the limit "max" the detector enlarges no image."""
     from rapidocr import RapidOCR
 
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
@@ -228,7 +239,7 @@ def _reader(limit: str = "min") -> Any:
         params={
             "Global.log_level": "critical",
             "Global.max_side_len": DETECTOR_SIDE,
-            "Global.text_score": LEAST_SCORE,
+            "Global.text_score": MIN_SCORE,
             "Det.limit_type": limit,
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,

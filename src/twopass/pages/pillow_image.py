@@ -1,6 +1,6 @@
-"""Pixels in, a Pillow image out: of one band where they have no colour, which is a third of the work and loses nothing.
+"""Convert between pixel arrays and Pillow images. A page without colour becomes a single band.
 
-Pillow treats each band by itself, so that whatever is made of the one equals what would be made of three.
+One band takes a third of the work of three. The result is the same, because Pillow processes each band by itself.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ import numpy.typing as npt
 Array = npt.NDArray[np.uint8]
 
 
-def image(picture: Array) -> Any:
-    """RGB, or L where red, green and blue are the same everywhere. `picture`: height × width × 3."""
+def to_image(pixels: Array) -> Any:
+    """Convert height × width × 3 pixels to an image: mode L if red, green and blue are equal everywhere, else RGB."""
     from PIL import Image
 
-    whole = np.ascontiguousarray(picture)
-    return Image.fromarray(whole[:, :, 0] if is_grey(whole) else whole)
+    contiguous = np.ascontiguousarray(pixels)
+    return Image.fromarray(contiguous[:, :, 0] if _is_grey(contiguous) else contiguous)
 
 
-def rgb(image: Any) -> Array:
-    """Its pixels, three bytes each."""
+def to_rgb_array(image: Any) -> Array:
+    """Convert an image of any mode to height × width × 3 pixels."""
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def is_grey(picture: Array) -> bool:
-    """Of a contiguous picture: each byte is compared with its neighbour, since every third one alone takes longer."""
-    flat = picture.reshape(-1)
+def _is_grey(pixels: Array) -> bool:
+    """Whether red, green and blue are equal everywhere. `pixels` must be contiguous.
+
+    Compares every byte with its neighbour, because comparing strided channels takes longer.
+    """
+    flat = pixels.reshape(-1)
     differ = flat[1:] != flat[:-1]
-    differ[2::3] = False  # blue, and the next pixel's red
+    differ[2::3] = False  # blue against the red of the next pixel
     return not differ.any()

@@ -1,7 +1,7 @@
-"""Page pixels in memory that this process owns and its page workers share.
+"""Keep page pixels in memory that this process shares with its page workers.
 
-A slab is an anonymous memfd: the kernel frees it with its last user, whoever is killed. Workers
-inherit the descriptors and are told only numbers. Knows nothing of PDF, images or engines.
+A buffer is an anonymous memfd, so the kernel frees it when its last user ends, even if that is killed. Page workers
+inherit the descriptors; only buffer numbers are sent to them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-_descriptors: dict[int, int] = {}  # this process's slab number -> descriptor
+_descriptors: dict[int, int] = {}  # buffer number -> descriptor in this process
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PixelBuffer:
 
 
 class Frame(NamedTuple):
-    """The picture that a crop is a part of: its size, and where in it the crop begins; pixels."""
+    """The image that a crop belongs to: its size, and the position of the crop in it, in pixels."""
 
     width: int
     height: int
@@ -47,54 +47,54 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Pixels:
-    """RGB, 8 bits a channel, rows from the top: in a slab, or held as bytes. A crop names its frame."""
+    """RGB, 8 bits per channel, rows from the top; in a shared `buffer` or as `data`. A crop has a `frame`."""
 
     width: int
     height: int
     buffer: PixelBuffer | None = None
-    held: bytes | None = None
+    data: bytes | None = None
     frame: Frame | None = None
 
     def array(self) -> npt.NDArray[np.uint8]:
-        """Height × width × 3, uint8; a view where the pixels lie in a slab."""
+        """Height × width × 3, uint8: a view of the memory, not a copy."""
         frame = self.frame or Frame(self.width, self.height)
         size = frame.width * frame.height * 3
-        data = self.buffer.map(size) if self.buffer else self.held
-        assert data is not None
-        whole = np.frombuffer(data, np.uint8, size).reshape(frame.height, frame.width, 3)
-        return whole[frame.top : frame.top + self.height, frame.left : frame.left + self.width]
+        memory = self.buffer.map(size) if self.buffer else self.data
+        assert memory is not None
+        image = np.frombuffer(memory, np.uint8, size).reshape(frame.height, frame.width, 3)
+        return image[frame.top : frame.top + self.height, frame.left : frame.left + self.width]
 
     def crop(self, x0: int, y0: int, x1: int, y1: int) -> Pixels:
-        """A part of the same memory; lives as long as the whole."""
+        """A part of the image. It shares the memory, and is valid as long as the whole image."""
         frame = self.frame or Frame(self.width, self.height)
-        part = frame._replace(left=frame.left + x0, top=frame.top + y0)
-        return Pixels(x1 - x0, y1 - y0, self.buffer, self.held, part)
+        shifted = frame._replace(left=frame.left + x0, top=frame.top + y0)
+        return Pixels(x1 - x0, y1 - y0, self.buffer, self.data, shifted)
 
 
 def inherit(pairs: Iterable[tuple[int, int]]) -> None:
-    """In a page worker: take over (number, descriptor) pairs from the parent."""
+    """In a page worker: register the (number, descriptor) pairs of the buffers inherited from the parent."""
     _descriptors.update(pairs)
 
 
 class PixelBufferPool:
-    """Lends slabs within a byte budget; a page larger than the budget is lent when it is alone.
+    """Lend buffers within a budget of bytes. A page larger than the budget gets its buffer when no other is lent.
 
-    `fixed` slabs all have that many bytes and are never shrunk: memory that somebody may still be reading
-    after its lender gave it back must not go away under them.
+    With `fixed_size`, every buffer has that many bytes and never shrinks: after a buffer is returned, an engine may
+    still read the memory, so it must not be released.
     """
 
-    _numbers = count()  # one process may own several sets
+    _numbers = count()  # one process may own several pools, whose numbers must differ
 
-    def __init__(self, number: int, budget: int, fixed: int | None = None) -> None:
-        self._free = [PixelBuffer(next(PixelBufferPool._numbers)) for _ in range(number)]
+    def __init__(self, buffer_count: int, budget: int, fixed_size: int | None = None) -> None:
+        self._free = [PixelBuffer(next(PixelBufferPool._numbers)) for _ in range(buffer_count)]
         self._all = tuple(self._free)
         self._budget = budget
-        self._fixed = fixed
-        self._lent = 0
+        self._fixed_size = fixed_size
+        self._lent_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[PixelBuffer]]] = deque()
         for buffer in self._all:
             _descriptors[buffer.number] = os.memfd_create(f"twopass-buffer-{buffer.number}")
-            os.ftruncate(_descriptors[buffer.number], fixed or 0)
+            os.ftruncate(_descriptors[buffer.number], fixed_size or 0)
 
     @property
     def descriptors(self) -> dict[int, int]:
@@ -102,44 +102,44 @@ class PixelBufferPool:
 
     @asynccontextmanager
     async def lend(self, size: int) -> AsyncIterator[PixelBuffer]:
-        """A slab of `size` bytes; waits its turn, first come first served."""
-        turn: asyncio.Future[PixelBuffer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        self._grant()
+        """Lend a buffer of `size` bytes. Waiting callers are served in the order of their calls."""
+        future: asyncio.Future[PixelBuffer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, future))
+        self._serve_waiting()
         try:
-            buffer = await turn
+            buffer = await future
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._take_back(turn.result(), size)
+            if future.done() and not future.cancelled():
+                self._return_buffer(future.result(), size)
             else:
-                self._grant()  # a large one that gives up stood in the way of smaller ones
+                self._serve_waiting()  # smaller requests may have been waiting behind this one
             raise
         try:
-            if self._fixed is None:
+            if self._fixed_size is None:
                 os.ftruncate(_descriptors[buffer.number], size)
             yield buffer
         finally:
-            self._take_back(buffer, size)
+            self._return_buffer(buffer, size)
 
-    def _grant(self) -> None:
+    def _serve_waiting(self) -> None:
         while self._waiting and self._free:
-            size, turn = self._waiting[0]
-            if turn.cancelled():
+            size, future = self._waiting[0]
+            if future.cancelled():
                 self._waiting.popleft()
                 continue
-            if self._lent and self._lent + size > self._budget:
+            if self._lent_bytes and self._lent_bytes + size > self._budget:
                 return
             self._waiting.popleft()
-            self._lent += size
-            turn.set_result(self._free.pop())
+            self._lent_bytes += size
+            future.set_result(self._free.pop())
 
-    def _take_back(self, buffer: PixelBuffer, size: int) -> None:
-        if self._fixed is None:
-            # To nothing: a slab that once held a poster must not keep its memory.
+    def _return_buffer(self, buffer: PixelBuffer, size: int) -> None:
+        if self._fixed_size is None:
+            # Release the memory: otherwise a buffer that once held a poster would keep that size.
             os.ftruncate(_descriptors[buffer.number], 0)
         self._free.append(buffer)
-        self._lent -= size
-        self._grant()
+        self._lent_bytes -= size
+        self._serve_waiting()
 
     def close(self) -> None:
         for buffer in self._all:

@@ -1,7 +1,4 @@
-"""A file on disk in, an open PDF or image out, with the foreign library's errors translated.
-
-Knows PyMuPDF's and Pillow's documents. Knows nothing of where the file came from.
-"""
+"""Open PDF and image files with PyMuPDF and Pillow, and translate the errors of both libraries into SourceErrors."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
 
 PDF = "application/pdf"
-IMAGE_DPI = 144.0  # of an image that does not state one
-OPEN_FILES = 2  # pages of one file come again and again, two jobs share a worker
-FULL_IMAGE = 0.7  # of the page: a picture that large is a scan of it
-LEAST_DPI, MOST_DPI = 30, 2400  # outside, the file's statement is a default or a joke
-SQUARE = 1.02  # times as many dots down as across, or less: rounding
-STRETCHED = 3.0  # times: a fax has 204 × 98, beyond that one of the two is wrong
+DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
+MAX_OPEN_FILES = 2  # a page worker renders many pages of one file, and two jobs share the worker
+FULL_IMAGE_SHARE = 0.7  # of the page: an image this large is a scan of the page
+MIN_DPI, MAX_DPI = 30, 2400  # a stated resolution outside this range is a default or an error
+MAX_ROUNDING = 1.02  # ratio of the resolutions across and down: a smaller one comes from rounding
+MAX_STRETCH = 3.0  # ratio of both resolutions: a fax has 204 × 98, in a larger ratio one of them is wrong
 
-# What Pillow raises over a damaged file; its readers trust what a header says and fall over what follows from it.
-PILLOWS = (
+# What Pillow raises for a damaged file: its readers trust the header, and fail in many ways if the header is wrong.
+PILLOW_ERRORS = (
     OSError,
     ValueError,
     SyntaxError,
@@ -43,22 +40,25 @@ PILLOWS = (
 
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
-_Key = tuple[str, str | None, int, int]  # path, password, time, size
-_kept: dict[_Key, Any] = {}  # open PDFs
+_Key = tuple[str, str | None, int, int]  # path, password, modification time, size
+_open_pdfs: dict[_Key, Any] = {}  # least recently used first
 
 
 @dataclass(frozen=True)
 class PageSize:
-    """Points of the page as displayed; None when the page cannot be opened."""
+    """Size of a page as displayed, in points."""
 
     width_pt: float
     height_pt: float
-    dpi: float | None = None  # of an image page, which has pixels already; of the finer side where they differ
+    dpi: float | None = None  # of an image page; the higher one if the resolutions across and down differ
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A local file that may be read: its pages are counted and within limits."""
+    """A local file that passed the checks: its type is known, and its pages are counted and within the limits.
+
+    In `pages`, None stands for a page that cannot be opened.
+    """
 
     path: Path
     stem: str
@@ -73,55 +73,58 @@ class CheckedFile:
 
 
 @contextmanager
-def opened_pdf(path: str, password: str | None) -> Iterator[Any]:
-    """A PyMuPDF document of its own, closed at the end; its errors become SourceErrors."""
+def open_pdf(path: str, password: str | None) -> Iterator[Any]:
+    """Open a PyMuPDF document and close it at the end; its errors become SourceErrors."""
     try:
-        with pdf_errors(path), _open(path, password) as pdf:
+        with translate_pdf_errors(path), _open(path, password) as pdf:
             yield pdf
     finally:
-        empty_store()
+        empty_mupdf_store()
 
 
 @contextmanager
-def shared_pdf(path: str, password: str | None) -> Iterator[Any]:
-    """The document as this process keeps it open between pages; whoever changes it changes it back."""
-    forget_gone()
-    with pdf_errors(path):
+def open_shared_pdf(path: str, password: str | None) -> Iterator[Any]:
+    """Open a document that this process keeps open between pages. The caller must undo any change that it makes."""
+    close_deleted_files()
+    with translate_pdf_errors(path):
         stat = os.stat(path)
         key = (path, password, stat.st_mtime_ns, stat.st_size)
-        pdf = _kept.pop(key) if key in _kept else _open(path, password)
-        _kept[key] = pdf  # the last is the one used last
-        _close(list(_kept)[:-OPEN_FILES])
+        pdf = _open_pdfs.pop(key) if key in _open_pdfs else _open(path, password)
+        _open_pdfs[key] = pdf  # appended: the most recently used is last
+        _close(list(_open_pdfs)[:-MAX_OPEN_FILES])
         yield pdf
 
 
 @contextmanager
-def upright(path: str, number: int, turn: int, password: str | None) -> Iterator[Any]:
-    """Page `number` (from 1) of the shared document, turned clockwise by so much beyond the file's own rotation."""
-    with shared_pdf(path, password) as pdf:
+def open_page(path: str, number: int, turn: int, password: str | None) -> Iterator[Any]:
+    """Open page `number` (from 1) of the shared document.
+
+    `turn` is a clockwise rotation in degrees, added to the file's own rotation of the page.
+    """
+    with open_shared_pdf(path, password) as pdf:
         page = pdf[number - 1]
-        rotation_in = page.rotation
+        own_rotation = page.rotation
         try:
-            page.set_rotation((rotation_in + turn) % 360)
+            page.set_rotation((own_rotation + turn) % 360)
             yield page
         finally:
-            page.set_rotation(rotation_in)
+            page.set_rotation(own_rotation)
 
 
-def forget_gone() -> None:
-    """Close what is kept of files that are no more: an open one holds its disk space, and its password stays here."""
-    _close([key for key in _kept if not os.path.exists(key[0])])
+def close_deleted_files() -> None:
+    """Close documents whose file was deleted; open ones hold disk space and keep their password in memory."""
+    _close([key for key in _open_pdfs if not os.path.exists(key[0])])
 
 
 def _close(keys: Sequence[_Key]) -> None:
     for key in keys:
-        _kept.pop(key).close()
+        _open_pdfs.pop(key).close()
     if keys:
-        empty_store()
+        empty_mupdf_store()
 
 
-def empty_store() -> None:
-    """MuPDF keeps decoded pictures and fonts for the next page, up to 256 MB, also when their document is closed."""
+def empty_mupdf_store() -> None:
+    """Empty MuPDF's store. It caches up to 256 MB of decoded images and fonts, even after the document is closed."""
     import pymupdf
 
     pymupdf.TOOLS.store_shrink(100)
@@ -138,61 +141,61 @@ def _open(path: str, password: str | None) -> Any:
 
 
 @contextmanager
-def pdf_errors(path: str) -> Iterator[None]:
-    """What PyMuPDF raises over a damaged file becomes DAMAGED: its own errors, MuPDF's, a page lost in repair."""
+def translate_pdf_errors(path: str) -> Iterator[None]:
+    """Raise SourceError DAMAGED for PyMuPDF's own errors, for MuPDF's, and for a page that was lost in repair."""
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
     try:
         yield
     except (RuntimeError, ValueError, IndexError, pymupdf.mupdf.FzErrorBase) as error:
-        raise SourceError(Code.DAMAGED, f"MuPDF: {_line(error, path)}") from error
+        raise SourceError(Code.DAMAGED, f"MuPDF: {_clean_message(error, path)}") from error
 
 
-def _line(error: Exception, path: str) -> str:
-    """The library's words on one line, without the path it was opened from and what it quotes of the document."""
-    said = _QUOTED.sub("…", str(error).replace(path, "the source"))
-    return " ".join(said.split())[:200] or type(error).__name__
+def _clean_message(error: Exception, path: str) -> str:
+    """The error's message on one line, without the path of the file and without quotes from the document."""
+    message = _QUOTED.sub("…", str(error).replace(path, "the source"))
+    return " ".join(message.split())[:200] or type(error).__name__
 
 
-def covered(page: Any) -> tuple[bool, bool]:
+def detect_scan(page: Any) -> tuple[bool, bool]:
     """Whether an image fills the PDF page, and whether most of its text is invisible or lies under that image."""
-    shown, hidden, full = 0, 0, False
-    room = _unturned(page)
+    visible, hidden, is_scan = 0, 0, False
+    page_area = _get_unrotated_rect(page)
     for kind, box in page.get_bboxlog():
-        if kind == "fill-image" and abs(room & box) >= FULL_IMAGE * abs(room):
-            full, shown, hidden = True, 0, hidden + shown
+        if kind == "fill-image" and abs(page_area & box) >= FULL_IMAGE_SHARE * abs(page_area):
+            is_scan, visible, hidden = True, 0, hidden + visible
         elif kind in ("fill-text", "stroke-text"):
-            shown += 1
+            visible += 1
         elif kind == "ignore-text":
             hidden += 1
-    return full, full and hidden > shown
+    return is_scan, is_scan and hidden > visible
 
 
-def drawn(listed: Any, across: float, down: float) -> npt.NDArray[np.uint8]:
-    """A display list's page in so many pixels a point across and down: height × width × 3, RGB."""
+def render_display_list(display_list: Any, across: float, down: float) -> npt.NDArray[np.uint8]:
+    """Render a page's display list to height × width × 3, RGB. `across` and `down` are pixels per point."""
     import pymupdf
 
     zoom = pymupdf.Matrix(across, down)
-    pixmap = listed.get_pixmap(matrix=zoom, colorspace=pymupdf.csRGB, alpha=False)
+    pixmap = display_list.get_pixmap(matrix=zoom, colorspace=pymupdf.csRGB, alpha=False)
     rows = np.frombuffer(pixmap.samples_mv, np.uint8).reshape(pixmap.height, pixmap.stride)
-    # A copy: the view lies in MuPDF's memory, which goes with the pixmap.
+    # A copy, because the memory belongs to MuPDF and is freed with the pixmap.
     return rows[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
-def pictured(listed: Any) -> float:
-    """Share of a display list's page that images take, those beneath others counted as well."""
+def measure_image_share(display_list: Any) -> float:
+    """The share of the page's area that images take; where images overlap, each one counts."""
     import pymupdf
 
-    room = listed.rect
-    images = pymupdf.TextPage(listed.get_textpage(flags=pymupdf.TEXT_PRESERVE_IMAGES)).extractIMGINFO()
-    return float(sum(abs(room & image["bbox"]) for image in images) / abs(room))
+    page_area = display_list.rect
+    images = pymupdf.TextPage(display_list.get_textpage(flags=pymupdf.TEXT_PRESERVE_IMAGES)).extractIMGINFO()
+    return float(sum(abs(page_area & image["bbox"]) for image in images) / abs(page_area))
 
 
-def _unturned(page: Any) -> Any:
-    """The page without its rotation, which is how the boxes of what is drawn on it are told.
+def _get_unrotated_rect(page: Any) -> Any:
+    """The page's rectangle without its rotation, in the coordinates of `get_bboxlog`.
 
-    PyMuPDF's matrix for the way back knows neither /UserUnit nor a crop box that is larger than the page.
+    PyMuPDF's derotation matrix ignores /UserUnit and crop boxes that are larger than the page.
     """
     import pymupdf
 
@@ -201,28 +204,29 @@ def _unturned(page: Any) -> Any:
 
 
 @contextmanager
-def opened_image(path: str, limit: int) -> Iterator[Any]:
-    """An open Pillow image, checked for pixels before any is decoded; its errors become SourceErrors."""
+def open_image(path: str, limit: int) -> Iterator[Any]:
+    """Open a Pillow image of at most `limit` pixels, checked before decoding; its errors become SourceErrors."""
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = None  # ours is checked below, and by name
+    Image.MAX_IMAGE_PIXELS = None  # our own limit is checked below, and its error names our setting
     try:
         with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
-            check_pixels(image.size, limit)
+            check_pixel_limit(image.size, limit)
             yield image
-    except PILLOWS as error:
-        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_line(error, path)}") from error
+    except PILLOW_ERRORS as error:
+        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_clean_message(error, path)}") from error
 
 
-def check_pixels(size: tuple[int, int], limit: int) -> None:
+def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
     if size[0] * size[1] > limit:
-        raise SourceError(Code.SOURCE_TOO_LARGE, f"{size[0]} × {size[1]} pixels; raise MAX_IMAGE_PIXELS or scale it")
+        message = f"{size[0]} × {size[1]} pixels; raise MAX_IMAGE_PIXELS or scale the image down"
+        raise SourceError(Code.SOURCE_TOO_LARGE, message)
 
 
-def displayed_size(image: Any) -> tuple[int, int]:
-    """Width and height after the EXIF orientation."""
+def get_displayed_size(image: Any) -> tuple[int, int]:
+    """Width and height in pixels after the EXIF orientation is applied."""
     width, height = image.size
-    # Pillow gives a TIFF's size as it is displayed, any other's as it is stored.
+    # Pillow reports the size of a TIFF as displayed, and that of any other file as stored.
     return (height, width) if image.format != "TIFF" and _is_sideways(image) else (width, height)
 
 
@@ -230,13 +234,13 @@ def _is_sideways(image: Any) -> bool:
     return int(image.getexif().get(0x0112, 1)) >= 5
 
 
-def stated_dpi(image: Any) -> tuple[float, float]:
-    """The image's own resolution across and down, as displayed; IMAGE_DPI where it states none that can be true."""
+def get_dpi(image: Any) -> tuple[float, float]:
+    """The image's resolution across and down, as displayed; DEFAULT_IMAGE_DPI if it states no plausible one."""
     across, down = image.info.get("dpi") or (0, 0)
     across, down = (float(down), float(across)) if _is_sideways(image) else (float(across), float(down))
-    if not (LEAST_DPI <= across <= MOST_DPI and LEAST_DPI <= down <= MOST_DPI):  # also of what is no number
-        return IMAGE_DPI, IMAGE_DPI
+    if not (MIN_DPI <= across <= MAX_DPI and MIN_DPI <= down <= MAX_DPI):  # True for NaN as well
+        return DEFAULT_IMAGE_DPI, DEFAULT_IMAGE_DPI
     stretch = max(across, down) / min(across, down)
-    if stretch > STRETCHED:
-        return IMAGE_DPI, IMAGE_DPI
-    return float(round(across)), float(round(down if stretch > SQUARE else across))
+    if stretch > MAX_STRETCH:
+        return DEFAULT_IMAGE_DPI, DEFAULT_IMAGE_DPI
+    return float(round(across)), float(round(down if stretch > MAX_ROUNDING else across))

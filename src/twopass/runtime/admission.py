@@ -1,8 +1,6 @@
-"""Documents of one job are fetched here a little ahead, and begun as long as their pages find places.
+"""Decide which documents of a job are fetched and started, by their pages, their bytes and the free disk.
 
-    fetched, a few at once  ->  waiting, some pages' worth  ->  begun, until the places are full  ->  ending
-
-Knows how many pages and bytes open documents have. Knows nothing of what is done with them.
+fetching, a few at once  ->  waiting, up to a share of the page slots  ->  started, until the slots are full
 """
 
 from __future__ import annotations
@@ -21,144 +19,149 @@ from twopass.runtime import task_group
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-LEAST_FETCHES, FETCHES = 2, 16  # at once: at first, and when it is known that they come
-WAITING = 0.25  # of the places: fetched documents with so many pages wait for them, and no more are fetched
-ENDING = 32  # documents that are assembled and stored at once: a store has sixteen threads
-LARGEST_TOGETHER = 2  # sources of the largest size: so many bytes on the disk, and nothing more is fetched
+MIN_FETCHES, MAX_FETCHES = 2, 16  # concurrent fetches: at first, and once fetches have succeeded
+WAITING_SHARE = 0.25  # of the page slots: no more is fetched while fetched documents with so many pages wait
+MAX_FINISHING = 32  # documents assembled and stored at once; a store has sixteen threads
+MAX_LARGE_SOURCES = 2  # sources of the largest size: no more is fetched while so many bytes are on disk
 
 
-class Step(Enum):
-    FETCHING, TWIN, WAITING, BEGUN = range(4)  # a twin waits for an equal document to be read
+class TicketState(Enum):
+    """The progress of one document. DUPLICATE: waits while the job reads a document of the same id."""
+
+    FETCHING, DUPLICATE, WAITING, STARTED = range(4)
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a job may take. `free_bytes` tells what is left of its share of the disk at the moment."""
+class AdmissionLimits:
+    """What one job may use. `free_bytes` returns the job's share of the disk that is free now."""
 
-    places: int
-    largest_bytes: int  # of a source
+    page_slots: int
+    max_source_bytes: int
     free_bytes: Callable[[], int]
 
 
-class Arrival:
-    """One open document on its way through."""
+class Ticket:
+    """One open document, from its fetch to its end."""
 
-    def __init__(self, intake: Admission) -> None:
-        self._intake = intake
-        self.step, self.pages, self.bytes = Step.FETCHING, 0, 0
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.state, self.pages, self.bytes = TicketState.FETCHING, 0, 0
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def fetched(self, size: int) -> None:
-        """Its source lies on the disk until the document ends."""
-        self.step, self.bytes = Step.WAITING, size
-        self._intake.came(size)
+    def mark_fetched(self, size: int) -> None:
+        """The source is on disk, where it stays until the document ends."""
+        self.state, self.bytes = TicketState.WAITING, size
+        self._admission.count_fetch(size)
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[bool]:
-        """While no other document of this name is read; whether one was, by this job."""
-        lock = self._intake.locks.setdefault(name, asyncio.Lock())
+    async def exclusive(self, document_id: str) -> AsyncIterator[bool]:
+        """Wait until the job reads no other document of this id; yields whether it has read one before."""
+        lock = self._admission.locks.setdefault(document_id, asyncio.Lock())
         if lock.locked():
-            self.step = Step.TWIN
-            self._intake.moved()
+            self.state = TicketState.DUPLICATE
+            self._admission.update()
         async with lock:
-            self.step = Step.WAITING
-            yield name in self._intake.read
-            self._intake.read.add(name)
+            self.state = TicketState.WAITING
+            yield document_id in self._admission.finished_ids
+            self._admission.finished_ids.add(document_id)
 
-    async def begin(self, pages: int) -> bool:
-        """Comes back when places are left for some of so many pages; whether that took a while."""
+    async def wait_to_start(self, pages: int) -> bool:
+        """Wait until page slots are free for some of these pages; returns whether it had to wait."""
         self.pages = pages
-        self._intake.queue(self)
-        waited = not self.turn.done()
+        self._admission.enqueue(self)
+        had_to_wait = not self.turn.done()
         await self.turn
-        return waited
+        return had_to_wait
 
-    def page_read(self) -> None:
+    def finish_page(self) -> None:
         self.pages -= 1
-        self._intake.moved()
+        self._admission.update()
 
 
 class Admission:
-    """Of one job. Everything it decides by is counted anew each time: there are a few hundred at most."""
+    """The open documents of one job. Each decision counts all of them: there are a few hundred at most."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        self._open: set[Arrival] = set()
-        self._queue: deque[Arrival] = deque()
-        self._came = 0
-        self._sizes: deque[int] = deque(maxlen=FETCHES)
-        self._change = asyncio.Event()
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self._limits = limits
+        self._open: set[Ticket] = set()
+        self._queue: deque[Ticket] = deque()
+        self._fetched = 0
+        self._recent_sizes: deque[int] = deque(maxlen=MAX_FETCHES)
+        self._changed = asyncio.Event()
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.read: set[str] = set()  # names
+        self.finished_ids: set[str] = set()
 
-    async def next(self) -> Arrival:
-        """One more that may be fetched. For one caller at a time."""
+    async def next_ticket(self) -> Ticket:
+        """Wait until one more document may be fetched. For one caller at a time."""
         while not self._may_fetch():
-            self._change.clear()
-            await self._change.wait()
-        arrival = Arrival(self)
-        self._open.add(arrival)
-        return arrival
+            self._changed.clear()
+            await self._changed.wait()
+        ticket = Ticket(self)
+        self._open.add(ticket)
+        return ticket
 
-    def came(self, size: int) -> None:
-        self._came += 1
-        self._sizes.append(size)
-        self.moved()
+    def count_fetch(self, size: int) -> None:
+        self._fetched += 1
+        self._recent_sizes.append(size)
+        self.update()
 
-    def queue(self, arrival: Arrival) -> None:
-        self._queue.append(arrival)
-        self.moved()
+    def enqueue(self, ticket: Ticket) -> None:
+        self._queue.append(ticket)
+        self.update()
 
-    def ended(self, arrival: Arrival) -> None:
-        if arrival.step is Step.FETCHING:
-            self._came += 1  # one that cannot be had keeps nobody busy
-        self._open.discard(arrival)
-        self.moved()
+    def close(self, ticket: Ticket) -> None:
+        if ticket.state is TicketState.FETCHING:
+            self._fetched += 1  # a fetch that failed no longer uses the network
+        self._open.discard(ticket)
+        self.update()
 
-    def moved(self) -> None:
-        while self._queue and self._may_begin():
+    def update(self) -> None:
+        """Start queued documents while slots are free, and let `next_ticket` decide again."""
+        while self._queue and self._may_start():
             first = self._queue.popleft()
-            if not first.turn.done():  # else its document was given up
-                first.step = Step.BEGUN
+            if not first.turn.done():  # done: its document was cancelled
+                first.state = TicketState.STARTED
                 first.turn.set_result(None)
-        self._change.set()
+        self._changed.set()
 
-    def _may_begin(self) -> bool:
-        begun = [one.pages for one in self._open if one.step is Step.BEGUN]
-        return sum(begun) < self._room.places and begun.count(0) < ENDING
+    def _may_start(self) -> bool:
+        started = [ticket.pages for ticket in self._open if ticket.state is TicketState.STARTED]
+        return sum(started) < self._limits.page_slots and started.count(0) < MAX_FINISHING
 
     def _may_fetch(self) -> bool:
-        fetches = sum(one.step is Step.FETCHING for one in self._open)
-        waiting = [max(one.pages, 1) for one in self._open if one.step is Step.WAITING]
-        if len(self._open) < LEAST_FETCHES:
+        fetches = sum(ticket.state is TicketState.FETCHING for ticket in self._open)
+        waiting = [max(ticket.pages, 1) for ticket in self._open if ticket.state is TicketState.WAITING]
+        limits = self._limits
+        if len(self._open) < MIN_FETCHES:
             return True
-        if fetches >= min(FETCHES, LEAST_FETCHES + self._came) or sum(waiting) >= WAITING * self._room.places:
+        if fetches >= min(MAX_FETCHES, MIN_FETCHES + self._fetched):
             return False
-        if len(self._open) >= self._room.places + ENDING:  # equal ones, which wait for the first
+        if sum(waiting) >= WAITING_SHARE * limits.page_slots:
             return False
-        largest = self._room.largest_bytes
-        coming = fetches * max(self._sizes, default=0)  # as large as the largest of the last
-        if coming + sum(one.bytes for one in self._open) >= LARGEST_TOGETHER * largest:
+        if len(self._open) >= limits.page_slots + MAX_FINISHING:  # many duplicates that wait for the first
             return False
-        return (fetches + 1) * largest <= self._room.free_bytes()
+        expected_bytes = fetches * max(self._recent_sizes, default=0)  # assume the largest of the recent sizes
+        if expected_bytes + sum(ticket.bytes for ticket in self._open) >= MAX_LARGE_SOURCES * limits.max_source_bytes:
+            return False
+        return (fetches + 1) * limits.max_source_bytes <= limits.free_bytes()
 
 
-async def taken_in(
-    work: Callable[[Item, Arrival], Awaitable[Outcome]], items: Iterable[Item], room: Room
+async def admit_all(
+    work: Callable[[Item, Ticket], Awaitable[Outcome]], items: Iterable[Item], limits: AdmissionLimits
 ) -> list[Outcome]:
-    """`work` on every item, fetched in their order as there is room; outcomes in the items' order.
+    """Run `work` on every item, in their order and as the limits allow; outcomes in the order of the items.
 
-    The first failure cancels the rest and is raised as it is.
+    The first failure cancels the rest and is raised unchanged.
     """
-    intake, tasks = Admission(room), list[asyncio.Task[Outcome]]()
+    admission, tasks = Admission(limits), list[asyncio.Task[Outcome]]()
 
-    async def one(item: Item, arrival: Arrival) -> Outcome:
+    async def run(item: Item, ticket: Ticket) -> Outcome:
         try:
-            return await work(item, arrival)
+            return await work(item, ticket)
         finally:
-            intake.ended(arrival)
+            admission.close(ticket)
 
-    async with task_group.group() as group:
+    async with task_group.open_group() as group:
         for item in items:
-            tasks.append(group.create_task(one(item, await intake.next())))
+            tasks.append(group.create_task(run(item, await admission.next_ticket())))
     return [task.result() for task in tasks]

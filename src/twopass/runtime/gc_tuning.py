@@ -1,6 +1,6 @@
-"""When Python looks for what only refers to itself: seldom.
+"""Run Python's cyclic garbage collector less often while pages are in flight.
 
-Counting references frees nearly everything at once, and looking takes a processor's time for every object that lives.
+Reference counting frees nearly everything at once; each collection costs processor time for every live object.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MORE = 20_000  # objects since the last look, and not 700: what ten pages in flight hold lives until they are read
+YOUNG_THRESHOLD = 20_000  # new objects per collection instead of 700: ten pages in flight keep that many alive
 
 
 @contextmanager
-def seldom() -> Iterator[None]:
-    """While a worker reads: a tenth of its own time went to looking through pages that are still being read."""
+def collect_less_often() -> Iterator[None]:
+    """Collect young objects less often. By default a tenth of the worker's time went into scanning pages in flight."""
     _, middle, old = before = gc.get_threshold()
-    gc.set_threshold(MORE, middle, old)
+    gc.set_threshold(YOUNG_THRESHOLD, middle, old)
     try:
         yield
     finally:
@@ -24,11 +24,11 @@ def seldom() -> Iterator[None]:
 
 
 @contextmanager
-def unswept() -> Iterator[None]:
-    """For imports: half a million objects, among which nobody looks for garbage, neither now nor ever after.
+def freeze_imports() -> Iterator[None]:
+    """Import modules inside this context; their half a million objects are never scanned.
 
-    Looking takes an eighth of the time that vLLM's imports take, and a part of every start of the core, which is
-    forked from this process and looks again and again. What is garbage before goes first, or it would stay for good.
+    Scanning takes an eighth of the time of vLLM's imports, and more in the engine core, which is forked from this
+    process. Garbage from before is collected first, because frozen garbage would stay forever.
     """
     gc.collect()
     gc.disable()

@@ -1,6 +1,6 @@
-"""A question in, what NVIDIA's driver answers out; the machine's cards with their memory and load.
+"""Query NVIDIA's driver for the machine's GPUs, their memory and their load.
 
-NVML is asked and not CUDA, which would leave a context in this process that a forked engine cannot use.
+It uses NVML instead of CUDA, which would leave a context in this process that a forked engine cannot use.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Card:
-    """Bytes of memory, and the share of the last moment in which the card was busy, 0 to 1."""
+class GpuStatus:
+    """`used` and `total` memory in bytes; `busy` is the recent share of time in which the GPU worked, 0 to 1."""
 
     number: int
     used: int
@@ -22,12 +22,12 @@ class Card:
     busy: float
 
 
-def asked(question: Callable[[Any], T], otherwise: T) -> T:
-    """The question's answer, given an open NVML; `otherwise` where there is no driver, or it does not answer."""
+def query(question: Callable[[Any], T], default: T) -> T:
+    """Call `question` with an initialised pynvml; returns `default` without a driver or if the driver fails."""
     try:
-        import pynvml  # comes with vLLM; a machine without a GPU does without
+        import pynvml  # comes with vLLM; machines without a GPU do not have it
     except ImportError:
-        return otherwise
+        return default
     try:
         pynvml.nvmlInit()
         try:
@@ -35,14 +35,14 @@ def asked(question: Callable[[Any], T], otherwise: T) -> T:
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError:
-        return otherwise
+        return default
 
 
-def cards() -> list[Card]:
-    return asked(lambda nvml: [_card(nvml, number) for number in range(nvml.nvmlDeviceGetCount())], [])
+def list_gpus() -> list[GpuStatus]:
+    return query(lambda nvml: [_query_status(nvml, number) for number in range(nvml.nvmlDeviceGetCount())], [])
 
 
-def _card(nvml: Any, number: int) -> Card:
+def _query_status(nvml: Any, number: int) -> GpuStatus:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return Card(number, memory.used, memory.total, nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+    return GpuStatus(number, memory.used, memory.total, nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)

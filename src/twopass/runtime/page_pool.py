@@ -1,8 +1,7 @@
-"""A function and its arguments in, its value out, computed in a child process that may die.
+"""Run functions in child processes that may crash, hang or use too much memory.
 
-Everything that takes a processor's time runs here: rendering, crops, parsing, enrichment, the cpu
-engine. A child that crashes, runs too long or takes too much memory is killed and replaced alone;
-its caller gets WorkerDied. Knows nothing of what the functions do.
+All CPU work runs here: rendering, crops, parsing, enrichment, the cpu engine. A failing child is killed and replaced;
+only its caller gets WorkerDied.
 """
 
 from __future__ import annotations
@@ -15,56 +14,57 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
 from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import task_group
+from twopass.runtime import retry, task_group
 
 log = structlog.get_logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SIZE = 8  # bytes of the length before each message, both ways
-CHILD = {
-    "OMP_NUM_THREADS": "1",  # one worker a core is the parallelism
-    "PYTHONWARNINGS": "ignore",  # Pillow's quote what they are about: text of the document
-    # A page's pixels come from mmap and go back. glibc raises its threshold after the first large free, pixels
-    # then lie in the heap between small objects, and every page left 8 MB behind.
+LENGTH_BYTES = 8  # the length before each message, in both directions
+CHILD_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # there is one page worker per core already
+    "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
+    # Fixed thresholds keep pixels in mmap. Otherwise glibc raises the threshold after the first large free, places
+    # pixels in the heap between small objects, and keeps 8 MB per page.
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
-# Of the parent's environment, what a child needs: keys of stores and engines are none of its business.
+# The only variables that a child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
-CALLS = 1000  # of one child: what libraries never give back goes with it
-START_S = 60.0  # a child that has not said hello by then never will
-MEMORY_BYTES = 4 << 30  # the largest image that is opened at all takes 3 to 4 GB
-ANSWER_BYTES = 256 << 20  # a page of 10,000 words answers 2 MB, the crop of 40 million noisy pixels 120
-LOOK_S = 0.05  # between two looks at a child's memory: it grows by less than 200 MB meanwhile
+MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
+START_TIMEOUT_S = 60.0
+MEMORY_BYTES = 4 << 30  # the largest accepted image takes 3 to 4 GB
+MAX_ANSWER_BYTES = 256 << 20  # a page of 10,000 words takes 2 MB, a crop of 40 million noisy pixels 120 MB
+MEMORY_CHECK_INTERVAL_S = 0.05  # a child grows by less than 200 MB in between
 
-cpu_meter: ContextVar[Callable[[float], None]] = ContextVar("cpu_meter", default=lambda seconds: None)
-"""Told the processor seconds of every call made in its context; the pipeline sets it per stage."""
+cpu_time_callback: ContextVar[Callable[[float], None]] = ContextVar("cpu_time_callback", default=lambda seconds: None)
+"""Called with the processor seconds of every call made in its context; the stopwatch sets it per stage."""
 
 
 @dataclass(eq=False)
 class _Child:
     process: asyncio.subprocess.Process
-    overfull: bool = False  # killed for its memory
+    exceeded_memory: bool = False
     calls: int = 0
 
     async def send(self, message: Any) -> Any:
         assert self.process.stdin and self.process.stdout
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        self.process.stdin.write(len(data).to_bytes(SIZE, "big") + data)
+        self.process.stdin.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         await self.process.stdin.drain()
         return await self.receive()
 
     async def receive(self) -> Any:
         assert self.process.stdout
-        size = int.from_bytes(await self.process.stdout.readexactly(SIZE), "big")
+        size = int.from_bytes(await self.process.stdout.readexactly(LENGTH_BYTES), "big")
         return pickle.loads(await self.process.stdout.readexactly(size))
 
     @property
@@ -72,32 +72,32 @@ class _Child:
         return self.process.returncode is not None
 
     @property
-    def own_bytes(self) -> int:
-        """Memory that it shares with nobody; 0 when it is gone."""
+    def private_bytes(self) -> int:
+        """Memory that it does not share; 0 if it is gone."""
         try:
-            # Twenty times a second and child: a Path's read_text takes six times as long.
-            with open(f"/proc/{self.process.pid}/statm", "rb", buffering=0) as told:
-                _, resident, shared, *_ = map(int, told.read().split())
+            # Read twenty times a second per child: Path.read_text would take six times as long.
+            with open(f"/proc/{self.process.pid}/statm", "rb", buffering=0) as statm:
+                _, resident, shared, *_ = map(int, statm.read().split())
         except OSError:
             return 0
         return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
     @contextmanager
-    def within(self, limit_bytes: int) -> Iterator[None]:
-        """While it is at work: killed once it has more. A limit of the kernel's would end no process but fail one
-        allocation, and decoders turn that into a page without its picture."""
+    def limit_memory(self, limit_bytes: int) -> Iterator[None]:
+        """Kill the child if it exceeds the limit. A kernel limit would only fail one allocation, which image decoders
+        turn into a page without its image."""
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle
 
-        def look() -> None:
+        def check() -> None:
             nonlocal timer
-            if self.own_bytes > limit_bytes and not self.is_dead:
-                self.overfull = True
+            if self.private_bytes > limit_bytes and not self.is_dead:
+                self.exceeded_memory = True
                 self.process.kill()
             else:
-                timer = loop.call_later(LOOK_S, look)
+                timer = loop.call_later(MEMORY_CHECK_INTERVAL_S, check)
 
-        timer = loop.call_later(LOOK_S, look)
+        timer = loop.call_later(MEMORY_CHECK_INTERVAL_S, check)
         try:
             yield
         finally:
@@ -110,29 +110,29 @@ class _Child:
 
 
 class PagePool:
-    """A fixed number of page workers, started by `open` and ended by `close` on one event loop."""
+    """A fixed number of page workers, started by `open` and killed by `close`, on one event loop."""
 
     def __init__(
         self,
         count: int,
         buffers: PixelBufferPool,
         timeout_s: float = 120.0,
-        start_s: float = START_S,
+        start_timeout_s: float = START_TIMEOUT_S,
         more_buffers: Sequence[PixelBufferPool] = (),
         memory_bytes: int = MEMORY_BYTES,
-        calls: int = CALLS,
+        calls: int = MAX_CALLS,
     ) -> None:
         self.count = count
         self._calls = calls
         self._buffers = (buffers, *more_buffers)
         self._timeout_s = timeout_s
-        self._start_s = start_s
+        self._start_timeout_s = start_timeout_s
         self._memory_bytes = memory_bytes
-        self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place whose child died
+        self._idle: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: the next call starts a new child
         self._children: set[_Child] = set()
 
     async def open(self) -> None:
-        async with task_group.group() as group:
+        async with task_group.open_group() as group:
             starting = [group.create_task(self._start()) for _ in range(self.count)]
         for started in starting:
             self._idle.put_nowait(started.result())
@@ -142,64 +142,67 @@ class PagePool:
         self._children.clear()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`function(*args)` in a child. Its TwopassErrors come through; raises WorkerDied."""
+        """Run `function(*args)` in a child. Raises its TwopassErrors, and WorkerDied."""
         child = await self._idle.get()
         alive = False
         try:
-            if child and child.is_dead:  # since its last call: no fault of this one
-                await self._bury(child)
+            if child and child.is_dead:  # it died after its last call, which is not this call's fault
+                await self._kill(child)
                 child = None
             child = child or await self._start()
-            with child.within(self._memory_bytes):
+            with child.limit_memory(self._memory_bytes):
                 async with asyncio.timeout(self._timeout_s):
                     answer = await child.send((function, args, kwargs))
             child.calls += 1
             alive = child.calls < self._calls
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            if child and child.overfull:
+            if child and child.exceeded_memory:
                 limit = f"{self._memory_bytes >> 20} MiB"
-                message = f"{function.__name__} took over {limit} of memory; raise WORKER_MEMORY_BYTES or lower dpi"
+                message = (
+                    f"{function.__name__} used more than {limit} of memory; raise WORKER_MEMORY_BYTES or lower dpi"
+                )
                 raise WorkerDied(Code.RENDER_MEMORY, message) from error
-            raise WorkerDied(Code.RENDER_CRASH, f"a page worker died in {function.__name__}") from error
+            raise WorkerDied(Code.RENDER_CRASH, f"a page worker crashed in {function.__name__}") from error
         except TimeoutError as error:
-            message = f"{function.__name__} took over {self._timeout_s:.0f} s; raise WORKER_TIMEOUT_S"
+            message = f"{function.__name__} took more than {self._timeout_s:.0f} s; raise WORKER_TIMEOUT_S"
             raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
         finally:
             try:
-                if child and not alive:  # dead, worn out, or cancelled while the child is still at it
-                    await self._bury(child)
+                if child and not alive:  # dead, at its last call, or cancelled while the child still works
+                    await self._kill(child)
             finally:
-                self._idle.put_nowait(child if alive else None)  # the next call fills an empty place
+                self._idle.put_nowait(child if alive else None)  # the next call starts a new child for None
         value, failure, seconds = answer
-        cpu_meter.get()(seconds)
+        cpu_time_callback.get()(seconds)
         if failure is not None:
             raise failure
         return value  # type: ignore[no-any-return]
 
-    async def insist(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`call`, and once more where the child dies over it: one death may be an accident."""
-        try:
-            return await self.call(function, *args, **kwargs)
-        except WorkerDied as died:
-            log.warning("called again", function=function.__name__, code=died.code)
-            return await self.call(function, *args, **kwargs)
+    async def call_with_retry(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `call`, but repeated once if the child dies, which may be an accident."""
+
+        def warn(error: BaseException) -> None:
+            code = error.code if isinstance(error, WorkerDied) else None
+            log.warning("page worker died, call is repeated", function=function.__name__, code=code)
+
+        return await retry.PAGE_WORKER_CALL.run_async(partial(self.call, function, *args, **kwargs), warn)
 
     async def _start(self) -> _Child:
-        """A child that has said hello; raises WorkerDied and leaves none that has not."""
+        """Start a child and wait for its hello; raises WorkerDied and leaves no child behind."""
         child = await self._spawn()
-        greeted = False
+        is_ready = False
         try:
-            async with asyncio.timeout(self._start_s):
+            async with asyncio.timeout(self._start_timeout_s):
                 await child.receive()
-            greeted = True
+            is_ready = True
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise WorkerDied(Code.RENDER_CRASH, "a page worker died as it started; its words are on stderr") from error
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker crashed at its start; see stderr") from error
         except TimeoutError as error:
-            message = f"a page worker did not start within {self._start_s:g} s; is the machine overloaded?"
+            message = f"a page worker did not start within {self._start_timeout_s:g} s; the machine may be overloaded"
             raise WorkerDied(Code.RENDER_TIMEOUT, message) from error
         finally:
-            if not greeted:
-                await self._bury(child)
+            if not is_ready:
+                await self._kill(child)
         return child
 
     async def _spawn(self) -> _Child:
@@ -208,16 +211,16 @@ class PagePool:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "twopass.runtime.page_worker", *(f"{n}:{fd}" for n, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**_kept(os.environ), **CHILD}, start_new_session=False,
+                limit=1 << 20, env={**_filter(os.environ), **CHILD_ENVIRONMENT}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
-            raise WorkerDied(Code.RENDER_CRASH, f"no page worker can be started: {error.strerror}") from error
+            raise WorkerDied(Code.RENDER_CRASH, f"cannot start a page worker: {error.strerror}") from error
         child = _Child(process)
         self._children.add(child)
         return child
 
-    async def _bury(self, child: _Child) -> None:
-        """Kill a child and see it dead, however often that is cancelled: it may write into a slab lent on."""
+    async def _kill(self, child: _Child) -> None:
+        """Kill a child and wait for its end, even if cancelled: it might write into a buffer that is lent again."""
         dying = asyncio.create_task(child.kill())
         cancelled = None
         while not dying.done():
@@ -230,5 +233,5 @@ class PagePool:
             raise cancelled
 
 
-def _kept(environment: Mapping[str, str]) -> dict[str, str]:
+def _filter(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in INHERITED if name in environment}

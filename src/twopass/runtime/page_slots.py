@@ -1,7 +1,4 @@
-"""Pages wait here for a place in flight; jobs share the places equally.
-
-Knows owners and places. Knows nothing of pages.
-"""
+"""Limit how many pages are in flight, and share the slots equally between jobs."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ Outcome = TypeVar("Outcome")
 
 
 class PageSlots:
-    """So many places; a free one goes to the waiting owner that holds the fewest."""
+    """A fixed number of slots. A free slot goes to the waiting owner that holds the fewest."""
 
-    def __init__(self, places: int) -> None:
-        self.places = places
+    def __init__(self, count: int) -> None:
+        self.count = count
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -31,10 +28,10 @@ class PageSlots:
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, list(self._waiting.values())))  # a list: metrics ask from their own thread
+        return sum(map(len, list(self._waiting.values())))  # copied, because metrics read it from another thread
 
     @asynccontextmanager
-    async def place(self, owner: str) -> AsyncIterator[None]:
+    async def acquire(self, owner: str) -> AsyncIterator[None]:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
         self._grant()
@@ -42,50 +39,50 @@ class PageSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave(owner)
+                self._release(owner)
             raise
         try:
             yield
         finally:
-            self._leave(owner)
+            self._release(owner)
 
-    def _leave(self, owner: str) -> None:
+    def _release(self, owner: str) -> None:
         self._held[owner] -= 1
         if not self._held[owner]:
             del self._held[owner]
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and self._held.total() < self.places:
-            owner = min(self._waiting, key=lambda owner: self._held[owner])  # of equals, who waits longest
+        while self._waiting and self._held.total() < self.count:
+            owner = min(self._waiting, key=lambda owner: self._held[owner])  # ties: the owner that waits longest
             turns = self._waiting.pop(owner)
             turn = turns.popleft()
             if turns:
-                self._waiting[owner] = turns  # behind those who wait as long
-            if not turn.done():  # else it was given up
+                self._waiting[owner] = turns  # reinserted at the end, behind owners that wait as long
+            if not turn.done():  # a cancelled waiter takes no slot
                 self._held[owner] += 1
                 turn.set_result(None)
 
 
-async def windowed(
-    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], window: PageSlots, owner: str
+async def run_all(
+    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], page_slots: PageSlots, owner: str
 ) -> list[Outcome]:
-    """`work` on every item, at most the window at once; outcomes in the items' order.
+    """Run `work` on every item, each in a slot of its own; outcomes in the order of the items.
 
-    The first failure cancels the rest and is raised as it is.
+    The first failure cancels the rest and is raised unchanged.
     """
     tasks: list[asyncio.Task[Outcome]] = []
-    places = asyncio.Semaphore(window.places)  # no more tasks than could ever hold a place
+    task_limit = asyncio.Semaphore(page_slots.count)  # more tasks than slots could only wait
 
-    async def one(item: Item) -> Outcome:
+    async def run(item: Item) -> Outcome:
         try:
-            async with window.place(owner):
+            async with page_slots.acquire(owner):
                 return await work(item)
         finally:
-            places.release()
+            task_limit.release()
 
-    async with task_group.group() as group:
+    async with task_group.open_group() as group:
         for item in items:
-            await places.acquire()
-            tasks.append(group.create_task(one(item)))
+            await task_limit.acquire()
+            tasks.append(group.create_task(run(item)))
     return [task.result() for task in tasks]

@@ -1,8 +1,9 @@
-"""A folder for one document's files, gone with whoever uses it; at boot, those of processes that are gone.
+"""Temporary folders that are deleted with their user; folders of killed processes are deleted at the next start.
 
-They lie in one folder of this process, which is locked while any of them is there, and the kernel unlocks what a killed
-one leaves: a number would not do, for in containers every worker is process 1. One lock and not one a document: a
-job has hundreds open, and a lock takes a descriptor. Knows nothing of what lies in the folders.
+All of them are inside one folder of this process, which is locked while it is in use; the kernel releases the lock of
+a killed process. Process ids cannot identify the owner, because in containers every worker is process 1. There is one
+lock per process and not one per document, because a job has hundreds of documents open and each lock takes a file
+descriptor.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-PREFIX, SUFFIX = "twopass-", ".scratch"  # a person's own /tmp/twopass-something is none of ours
-TRIES = 5  # to make a folder
+from twopass.runtime import retry
+
+PREFIX, SUFFIX = "twopass-", ".scratch"  # with the suffix, a user's own /tmp/twopass-something is not deleted
 
 
-class _Room:
-    """This process's folder, made for the first document and removed with the last."""
+class _ProcessFolder:
+    """This process's folder, created for its first user and deleted with its last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,10 +33,10 @@ class _Room:
         self._path = Path()
 
     @contextmanager
-    def used(self) -> Iterator[Path]:
+    def use(self) -> Iterator[Path]:
         with self._lock:
             if not self._users:
-                self._path = self._stack.enter_context(_made())
+                self._path = self._stack.enter_context(_create())
             self._users += 1
         try:
             yield self._path
@@ -45,64 +47,64 @@ class _Room:
                     self._stack.close()
 
 
-_room = _Room()
+_process_folder = _ProcessFolder()
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """An empty folder of one's own, removed with all that lies in it; raises OSError where there is no room."""
-    with _room.used() as room:
-        path = Path(tempfile.mkdtemp(dir=room))
+def open_folder() -> Iterator[Path]:
+    """An empty folder, deleted with its contents; raises OSError if the disk is full."""
+    with _process_folder.use() as parent:
+        path = Path(tempfile.mkdtemp(dir=parent))
         try:
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)  # what a thread still writes into goes with the room, or at boot
+            shutil.rmtree(path, ignore_errors=True)  # files that a thread still writes are deleted with the parent
 
 
 def free_bytes() -> int:
-    """Where the folders lie."""
+    """Free disk space where the folders are."""
     return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 @contextmanager
-def _made() -> Iterator[Path]:
-    """A folder that is this process's while the context lasts."""
+def _create() -> Iterator[Path]:
     with ExitStack() as stack:
-        path = _locked_anew(stack)
+        path = _create_locked(stack)
         try:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _locked_anew(stack: ExitStack) -> Path:
-    for _ in range(TRIES):
+def _create_locked(stack: ExitStack) -> Path:
+    for _ in range(retry.SCRATCH_FOLDER.attempts):
         path = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX))
-        with suppress(BlockingIOError, FileNotFoundError):  # another worker, just starting, takes it for an orphan
+        with suppress(BlockingIOError, FileNotFoundError):  # another worker that starts now takes it for an orphan
             try:
-                stack.enter_context(_locked(path))
+                stack.enter_context(_lock(path))
             except OSError:
                 with suppress(OSError):
-                    path.rmdir()  # rmtree would want a descriptor, too
+                    path.rmdir()  # rmtree would need a file descriptor, which may be what is missing
                 raise
             if path.exists():
                 return path
-    raise FileNotFoundError(errno.ENOENT, "temporary folders vanish as they are made", tempfile.gettempdir())
+    message = "temporary folders disappear as soon as they are created"
+    raise FileNotFoundError(errno.ENOENT, message, tempfile.gettempdir())
 
 
-def sweep() -> int:
-    """Remove what killed workers left behind; how many folders that were."""
-    swept = 0
+def remove_orphans() -> int:
+    """Delete the folders of killed workers; returns how many."""
+    removed = 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*{SUFFIX}"):
-        with suppress(OSError), _locked(path):  # somebody's, or nobody's business
+        with suppress(OSError), _lock(path):  # OSError: in use, or owned by another user
             shutil.rmtree(path)
-            swept += 1
-    return swept
+            removed += 1
+    return removed
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Alone in this folder among all processes; raises BlockingIOError when another is there."""
+def _lock(path: Path) -> Iterator[None]:
+    """Lock the folder against all other processes; raises BlockingIOError if one of them holds it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

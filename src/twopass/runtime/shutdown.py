@@ -1,68 +1,97 @@
-"""When work has to end: at its job's deadline, or a while after the worker was told to stop.
-
-Knows clocks. Knows nothing of what is ended.
-"""
+"""End work in time: at a job's deadline, or within a grace period after SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
+from types import FrameType
+from typing import Any
 
 from twopass.errors import Code, OutOfTime
 
-_WHY = {Code.DEADLINE: "the job's deadline came first", Code.SHUTDOWN: "the worker was told to stop"}
-AGAIN = "send the same job again to go on"
+SignalHandler = Callable[[int, FrameType | None], None]
+
+_REASONS = {Code.DEADLINE: "the job's deadline passed", Code.SHUTDOWN: "the worker is shutting down"}
+RESEND_HINT = "send the same job again to continue"
 
 
 class Shutdown:
-    """The worker's end, announced once: nothing begins after it, what is under way has a while to finish.
+    """The worker's shutdown, which begins once: no new work starts, running work has a grace period.
 
-    Lives on one event loop; deadlines are on its clock, None being no deadline.
+    Use it on one event loop only. Deadlines are times on that loop's clock; None means no deadline.
     """
 
     def __init__(self) -> None:
-        self._until: float | None = None
-        self._under_way: set[asyncio.Timeout] = set()
+        self._end: float | None = None
+        self._running: set[asyncio.Timeout] = set()
 
-    def announce(self, grace_s: float) -> None:
-        """From now on nothing begins, and in `grace_s` seconds what is left is cut off."""
-        if self._until is not None:
+    def begin(self, grace_s: float) -> None:
+        """Start no new work from now on, and cancel running work after `grace_s` seconds."""
+        if self._end is not None:
             return
-        self._until = asyncio.get_running_loop().time() + grace_s
-        for timeout in self._under_way:
+        self._end = asyncio.get_running_loop().time() + grace_s
+        for timeout in self._running:
             if not timeout.expired():
-                timeout.reschedule(self._sooner(timeout.when()))
+                timeout.reschedule(self._earlier(timeout.when()))
 
     @asynccontextmanager
-    async def before(self, deadline: float | None) -> AsyncIterator[None]:
-        """Work that begins now, if it still may; raises OutOfTime when it may not or is cut off."""
-        if self._until is not None:
+    async def start_work(self, deadline: float | None) -> AsyncIterator[None]:
+        """Start work now; raises OutOfTime if it may not start or is cancelled."""
+        if self._end is not None:
             raise _out_of_time(Code.SHUTDOWN)
         if deadline is not None and deadline <= asyncio.get_running_loop().time():
-            raise _out_of_time(Code.DEADLINE)  # or it would start threads that nobody waits for
-        async with self.finishing(deadline):
+            raise _out_of_time(Code.DEADLINE)  # before it starts threads, which a cancellation does not stop
+        async with self.finish_work(deadline):
             yield
 
     @asynccontextmanager
-    async def finishing(self, deadline: float | None = None) -> AsyncIterator[None]:
-        """What follows from work that was done; raises OutOfTime when it is cut off."""
+    async def finish_work(self, deadline: float | None = None) -> AsyncIterator[None]:
+        """Complete work that was started before, also during shutdown; raises OutOfTime if it is cancelled."""
         try:
-            async with asyncio.timeout_at(self._sooner(deadline)) as timeout:
-                self._under_way.add(timeout)
+            async with asyncio.timeout_at(self._earlier(deadline)) as timeout:
+                self._running.add(timeout)
                 try:
                     yield
                 finally:
-                    self._under_way.discard(timeout)
+                    self._running.discard(timeout)
         except TimeoutError:
             if not timeout.expired():
                 raise
-            by_deadline = deadline is not None and (self._until is None or deadline < self._until)
+            by_deadline = deadline is not None and (self._end is None or deadline < self._end)
             raise _out_of_time(Code.DEADLINE if by_deadline else Code.SHUTDOWN) from None
 
-    def _sooner(self, when: float | None) -> float | None:
-        return min((moment for moment in (when, self._until) if moment is not None), default=None)
+    def _earlier(self, when: float | None) -> float | None:
+        return min((moment for moment in (when, self._end) if moment is not None), default=None)
 
 
 def _out_of_time(code: Code) -> OutOfTime:
-    return OutOfTime(code, f"{_WHY[code]}; {AGAIN}")
+    return OutOfTime(code, f"{_REASONS[code]}; {RESEND_HINT}")
+
+
+def chain_signal_handlers(stop_soon: Callable[[], None]) -> Callable[[], None]:
+    """Run `stop_soon` on SIGTERM and SIGINT before the handlers of RunPod's SDK and uvicorn.
+
+    Returns the function that installs it. Call it on the main thread after the others are installed; further calls do
+    nothing.
+    """
+
+    @cache
+    def install() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _chain(stop_soon, signal.getsignal(number)))
+
+    return install
+
+
+def _chain(stop_soon: Callable[[], None], previous: Any) -> SignalHandler:
+    def handle(number: int, frame: FrameType | None) -> None:
+        try:
+            stop_soon()
+        finally:
+            if callable(previous):
+                previous(number, frame)
+
+    return handle

@@ -1,7 +1,4 @@
-"""Tasks in, one end for all: the first failure cancels the rest and is raised as it is.
-
-Knows tasks. Knows nothing of what they do.
-"""
+"""A task group that raises the first failure itself instead of an ExceptionGroup."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A TaskGroup without its ExceptionGroup: who waits for it catches errors by name."""
+async def open_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """The first failure cancels the other tasks and is raised unchanged, so that callers can catch it by name."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks

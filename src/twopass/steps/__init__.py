@@ -1,1 +1,1 @@
-"""The steps of pipeline.py, in its order. Steps never import each other."""
+"""The steps of pipeline.py, one module each."""

@@ -1,7 +1,7 @@
-"""Checkpoints of pages in, one Document out: what no single page can know is decided here.
+"""Assemble the checkpoints of a document's pages into one Document.
 
-Pure and total: the same checkpoints give the same document, whatever is in them. Knows nothing of engines or stores.
-Decided here: order, furniture, captions and footnotes, headings and sections, what runs on. Nothing is merged.
+Decides what no single page can show: reading order, page furniture, captions and footnotes, headings and sections, and
+which elements continue others. Elements are linked but never merged. The result depends on the checkpoints only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from twopass.document import (
     Run,
     SourceInfo,
     State,
-    status_of,
+    derive_status,
 )
-from twopass.text import continuations, page_furniture, prose, sections
+from twopass.text import continuations, headings, page_furniture, prose, sections
 
-CAPTION_GAP = 0.08  # of the page's height between a caption and what it belongs to
+MAX_CAPTION_GAP = 0.08  # of the page's height, between a caption and its table or figure
 _FIGURE_CAPTION = re.compile(r"\s*(?:fig|abb|chart|그림|图|圖|図)", re.I)
-_LEGEND = re.compile(r"\s*(?:table|figure|fig\.|abb\.|tab\.|표|그림|表|图|图表|図)\s*\d+[.:\s]\s*\S", re.I)
+_NUMBERED_CAPTION = re.compile(r"\s*(?:table|figure|fig\.|abb\.|tab\.|표|그림|表|图|图表|図)\s*\d+[.:\s]\s*\S", re.I)
 _TABLE_CAPTION = re.compile(r"\s*(?:tab|표|表)", re.I)
 
 
@@ -39,61 +39,65 @@ def document(
     checkpoints: Sequence[Checkpoint],
     problems: Sequence[Problem] = (),
 ) -> Document:
-    """The whole document; the order in which checkpoints are given does not matter."""
-    read = list({c.page.number: c for c in sorted(checkpoints, key=lambda c: c.page.number, reverse=True)}.values())[
-        ::-1
-    ]
-    pages = tuple(checkpoint.page for checkpoint in read)
-    # 1) what each page holds, and what of it every page repeats
-    elements = [_legend(element) for checkpoint in read for element in checkpoint.elements]
-    elements = page_furniture.parted(elements)
-    # 2) what belongs to what
-    elements = _notes(_captions(elements))
+    """Assemble the document. The order of the checkpoints does not matter."""
+    checkpoints = _sort_pages(checkpoints)
+    pages = tuple(checkpoint.page for checkpoint in checkpoints)
+    # 1) the elements of each page, and the furniture that pages repeat
+    elements = [_correct_caption(element) for checkpoint in checkpoints for element in checkpoint.elements]
+    elements = page_furniture.mark(elements)
+    # 2) captions and footnotes with their parents
+    elements = _link_footnotes(_link_captions(elements))
     # 3) headings and sections
-    outline = sections.lay(meta.outline, elements)
-    elements = sections.headed(elements, outline)
-    # 4) what runs on
-    elements = continuations.linked(elements, frozenset(page.number for page in pages if page.state is State.BLANK))
+    outline = headings.match_outline(meta.outline, elements)
+    elements = headings.resolve(elements, outline)
+    # 4) continuations of paragraphs and tables
+    elements = continuations.link(elements, frozenset(page.number for page in pages if page.state is State.BLANK))
     elements = [element.model_copy(update={"order": order}) for order, element in enumerate(elements)]
-    told = (*problems, *(problem for checkpoint in read for problem in checkpoint.problems))
-    title = _title(elements)
+    all_problems = (*problems, *(problem for checkpoint in checkpoints for problem in checkpoint.problems))
+    title = _join_title(elements)
     return Document(
         id=doc_id,
         source=source,
-        meta=_meta(meta, title or sections.foremost(elements), pages),
+        meta=_complete_meta(meta, title or headings.find_top_heading(elements), pages),
         run=run,
-        status=status_of(pages, told),
+        status=derive_status(pages, all_problems),
         pages=pages,
         elements=tuple(elements),
-        sections=sections.tree(elements, outline, [page.number for page in pages], title or meta.title),
-        problems=told,
+        sections=sections.build_tree(elements, outline, [page.number for page in pages], title or meta.title),
+        problems=all_problems,
     )
 
 
-def _legend(element: Element) -> Element:
-    """A heading that begins `Table 1` is a caption, whatever the model called it."""
-    if element.kind is Kind.SECTION_HEADER and _LEGEND.match(element.text):
+def _sort_pages(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """One checkpoint per page, in page order; of several for one page the last."""
+    by_number = {checkpoint.page.number: checkpoint for checkpoint in checkpoints}
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _correct_caption(element: Element) -> Element:
+    """Make a heading that begins like `Table 1` a caption."""
+    if element.kind is Kind.SECTION_HEADER and _NUMBERED_CAPTION.match(element.text):
         return element.model_copy(update={"kind": Kind.CAPTION, "category": Kind.CAPTION.category, "level": None})
     return element
 
 
-def _title(elements: Iterable[Element]) -> str | None:
-    return " ".join(prose.flow(e.text) for e in elements if e.is_body and e.kind is Kind.TITLE) or None
+def _join_title(elements: Iterable[Element]) -> str | None:
+    return " ".join(prose.to_one_line(e.text) for e in elements if e.is_body and e.kind is Kind.TITLE) or None
 
 
-def _meta(meta: Meta, title: str | None, pages: Iterable[Page]) -> Meta:
-    """What the file says stands; what it does not say, the pages do."""
+def _complete_meta(meta: Meta, title: str | None, pages: Iterable[Page]) -> Meta:
+    """Keep the file's own metadata; take a missing title or language from the pages."""
     languages = Counter(page.language for page in pages if page.language)
-    common = languages.most_common(1)[0][0] if languages else None  # of equals the first page's
-    own = meta.title if meta.title and not sections.says_nothing(meta.title) else None
+    common = languages.most_common(1)[0][0] if languages else None  # on a tie, that of the earlier page
+    own = meta.title if meta.title and not headings.is_placeholder(meta.title) else None
     return meta.model_copy(update={"title": own or title or meta.title, "language": meta.language or common})
 
 
-def _captions(elements: Sequence[Element]) -> list[Element]:
-    """Captions without a parent tied to the nearest table or figure of their page; both sides of every tie filled."""
+def _link_captions(elements: Sequence[Element]) -> list[Element]:
+    """Link captions without a parent to the nearest table or figure of their page; set both ends of every link."""
     parents: dict[str, str] = {}
     children: dict[str, list[str]] = defaultdict(list)
-    owner = {name: element.id for element in elements for name in element.caption_ids}
+    owner_of = {name: element.id for element in elements for name in element.caption_ids}
     known = {element.id for element in elements}
     visuals: dict[int, list[Element]] = defaultdict(list)
     for element in elements:
@@ -102,7 +106,7 @@ def _captions(elements: Sequence[Element]) -> list[Element]:
     for element in elements:
         if element.kind is not Kind.CAPTION or not element.is_body:
             continue
-        parent = element.parent_id or owner.get(element.id) or _visual_of(element, visuals[element.page], children)
+        parent = element.parent_id or owner_of.get(element.id) or _find_visual(element, visuals[element.page], children)
         if parent in known:
             parents[element.id] = parent
             children[parent].append(element.id)
@@ -117,42 +121,42 @@ def _captions(elements: Sequence[Element]) -> list[Element]:
     ]
 
 
-def _visual_of(caption: Element, visuals: Sequence[Element], taken: Mapping[str, list[str]]) -> str | None:
-    """The nearest above or below; one that has a caption already only where no other is near."""
+def _find_visual(caption: Element, visuals: Sequence[Element], taken: Mapping[str, list[str]]) -> str | None:
+    """The id of the nearest table or figure above or below; one that already has a caption only if no other is near."""
     if not caption.box:
         return None
     near = []
     for order, other in enumerate(visuals):
-        if not other.box or not _names(caption, other):
+        if not other.box or not _can_describe(caption, other):
             continue
         gap = max(other.box.y0 - caption.box.y1, caption.box.y0 - other.box.y1, 0.0)
-        beside = min(caption.box.x1, other.box.x1) <= max(caption.box.x0, other.box.x0)
-        if gap <= CAPTION_GAP and not beside:
+        is_beside = min(caption.box.x1, other.box.x1) <= max(caption.box.x0, other.box.x0)
+        if gap <= MAX_CAPTION_GAP and not is_beside:
             near.append((other.id in taken or bool(other.caption_ids), gap, order, other.id))
     return min(near)[-1] if near else None
 
 
-def _names(caption: Element, other: Element) -> bool:
-    """Whether a caption that begins so can belong to this: tables to tables, figures to figures."""
+def _can_describe(caption: Element, other: Element) -> bool:
+    """Whether the first words of a caption allow this parent: not `Figure` for a table, not `Table` for a figure."""
     if other.kind is Kind.TABLE:
         return not _FIGURE_CAPTION.match(caption.text)
     return other.is_figure and not _TABLE_CAPTION.match(caption.text)
 
 
-def _notes(elements: Sequence[Element]) -> list[Element]:
-    """Footnotes tied to the element of their page that shows their mark."""
+def _link_footnotes(elements: Sequence[Element]) -> list[Element]:
+    """Link each footnote to the first element of its page that contains its mark."""
     on_page: dict[int, list[Element]] = defaultdict(list)
     for element in elements:
         if element.is_body and element.kind is not Kind.FOOTNOTE:
             on_page[element.page].append(element)
-    return [_noted(element, on_page[element.page]) for element in elements]
+    return [_link_footnote(element, on_page[element.page]) for element in elements]
 
 
-def _noted(element: Element, others: Sequence[Element]) -> Element:
-    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := prose.footnote(element.text)):
+def _link_footnote(element: Element, others: Sequence[Element]) -> Element:
+    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := prose.parse_footnote(element.text)):
         return element
     for other in others:
         texts = [other.text, *(cell.text for cell in (other.table.cells if other.table else ()))]
-        if any(prose.reference(text, note[0]) for text in texts):
+        if any(prose.find_footnote_reference(text, note[0]) for text in texts):
             return element.model_copy(update={"parent_id": other.id})
     return element

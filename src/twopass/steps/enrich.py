@@ -1,7 +1,4 @@
-"""A page's checkpoint in, the same with keywords, summaries, context and language out.
-
-Knows the elements of one page. Knows nothing of other pages, models, files or the document.
-"""
+"""Derive keywords, summaries, context and language of one page's elements."""
 
 from __future__ import annotations
 
@@ -10,83 +7,89 @@ from collections.abc import Sequence
 from twopass.document import Analysis, Checkpoint, Element, Kind, Source
 from twopass.text import keywords, prose, surrounding_text
 
-HEADING_KEYWORDS = 5  # 3 to 5 of a heading, 5 to 10 of all else; a text with fewer content words gives fewer
+# 3 to 5 keywords for a heading, 5 to 10 for other elements; a text with fewer content words gives fewer.
+HEADING_KEYWORDS = 5
 LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
 WORDS_PER_KEYWORD = 12
-SHORT = 2  # sentences: as many or fewer are summed up in one
+SHORT = 2  # sentences: a text of at most this length gets a summary of one sentence
+MEDIUM = 5  # sentences: a text of at most this length gets a summary of two, a longer one of three
 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
-    """Everything that is derived from one page; `language` is the caller's hint."""
+    """Add everything that is derived from one page; `language` is the caller's hint."""
     elements = checkpoint.elements
-    spoken = prose.language("\n".join(said(element) for element in elements), language)
+    detected = prose.detect_language("\n".join(collect_text(element) for element in elements), language)
     return checkpoint.model_copy(
         update={
-            "page": checkpoint.page.model_copy(update={"language": spoken}),
-            "elements": tuple(_element(element, elements, spoken) for element in elements),
+            "page": checkpoint.page.model_copy(update={"language": detected}),
+            "elements": tuple(_enrich_element(element, elements, detected) for element in elements),
         }
     )
 
 
-def said(element: Element) -> str:
-    """All text of an element, wherever its kind keeps it."""
+def collect_text(element: Element) -> str:
+    """All text of an element, including that of its table or figure."""
     parts = [element.text]
     if element.table:
         parts += [cell.text for cell in element.table.cells]
     if element.figure:
         parts += [element.figure.visible_text or "", element.figure.description or "", *element.figure.trends]
-    return "\n".join(dict.fromkeys(part for part in parts if part))  # a picture's text is its visible text
+    # Each part once: the text of a picture equals its visible text.
+    return "\n".join(dict.fromkeys(part for part in parts if part))
 
 
-def _element(element: Element, elements: Sequence[Element], language: str | None) -> Element:
-    visual = element.kind is Kind.TABLE or element.is_figure
-    caption = _caption(element, elements) if visual else ""
-    text = "\n".join(part for part in (caption, said(element)) if part)
-    found = element.keywords or keywords.extract(text, language, _how_many(element, text))
-    summary = element.summary or _summary(element, caption, found)
-    update: dict[str, object] = {"keywords": found, "summary": summary}
-    if visual:
-        update["context"] = element.context or surrounding_text.context(element, elements)
+def _enrich_element(element: Element, elements: Sequence[Element], language: str | None) -> Element:
+    is_visual = element.kind is Kind.TABLE or element.is_figure
+    caption = _join_captions(element, elements) if is_visual else ""
+    text = "\n".join(part for part in (caption, collect_text(element)) if part)
+    phrases = element.keywords or keywords.extract(text, language, _choose_keyword_limit(element, text))
+    summary = element.summary or _summarise(element, caption, phrases)
+    update: dict[str, object] = {"keywords": phrases, "summary": summary}
+    if is_visual:
+        update["context"] = element.context or surrounding_text.collect_context(element, elements)
     if element.analysis.source is not Source.MODEL:
-        update["analysis"] = Analysis(source=Source.DERIVED if found or summary else Source.NONE)
-    elif (found, summary) != (element.keywords, element.summary):
-        # The model analysed it but left something out: what we added is told by name.
-        added = [name for name, had in (("keywords", element.keywords), ("summary", element.summary)) if not had]
+        update["analysis"] = Analysis(source=Source.DERIVED if phrases or summary else Source.NONE)
+    elif (phrases, summary) != (element.keywords, element.summary):
+        # The model analysed the element but left something out: a flag names what was added here.
+        added = [name for name, value in (("keywords", element.keywords), ("summary", element.summary)) if not value]
         update["flags"] = tuple(dict.fromkeys((*element.flags, *(f"derived_{name}" for name in added))))
     return element.model_copy(update=update)
 
 
-def _how_many(element: Element, text: str) -> int:
+def _choose_keyword_limit(element: Element, text: str) -> int:
     if element.is_heading:
         return HEADING_KEYWORDS
-    return min(max(len(prose.words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
+    return min(max(len(prose.split_words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
 
 
-def _summary(element: Element, caption: str, found: Sequence[str]) -> str | None:
+def _summarise(element: Element, caption: str, phrases: Sequence[str]) -> str | None:
     if element.kind is Kind.TABLE:
-        return _told(caption, _headers(element) or prose.flow(element.text)[: prose.SENTENCE])
+        return _prefix_caption(caption, _join_headers(element) or prose.to_one_line(element.text)[: prose.MAX_SENTENCE])
     if element.is_figure:
-        return _told(caption, prose.flow(said(element))[: prose.SENTENCE])
-    told = len(prose.sentences(element.text))
-    limit = 1 if element.is_heading or told <= SHORT else 2 if told <= 5 else 3
-    return prose.summary(element.text, found, limit)
+        return _prefix_caption(caption, prose.to_one_line(collect_text(element))[: prose.MAX_SENTENCE])
+    count = len(prose.split_sentences(element.text))
+    limit = 1 if element.is_heading or count <= SHORT else 2 if count <= MEDIUM else 3
+    return prose.summarise(element.text, phrases, limit)
 
 
-def _told(caption: str, content: str) -> str | None:
-    """`Caption: what is in it.`, as much of it as there is."""
+def _prefix_caption(caption: str, content: str) -> str | None:
+    """`caption: content`, or the one of them that is not empty; None if both are."""
     content = " ".join(content.split())
     if not caption or not content:
         return caption or content or None
     return f"{caption.rstrip('.:。： ')}: {content}"
 
 
-def _headers(element: Element) -> str:
+def _join_headers(element: Element) -> str:
+    """The texts of the header cells, or of the first row if there are none."""
     if not element.table:
         return ""
-    rows = [cell for cell in element.table.cells if cell.header] or [c for c in element.table.cells if c.row == 0]
-    return ", ".join(dict.fromkeys(prose.flow(cell.text) for cell in rows if cell.text.strip()))
+    headers = [cell for cell in element.table.cells if cell.header] or [c for c in element.table.cells if c.row == 0]
+    return ", ".join(dict.fromkeys(prose.to_one_line(cell.text) for cell in headers if cell.text.strip()))
 
 
-def _caption(element: Element, elements: Sequence[Element]) -> str:
-    own = [e for e in elements if e.id in element.caption_ids or (e.parent_id == element.id and e.kind is Kind.CAPTION)]
-    return prose.flow(prose.close_up(prose.flow(caption.text) for caption in own))
+def _join_captions(element: Element, elements: Sequence[Element]) -> str:
+    captions = [
+        e for e in elements if e.id in element.caption_ids or (e.parent_id == element.id and e.kind is Kind.CAPTION)
+    ]
+    return prose.to_one_line(prose.join_sentences(prose.to_one_line(caption.text) for caption in captions))

@@ -1,7 +1,4 @@
-"""A source's URI in, a checked file on disk out: type told by content, limits checked, pages counted.
-
-Knows file types and limits. Knows nothing of rendering, engines or artefacts.
-"""
+"""Download a source and check it: detect its type from its content, count its pages, enforce the limits."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ from urllib.parse import unquote, urlsplit
 
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
-from twopass.job import Job, shown
+from twopass.job import Job, redact_uri
 from twopass.pages.source_files import (
     PDF,
-    PILLOWS,
+    PILLOW_ERRORS,
     CheckedFile,
     PageSize,
-    check_pixels,
-    displayed_size,
-    opened_image,
-    opened_pdf,
-    pdf_errors,
-    stated_dpi,
+    check_pixel_limit,
+    get_displayed_size,
+    get_dpi,
+    open_image,
+    open_pdf,
+    translate_pdf_errors,
 )
 from twopass.runtime import scratch
 from twopass.runtime.page_pool import PagePool
@@ -34,7 +31,7 @@ from twopass.settings import Settings
 from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
 
-PDF_HEADER_WITHIN = 1024  # readers accept leading rubbish up to here
+PDF_HEADER_WITHIN = 1024  # bytes: PDF readers accept other data before the header up to here
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -53,8 +50,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Inspected:
-    """What a look into the file told, without rendering anything."""
+class Inspection:
+    """What opening a file shows without rendering it: page sizes (None for a damaged page) and metadata."""
 
     pages: tuple[PageSize | None, ...]
     meta: Meta
@@ -64,37 +61,37 @@ class Inspected:
 async def document(
     uri: str, job: Job, settings: Settings, page_pool: PagePool, sources: Sources
 ) -> AsyncIterator[CheckedFile]:
-    """The source as a CheckedFile while the context lasts; raises SourceError."""
+    """Download and check the source. The file is deleted when the context ends. Raises SourceError."""
     with ExitStack() as stack:
-        with error_mapping.translated("the worker's disk", SourceError):
-            path = stack.enter_context(scratch.folder()) / "source"
-        got = await sources.fetch(uri, path)
-        with error_mapping.translated("the worker's disk", SourceError):
-            mime = told_by_content(path)
+        with error_mapping.map_errors("the worker's disk", SourceError):
+            path = stack.enter_context(scratch.open_folder()) / "source"
+        download = await sources.fetch(uri, path)
+        with error_mapping.map_errors("the worker's disk", SourceError):
+            mime = detect_type(path)
         password = job.password.get_secret_value() if job.password else None
         limits = Limits(settings.max_pages, settings.max_image_pixels)
-        inspected = await page_pool.insist(inspect, str(path), mime, password, limits)
+        inspection = await page_pool.call_with_retry(inspect, str(path), mime, password, limits)
         info = SourceInfo(
-            uri=shown(uri),
-            etag=got.etag,
-            sha256=got.sha256,
-            bytes=got.bytes,
+            uri=redact_uri(uri),
+            etag=download.etag,
+            sha256=download.sha256,
+            bytes=download.bytes,
             mime=mime,
-            page_count=len(inspected.pages),
+            page_count=len(inspection.pages),
         )
-        yield CheckedFile(path, stem_of(uri), info, inspected.pages, inspected.meta, password)
+        yield CheckedFile(path, get_stem(uri), info, inspection.pages, inspection.meta, password)
 
 
-def stem_of(uri: str) -> str:
-    """The file's name without its suffix, as the beginning of a document id."""
+def get_stem(uri: str) -> str:
+    """The file's name without its suffix, with which a document id begins."""
     if uri.startswith("data:"):
         return "inline"
     path = unquote(urlsplit(uri).path) if "://" in uri else uri
     return PurePosixPath(path).stem or "document"
 
 
-def told_by_content(path: Path) -> str:
-    """The file's media type; raises SourceError for what nobody here can read."""
+def detect_type(path: Path) -> str:
+    """Detect the media type from the first bytes; raises SourceError for an empty file or an unsupported type."""
     with path.open("rb") as file:
         head = file.read(PDF_HEADER_WITHIN)
     if not head:
@@ -106,40 +103,40 @@ def told_by_content(path: Path) -> str:
             return mime
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
-    raise SourceError(Code.SOURCE_UNSUPPORTED, "the source is no PDF, PNG, JPEG, WebP or TIFF, whatever its name says")
+    raise SourceError(Code.SOURCE_UNSUPPORTED, "by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file")
 
 
-def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspected:
-    """In a page worker: open the file, count its pages, refuse what is beyond the limits."""
-    found = _inspect_pdf(path, password, limits) if mime == PDF else _inspect_image(path, limits)
-    if not found.pages:
+def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspection:
+    """In a page worker: open the file, read its page sizes and metadata, and enforce the limits."""
+    inspection = _inspect_pdf(path, password, limits) if mime == PDF else _inspect_image(path, limits)
+    if not inspection.pages:
         raise SourceError(Code.DAMAGED, "the document has no pages")
-    return found
+    return inspection
 
 
-def _inspect_pdf(path: str, password: str | None, limits: Limits) -> Inspected:
-    with opened_pdf(path, password) as pdf:
+def _inspect_pdf(path: str, password: str | None, limits: Limits) -> Inspection:
+    with open_pdf(path, password) as pdf:
         if pdf.page_count > limits.pages:
             raise SourceError(
                 Code.SOURCE_TOO_LARGE,
                 f"{pdf.page_count} pages; at most {limits.pages}: raise MAX_PAGES or split the file",
             )
-        return Inspected(tuple(_size(pdf, index) for index in range(pdf.page_count)), _meta(pdf))
+        return Inspection(tuple(_get_page_size(pdf, index) for index in range(pdf.page_count)), _read_meta(pdf))
 
 
-def _size(pdf: Any, index: int) -> PageSize | None:
+def _get_page_size(pdf: Any, index: int) -> PageSize | None:
     try:
-        with pdf_errors(pdf.name):
+        with translate_pdf_errors(pdf.name):
             rect = pdf[index].rect
     except SourceError:
         return None
     return PageSize(rect.width, rect.height) if rect.width > 0 and rect.height > 0 else None
 
 
-def _meta(pdf: Any) -> Meta:
-    said = pdf.metadata or {}
+def _read_meta(pdf: Any) -> Meta:
+    stored = pdf.metadata or {}
     try:
-        with pdf_errors(pdf.name):
+        with translate_pdf_errors(pdf.name):
             toc = pdf.get_toc(simple=True)
     except SourceError:
         toc = []
@@ -149,41 +146,41 @@ def _meta(pdf: Any) -> Meta:
         if title.strip()
     )
     return Meta(
-        title=_said(said.get("title")),
-        author=_said(said.get("author")),
-        subject=_said(said.get("subject")),
-        date=iso_date(said.get("modDate") or said.get("creationDate")),
+        title=_clean_text(stored.get("title")),
+        author=_clean_text(stored.get("author")),
+        subject=_clean_text(stored.get("subject")),
+        date=to_iso_date(stored.get("modDate") or stored.get("creationDate")),
         outline=outline,
     )
 
 
-def _said(text: str | None) -> str | None:
-    # Surrogates and controls come from broken files and cannot be written as UTF-8 JSON.
+def _clean_text(text: str | None) -> str | None:
+    # Damaged files contain surrogates and control characters, which cannot be written as UTF-8 JSON.
     clean = "".join(c for c in text or "" if c.isprintable()).strip()
     return clean.encode("utf-8", "ignore").decode() or None
 
 
-def iso_date(text: str | None) -> str | None:
-    """`D:20240131…` as 2024-01-31; None for anything else."""
-    found = re.match(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?", text or "")
-    return "-".join(part for part in found.groups() if part) if found else None
+def to_iso_date(text: str | None) -> str | None:
+    """Convert a PDF date, `D:20240131…`, to 2024-01-31; None for anything else."""
+    match = re.match(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?", text or "")
+    return "-".join(part for part in match.groups() if part) if match else None
 
 
-def _inspect_image(path: str, limits: Limits) -> Inspected:
-    with opened_image(path, limits.image_pixels) as image:
-        # Frames of any other kind are one picture's: its animation, its depth map, its preview.
+def _inspect_image(path: str, limits: Limits) -> Inspection:
+    with open_image(path, limits.image_pixels) as image:
+        # Only a TIFF has pages; the frames of other formats are an animation, a depth map or a preview.
         count = image.n_frames if image.format == "TIFF" else 1
         if count > limits.pages:
             raise SourceError(Code.SOURCE_TOO_LARGE, f"{count} pages; at most {limits.pages}: raise MAX_PAGES")
-        return Inspected(tuple(_frame_size(image, index, limits.image_pixels) for index in range(count)), Meta())
+        return Inspection(tuple(_get_frame_size(image, index, limits.image_pixels) for index in range(count)), Meta())
 
 
-def _frame_size(image: Any, index: int, limit: int) -> PageSize | None:
+def _get_frame_size(image: Any, index: int, limit: int) -> PageSize | None:
     try:
         image.seek(index)
-    except PILLOWS:
+    except PILLOW_ERRORS:
         return None
-    check_pixels(image.size, limit)
-    width, height = displayed_size(image)
-    across, down = stated_dpi(image)
+    check_pixel_limit(image.size, limit)
+    width, height = get_displayed_size(image)
+    across, down = get_dpi(image)
     return PageSize(width * 72 / across, height * 72 / down, max(across, down))

@@ -1,7 +1,4 @@
-"""A finished Document in, a Draft out: with the crops and page pictures that the formats asked for show.
-
-Page pictures are drawn again from the source, never taken from the engine. Knows nothing of how any format looks.
-"""
+"""Prepare what the formats show besides text: crops, and page images for the review page."""
 
 from __future__ import annotations
 
@@ -12,50 +9,59 @@ import structlog
 
 from twopass.document import Document, Page, Problem, Severity
 from twopass.errors import SourceError, WorkerDied
-from twopass.format_options import Writing
+from twopass.format_options import FormatOptions
 from twopass.formats.draft import Draft
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime.page_pool import PagePool
-from twopass.runtime.page_slots import PageSlots, windowed
+from twopass.runtime.page_slots import PageSlots, run_all
 from twopass.steps import render, upload
-from twopass.steps.upload import Folder, Gallery
+from twopass.steps.upload import PagePreviews
+from twopass.storage.document_folder import DocumentFolder
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """Where page pictures come from, and how many are drawn at once on whose behalf."""
+class PreviewSource:
+    """Where page images are rendered from, and the page slots that `owner` uses for it."""
 
     file: CheckedFile
     page_pool: PagePool
-    window: PageSlots
+    page_slots: PageSlots
     owner: str
 
 
-async def draft(
-    document: Document, writing: Writing, formats: Sequence[Format], folder: Folder, drawing: Drawing | None
+async def build_draft(
+    document: Document,
+    options: FormatOptions,
+    formats: Sequence[Format],
+    folder: DocumentFolder,
+    source: PreviewSource | None,
 ) -> tuple[Draft, tuple[Problem, ...]]:
-    """The draft, and a warning for each page whose picture was asked for and cannot be drawn."""
-    crops = await upload.crops(folder, document, writing)
-    if Format.REVIEW not in formats or drawing is None:
-        return Draft(document, writing, crops), ()
-    pages, lost = await _pictures(document, folder, drawing)
-    return Draft(document, writing, crops, pages), lost
+    """Build the draft; returns a warning for each page whose image is needed and cannot be rendered."""
+    crops = await upload.load_crops(folder, document, options)
+    if Format.REVIEW not in formats or source is None:
+        return Draft(document, options, crops), ()
+    images, problems = await _render_pages(document, folder, source)
+    return Draft(document, options, crops, images), problems
 
 
-async def _pictures(document: Document, folder: Folder, drawing: Drawing) -> tuple[dict[int, str], tuple[Problem, ...]]:
-    gallery = Gallery(folder)
+async def _render_pages(
+    document: Document, folder: DocumentFolder, source: PreviewSource
+) -> tuple[dict[int, str], tuple[Problem, ...]]:
+    """Page images are rendered from the source again, because the engine's images are gone by now."""
+    previews = PagePreviews(folder)
 
-    async def one(page: Page) -> Problem | None:
+    async def render_page(page: Page) -> Problem | None:
         try:
-            await gallery.add(page.number, await render.preview(drawing.file, page, drawing.page_pool))
+            await previews.add(page.number, await render.preview(source.file, page, source.page_pool))
         except (WorkerDied, SourceError) as error:
-            log.warning("page picture not drawn", page=page.number, code=error.code)
-            message = f"page {page.number}: no picture of it in review.html: {error.message}"
+            log.warning("page image not rendered", page=page.number, code=error.code)
+            message = f"page {page.number}: no image in review.html: {error.message}"
             return Problem(code=error.code, severity=Severity.WARNING, page=page.number, message=message)
         return None
 
-    lost = await windowed(one, [page for page in document.pages if page.width_pt], drawing.window, drawing.owner)
-    return gallery.addresses, tuple(problem for problem in lost if problem)
+    pages = [page for page in document.pages if page.width_pt]
+    problems = await run_all(render_page, pages, source.page_slots, source.owner)
+    return previews.addresses, tuple(problem for problem in problems if problem)

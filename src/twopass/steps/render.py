@@ -1,7 +1,7 @@
-"""One page of a checked file in, its pixels in a slab and its text layer out; or a small picture of it for people.
+"""Render pages to pixels and read their text layers in page workers; render small previews for people.
 
-Crop box and /Rotate are honoured, a page that lies sideways is turned, a page without ink is
-found blank, a page beyond the pixel limit is scaled down. Knows nothing of engines or elements.
+Applies the crop box and /Rotate, turns a page whose text runs sideways, detects blank pages by their ink, and scales
+down a page beyond the pixel limit.
 """
 
 from __future__ import annotations
@@ -18,33 +18,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twopass.document import PLACES, Box, Link, Page, PageImage, Problem, Severity, State
-from twopass.engines.interface import PagePointer
+from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError
 from twopass.pages import ocr
-from twopass.pages.rendered_page import Picture
+from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
-from twopass.pages.source_files import CheckedFile, PageSize, covered, drawn, opened_image, pictured, upright
+from twopass.pages.source_files import (
+    CheckedFile,
+    PageSize,
+    detect_scan,
+    measure_image_share,
+    open_image,
+    open_page,
+    render_display_list,
+)
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.runtime.page_pool import PagePool
 
-INK_BLOCK = 4  # ink is told on 4 × 4 averages: single specks of a scanner vanish, a lone page number stays
-INK_CONTRAST = 40  # grey levels from the page's own background
+INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
+INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's own background
 BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
-TURN_SHARE = 0.6  # of the characters, to call a page sideways
-TURN_CHARACTERS = 20  # fewer say nothing about the page
-PREVIEW_PX = 1400  # of the longer side: small print can be read, and a page of text has 130 kB
+TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
+MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page
+PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of text takes 130 kB
 PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
-QUICK_S = 0.25  # of a processor, to draw a page that is drawn in another size, too; resizing one takes 0.02 to 0.1
-PICTURES = 0.1  # of the page: more are resized with it, since MuPDF enlarges pictures without smoothing them
-HIDDEN_CHARACTERS = 800  # fewer under a scan may be rubbish that OCR made of a page lying sideways
+QUICK_S = 0.25  # CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1
+SCALABLE_IMAGE_SHARE = 0.1  # of the page: with more, resize the pixels; MuPDF enlarges images without smoothing
+MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What the page worker says of a page it drew into a slab."""
+class DrawResult:
+    """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links."""
 
     width: int
     height: int
@@ -59,130 +66,134 @@ class Drawn:
 @asynccontextmanager
 async def page(
     file: CheckedFile, number: int, dpi: int, max_pixels: int, page_pool: PagePool, buffers: PixelBufferPool
-) -> AsyncIterator[Picture]:
-    """Page `number` (from 1) drawn; raises SourceError or WorkerDied when it cannot be."""
+) -> AsyncIterator[RenderedPage]:
+    """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied."""
     size = file.pages[number - 1]
     if size is None:
         raise SourceError(Code.DAMAGED, f"page {number}: the file's page object cannot be opened")
-    zoom = _zoom(size, dpi, max_pixels)
-    room = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
-    async with buffers.lend(room) as buffer:
+    zoom = _compute_zoom(size, dpi, max_pixels)
+    max_bytes = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
+    async with buffers.lend(max_bytes) as buffer:
         pointer = PagePointer(str(file.path), number, 0, file.password)
         if file.is_pdf:
-            drawn = await page_pool.call(draw_pdf, pointer, zoom, buffer, room)
+            result = await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
         else:
-            drawn = await page_pool.call(draw_image, pointer, _pixels(size, zoom), buffer, room)
-        yield _picture(pointer, size, drawn, zoom, scaled=zoom < (size.dpi or dpi) / 72, buffer=buffer)
+            result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
+        is_reduced = zoom < (size.dpi or dpi) / 72
+        yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
 
 
-def _zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
-    """Pixels a point: what was asked for, or less so that the page stays within the limit."""
-    wanted = (size.dpi or dpi) / 72
-    most = math.sqrt(max_pixels / (size.width_pt * size.height_pt))
-    if wanted <= most:
-        return wanted
-    # To whole pixels on the way down: rounding up would step over the limit again.
-    whole = min(max(math.floor(side * most), 1) / side for side in (size.width_pt, size.height_pt))
-    return whole * (1 - 1e-9)
+def _compute_zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
+    """Pixels per point: as requested, or fewer so that the page stays within the limit."""
+    requested = (size.dpi or dpi) / 72
+    highest = math.sqrt(max_pixels / (size.width_pt * size.height_pt))
+    if requested <= highest:
+        return requested
+    # Round down to whole pixels: rounding up would exceed the limit again.
+    rounded = min(max(math.floor(side * highest), 1) / side for side in (size.width_pt, size.height_pt))
+    return rounded * (1 - 1e-9)
 
 
-def _pixels(size: PageSize, zoom: float) -> tuple[int, int]:
-    """Width and height of the page drawn so large; whole pixels down, but for the error of the division before."""
+def _compute_pixels(size: PageSize, zoom: float) -> tuple[int, int]:
+    """Width and height in pixels at this zoom, rounded down; 1e-6 makes up for the rounding error of the zoom."""
     return max(int(size.width_pt * zoom + 1e-6), 1), max(int(size.height_pt * zoom + 1e-6), 1)
 
 
-def _picture(
-    pointer: PagePointer, size: PageSize, drawn: Drawn, zoom: float, scaled: bool, buffer: PixelBuffer
-) -> Picture:
-    sideways = drawn.turn in (90, 270)
+def _build_page(
+    pointer: PagePointer, size: PageSize, result: DrawResult, zoom: float, is_reduced: bool, buffer: PixelBuffer
+) -> RenderedPage:
+    is_sideways = result.turn in (90, 270)
     page = Page(
         number=pointer.number,
-        width_pt=round(size.height_pt if sideways else size.width_pt, 3),
-        height_pt=round(size.width_pt if sideways else size.height_pt, 3),
-        rotation_in=drawn.rotation_in,
-        rotation_applied=drawn.turn,
-        image=PageImage(width_px=drawn.width, height_px=drawn.height, dpi=round(zoom * 72, 3)),
-        state=State.BLANK if drawn.ink < BLANK_INK and not drawn.words else State.READ,
-        links=drawn.links,
+        width_pt=round(size.height_pt if is_sideways else size.width_pt, 3),
+        height_pt=round(size.width_pt if is_sideways else size.height_pt, 3),
+        rotation_in=result.rotation_in,
+        rotation_applied=result.turn,
+        image=PageImage(width_px=result.width, height_px=result.height, dpi=round(zoom * 72, 3)),
+        state=State.BLANK if result.ink < BLANK_INK and not result.words else State.READ,
+        links=result.links,
     )
-    problems = (_scaled(pointer.number, zoom),) if scaled else ()
-    pixels = Pixels(drawn.width, drawn.height, buffer)
-    pointer = replace(pointer, turn=drawn.turn, is_scalable=drawn.is_scalable)
-    return Picture(page, pixels, pointer, drawn.words, drawn.ink, problems)
+    problems = (_report_reduction(pointer.number, zoom),) if is_reduced else ()
+    pixels = Pixels(result.width, result.height, buffer)
+    pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable)
+    return RenderedPage(page, pixels, pointer, result.words, result.ink, problems)
 
 
-def _scaled(number: int, zoom: float) -> Problem:
-    message = f"page {number}: scaled to {zoom * 72:.0f} dpi to stay within MAX_PAGE_PIXELS"
+def _report_reduction(number: int, zoom: float) -> Problem:
+    message = f"page {number}: rendered at only {zoom * 72:.0f} dpi to stay within MAX_PAGE_PIXELS"
     return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
 
 
-def draw_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, room: int) -> Drawn:
-    """In a page worker: draw a PDF page, upright, into the slab."""
-    with upright(pointer.file, pointer.number, 0, pointer.password) as page:
-        rotation_in, text = page.rotation, text_of(page)
-        turn = _turn_of_text(page, text)
+def draw_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+    """In a page worker: draw a PDF page upright into the buffer, which has `max_bytes`."""
+    with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
+        rotation_in, text = page.rotation, get_text_page(page)
+        turn = detect_text_turn(page, text)
         page.set_rotation((rotation_in + (turn or 0)) % 360)
         began = time.process_time()
-        listed = page.get_displaylist()  # parsed once for its pixels and for where its pictures lie
-        array = drawn(listed, zoom, zoom)
+        display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
+        array = render_display_list(display_list, zoom, zoom)
         is_quick = time.process_time() - began < QUICK_S
-        is_scalable = is_quick and turn is not None and pictured(listed) <= PICTURES
-        if turn is None and ink_of(array) >= BLANK_INK and (turn := ocr.turn(array)):
+        is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
+        if turn is None and measure_ink(array) >= BLANK_INK and (turn := ocr.detect_turn(array)):
             page.set_rotation((rotation_in + turn) % 360)
             array = np.rot90(array, -turn // 90)
-        height, width = _put(array, buffer, room)
-        words, links = _words(page, text), _links(page)
-        return Drawn(width, height, rotation_in, turn or 0, ink_of(array), is_scalable, words, links)
+        height, width = _write_pixels(array, buffer, max_bytes)
+        words, links = _read_words(page, text), _read_links(page)
+        return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, words, links)
 
 
-def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, room: int) -> Drawn:
-    """In a page worker: decode one frame of an image file, upright, in so many pixels, into the slab."""
+def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+    """In a page worker: draw one frame of an image file upright into the buffer, which has `max_bytes`.
+
+    `size` is the width and height in pixels before the page is turned.
+    """
     from PIL import ImageOps
 
-    with opened_image(pointer.file, 1 << 62) as image:  # its pixels were checked when it was fetched
+    with open_image(pointer.file, 1 << 62) as image:  # its pixels were checked when the file was fetched
         image.seek(pointer.number - 1)
-        ImageOps.exif_transpose(image, in_place=True)  # no copy: the largest image takes a gigabyte
-        upright = flat(image)
-    if upright.size != size:  # too large, or a fax with fewer dots down than across
+        ImageOps.exif_transpose(image, in_place=True)  # in place: a copy of the largest image would take a gigabyte
+        upright = flatten(image)
+    if upright.size != size:  # beyond the pixel limit, or a fax with a lower resolution down than across
         upright = upright.resize(size)
     array = np.asarray(upright)
-    ink = ink_of(array)
-    turn = ocr.turn(array) if ink >= BLANK_INK else 0
-    height, width = _put(np.rot90(array, -turn // 90), buffer, room)
-    return Drawn(width, height, 0, turn, ink)
+    ink = measure_ink(array)
+    turn = ocr.detect_turn(array) if ink >= BLANK_INK else 0
+    height, width = _write_pixels(np.rot90(array, -turn // 90), buffer, max_bytes)
+    return DrawResult(width, height, 0, turn, ink)
 
 
-async def preview(file: CheckedFile, read: Page, page_pool: PagePool) -> bytes:
-    """A page that was read as a small WebP, turned as it was read; raises SourceError or WorkerDied."""
-    pointer = PagePointer(str(file.path), read.number, read.rotation_applied, file.password)
-    return await page_pool.insist(preview_of, pointer, file.is_pdf, read.height_pt / read.width_pt)
+async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
+    """Render a small WebP image of a page, turned as the page was read. Raises SourceError or WorkerDied."""
+    pointer = PagePointer(str(file.path), page.number, page.rotation_applied, file.password)
+    return await page_pool.call_with_retry(draw_preview, pointer, file.is_pdf, page.height_pt / page.width_pt)
 
 
-def preview_of(pointer: PagePointer, is_pdf: bool, shape: float) -> bytes:
-    """In a page worker: the picture, `shape` times as high as wide."""
+def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
+    """In a page worker: draw the preview. `aspect` is its height over its width."""
     from PIL import Image, ImageOps
 
-    size = (max(round(PREVIEW_PX / max(shape, 1.0)), 1), max(round(PREVIEW_PX * min(shape, 1.0)), 1))
+    size = (max(round(PREVIEW_PX / max(aspect, 1.0)), 1), max(round(PREVIEW_PX * min(aspect, 1.0)), 1))
     if is_pdf:
-        upright = Image.fromarray(_small(pointer))
+        upright = Image.fromarray(_draw_small(pointer))
     else:
-        with opened_image(pointer.file, 1 << 62) as image:
+        with open_image(pointer.file, 1 << 62) as image:
             image.seek(pointer.number - 1)
-            upright = flat(ImageOps.exif_transpose(image)).rotate(-pointer.turn, expand=True)
-    buffer = io.BytesIO()
-    fitting = upright if upright.size == size else upright.resize(size)
-    fitting.save(buffer, "WEBP", quality=PREVIEW_QUALITY, method=PREVIEW_METHOD)
-    return buffer.getvalue()
+            upright = flatten(ImageOps.exif_transpose(image)).rotate(-pointer.turn, expand=True)
+    output = io.BytesIO()
+    resized = upright if upright.size == size else upright.resize(size)
+    resized.save(output, "WEBP", quality=PREVIEW_QUALITY, method=PREVIEW_METHOD)
+    return output.getvalue()
 
 
-def _small(pointer: PagePointer) -> Array:
-    with upright(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
+def _draw_small(pointer: PagePointer) -> Array:
+    with open_page(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
         zoom = PREVIEW_PX / max(page.rect.width, page.rect.height)
-        return drawn(page.get_displaylist(), zoom, zoom)
+        return render_display_list(page.get_displaylist(), zoom, zoom)
 
 
-def flat(image: Any) -> Any:
-    """RGB on white paper: transparency shows the page, 16-bit grey keeps its range."""
+def flatten(image: Any) -> Any:
+    """Convert an image to RGB on a white background. 16-bit grey is scaled to 8 bits, not clipped."""
     from PIL import Image
 
     if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):
@@ -191,38 +202,42 @@ def flat(image: Any) -> Any:
         values *= 255
         image = Image.fromarray(values.astype(np.uint8))
     if image.has_transparency_data:
-        paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(paper, image.convert("RGBA"))
+        background = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(background, image.convert("RGBA"))
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _put(array: Array, buffer: PixelBuffer, room: int) -> tuple[int, int]:
-    """Copy the pixels into the slab; their height and width."""
+def _write_pixels(array: Array, buffer: PixelBuffer, max_bytes: int) -> tuple[int, int]:
+    """Copy the pixels into the buffer; returns their height and width."""
     height, width, _ = array.shape
-    with buffer.map(room) as memory:
+    with buffer.map(max_bytes) as memory:
         np.frombuffer(memory, np.uint8, array.size).reshape(array.shape)[:] = array
     return height, width
 
 
-def text_of(page: Any) -> Any:
-    """MuPDF's text page, once for words and their direction. Of the page: its display list leaves out invisible
-    words of no height, which is how scanners write them."""
+def get_text_page(page: Any) -> Any:
+    """Extract MuPDF's text page, which serves for the words and for their direction.
+
+    It comes from the page and not from the display list, which leaves out invisible words without height: scanners
+    write such words.
+    """
     import pymupdf
 
     return page.get_textpage(flags=pymupdf.TEXTFLAGS_WORDS)
 
 
-def _turn_of_text(page: Any, text: Any) -> int | None:
-    """The clockwise turn that makes the text layer upright; None when the page is a scan that must tell itself."""
-    counts = _characters_by_turn(page, text)
+def detect_text_turn(page: Any, text: Any) -> int | None:
+    """The clockwise turn that makes the text layer upright; None if only the pixels of the scan can tell."""
+    counts = _count_characters_by_turn(page, text)
     total = sum(counts.values())
-    if not total or (total < HIDDEN_CHARACTERS and covered(page)[1]):
+    if not total or (total < MIN_HIDDEN_CHARACTERS and detect_scan(page)[1]):
         return None
     turn, characters = counts.most_common(1)[0]
-    return turn if total >= TURN_CHARACTERS and characters >= TURN_SHARE * total else 0
+    return turn if total >= MIN_TURN_CHARACTERS and characters >= TURN_SHARE * total else 0
 
 
-def _characters_by_turn(page: Any, text: Any) -> Counter[int]:
+def _count_characters_by_turn(page: Any, text: Any) -> Counter[int]:
+    """Characters of the text layer by the clockwise turn that makes them upright."""
     counts: Counter[int] = Counter()
     matrix = page.rotation_matrix
     for block in text.extractDICT()["blocks"]:
@@ -234,41 +249,44 @@ def _characters_by_turn(page: Any, text: Any) -> Counter[int]:
     return counts
 
 
-def _words(page: Any, text: Any) -> TextLayer:
-    """The text layer's words, boxes as fractions of the displayed page."""
+def _read_words(page: Any, text: Any) -> TextLayer:
+    """Read the text layer's words, with boxes as fractions of the displayed page."""
     words = text.extractWORDS()
     corners = np.array([word[:4] for word in words], np.float64).reshape(-1, 2, 2)  # word, corner, x and y
     a, b, c, d, e, f = page.rotation_matrix
-    shown = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)
-    boxes = np.concatenate((shown.min(1), shown.max(1)), 1).clip(0, 1).round(PLACES)
-    return TextLayer([_utf8(word[4]) for word in words], boxes.tobytes())
+    displayed = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)
+    boxes = np.concatenate((displayed.min(1), displayed.max(1)), 1).clip(0, 1).round(BOX_DECIMALS)
+    return TextLayer([_replace_surrogates(word[4]) for word in words], boxes.tobytes())
 
 
-def _links(page: Any) -> tuple[Link, ...]:
+def _read_links(page: Any) -> tuple[Link, ...]:
     links = (link for link in page.get_links() if link.get("uri"))
-    return tuple(Link(box=_displayed(page, link["from"]), uri=_utf8(link["uri"])) for link in links)
+    return tuple(Link(box=_to_box(page, link["from"]), uri=_replace_surrogates(link["uri"])) for link in links)
 
 
-def _displayed(page: Any, rect: Any) -> Box:
-    """PyMuPDF's coordinates of an unrotated page as fractions of the displayed one."""
+def _to_box(page: Any, rect: Any) -> Box:
+    """Convert PyMuPDF's coordinates of the unrotated page to fractions of the displayed page."""
     import pymupdf
 
     x0, y0, x1, y1 = pymupdf.Rect(rect) * page.rotation_matrix
     return Box.of(x0, y0, x1, y1, page.rect.width, page.rect.height)
 
 
-def _utf8(text: str) -> str:
-    # lone surrogates come from broken fonts and cannot be written as JSON
+def _replace_surrogates(text: str) -> str:
+    # Damaged fonts yield lone surrogates, which cannot be written as JSON.
     return text.encode("utf-8", "replace").decode()
 
 
-def ink_of(array: Array) -> float:
-    """Share of 4 × 4 blocks that differ from the page's background in red, green or blue: yellow is no grey."""
+def measure_ink(array: Array) -> float:
+    """The share of 4 × 4 blocks that differ from the page's background in red, green or blue.
+
+    Grey levels alone would lose bright colours: yellow has almost the brightness of white.
+    """
     rows, columns = array.shape[0] // INK_BLOCK, array.shape[1] // INK_BLOCK
     if not rows or not columns:
         return 1.0
     lines = array[: rows * INK_BLOCK, : columns * INK_BLOCK].reshape(rows, INK_BLOCK, columns * INK_BLOCK * 3)
-    # Whole lines added to each other, and to themselves a pixel and two further on: sums over axes take twice as long.
+    # Add whole lines, then add them to themselves shifted by one and by two pixels: sums over axes take twice as long.
     down = np.add(lines[:, 0], lines[:, 1], dtype=np.int16)
     down += lines[:, 2]
     down += lines[:, 3]

@@ -1,6 +1,6 @@
-"""Checkpoints, crops and artefacts in, objects below the document's folder out; the manifest last.
+"""Store checkpoints, crops and artefacts in the document's folder, the manifest last.
 
-Knows names, order and the one-winner rule. Knows nothing of how anything was read.
+Of several workers that store the same page, the first wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from twopass.document import (
-    ACCIDENTS,
+    TRANSIENT_CODES,
     Box,
     Canary,
     Checkpoint,
@@ -27,71 +27,54 @@ from twopass.document import (
     Kind,
     Meta,
     Problem,
-    ReadFrom,
     Severity,
     SourceInfo,
+    SourceVersion,
     Value,
 )
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
-from twopass.format_options import Images, Writing
+from twopass.format_options import FormatOptions, Images
 from twopass.formats import zip_archive
 from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
-from twopass.job import Artefact, DocumentResult, Format
+from twopass.job import Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
+from twopass.result import Artefact, DocumentResult
+from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
-from twopass.storage.store import Put, Store, uri_of
+from twopass.storage.document_folder import MANIFEST, DocumentFolder, crop_name, page_name, preview_name
+from twopass.storage.store import CreateResult
 
-MANIFEST = "manifest.json"
 JSON = "application/json"
-RACES = 8  # workers that finish one document at the same moment
 WEBP = "image/webp"
-EMBEDDED = 20_000_000  # bytes of page pictures: as base64 and with the text a review page of 30 MB
-PNG_LEVEL = 3  # two thirds of the time that 6 takes, and files of text and drawings get smaller
-CROP_PADDING = 6  # pixels: a box of whole grid cells may cut a chart's outermost stroke
+MAX_EMBEDDED_BYTES = 20_000_000  # bytes of page images in review.html: with base64 and the text about 30 MB
+PNG_LEVEL = 3  # two thirds of the time of level 6, and smaller files for text and drawings
+CROP_PADDING = 6  # pixels: boxes are rounded to the model's grid, which may cut a chart's outermost stroke
 
 
-@dataclass(frozen=True)
-class Folder:
-    """One document's place in the output."""
-
-    store: Store
-    document_id: str
-
-    def key(self, name: str) -> str:
-        return f"{self.document_id}/{name}"
-
-    def uri(self, name: str) -> str:
-        return uri_of(self.store, self.key(name))
-
-
-def page_name(number: int) -> str:
-    return f"pages/{number:04d}.json"
-
-
-def as_json(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Made(Value):
-    """What a manifest keeps so that every format can be made again from the checkpoints, without source or engine."""
+class ManifestDetails(Value):
+    """What the manifest keeps, so that every format can be rebuilt from checkpoints without source or engine."""
 
     options: dict[str, Any]
     prompts: dict[str, str] = Field(default_factory=dict)
-    writing: Writing = Writing()
+    writing: FormatOptions = FormatOptions()
     source: SourceInfo | None = Field(None, description="null in manifests of older versions")
-    meta: Meta = Field(Meta(), description="what the file says about itself")
-    selection: tuple[Problem, ...] = Field((), description="what was wrong with the pages asked for")
+    meta: Meta = Field(Meta(), description="metadata of the source file")
+    selection: tuple[Problem, ...] = Field((), description="problems of the page selection")
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What a manifest says: the document is complete, and what came of it."""
+class Manifest:
+    """A parsed manifest. It exists only for complete documents."""
 
     result: DocumentResult
     problems: tuple[Problem, ...]
-    made: Made
+    details: ManifestDetails
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -99,67 +82,71 @@ class Finished:
 
     @property
     def is_final(self) -> bool:
-        """Whether no page was lost to an accident: another try would change nothing."""
-        return not any(told.severity is Severity.ERROR and told.code in ACCIDENTS for told in self.problems)
+        """Whether no page was lost to a transient failure, so that another try would change nothing."""
+        return not any(
+            problem.severity is Severity.ERROR and problem.code in TRANSIENT_CODES for problem in self.problems
+        )
 
 
-async def finished(folder: Folder) -> Finished | None:
-    """What the document's manifest says; None where there is none, or one that is not ours."""
+async def load_manifest(folder: DocumentFolder) -> Manifest | None:
+    """The document's manifest; None if there is none or it cannot be parsed."""
     stored = await folder.store.get(folder.key(MANIFEST))
-    return _told(stored.data) if stored else None
+    return _parse_manifest(stored.data) if stored else None
 
 
-def _told(data: bytes) -> Finished | None:
+def _parse_manifest(data: bytes) -> Manifest | None:
     try:
         body = json.loads(data)
         problems = tuple(Problem.model_validate(problem) for problem in body["problems"])
-        made = Made.model_validate({name: body[name] for name in Made.model_fields if name in body})
-        return Finished(DocumentResult.model_validate(body["result"]), problems, made)
+        details = ManifestDetails.model_validate(
+            {name: body[name] for name in ManifestDetails.model_fields if name in body}
+        )
+        return Manifest(DocumentResult.model_validate(body["result"]), problems, details)
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def prepared(read: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | None) -> Checkpoint:
-    """The page as it is stored: crops named, tokens counted; job, source and the engine's canary noted."""
-    tokens_in = sum(told.tokens_in for told in read.completions)
-    tokens_out = sum(told.tokens_out for told in read.completions)
-    nonce = secrets.token_hex(8)  # tells our own checkpoint from another worker's of the same page
-    cost = {**read.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out, "nonce": nonce}
-    read_from = ReadFrom(uri=info.uri, etag=info.etag)
-    return with_crops(read).model_copy(update={"read_from": read_from, "canary": canary, "cost": cost})
+def prepare_checkpoint(page: Checkpoint, job_id: str, info: SourceInfo, canary: Canary | None) -> Checkpoint:
+    """Add what is stored with the page: names of crops, token counts, job, source and the engine's canary."""
+    tokens_in = sum(completion.tokens_in for completion in page.completions)
+    tokens_out = sum(completion.tokens_out for completion in page.completions)
+    nonce = secrets.token_hex(8)  # distinguishes this checkpoint from another worker's of the same page
+    cost = {**page.cost, "job": job_id, "tokens_in": tokens_in, "tokens_out": tokens_out, "nonce": nonce}
+    read_from = SourceVersion(uri=info.uri, etag=info.etag)
+    return name_crops(page).model_copy(update={"read_from": read_from, "canary": canary, "cost": cost})
 
 
-def with_crops(read: Checkpoint) -> Checkpoint:
-    """The page with a name for each crop that is cut of it."""
-    return read.model_copy(update={"elements": tuple(_with_crop(element) for element in read.elements)})
+def name_crops(page: Checkpoint) -> Checkpoint:
+    """Name the image file of each figure and table."""
+    return page.model_copy(update={"elements": tuple(_name_crop(element) for element in page.elements)})
 
 
-def _with_crop(element: Element) -> Element:
+def _name_crop(element: Element) -> Element:
     if not (element.is_figure or element.kind is Kind.TABLE) or element.box is None:
         return element
-    return element.model_copy(update={"image": f"images/{element.id}.png"})
+    return element.model_copy(update={"image": crop_name(element.id)})
 
 
-async def checkpoint(folder: Folder, ours: Checkpoint) -> Checkpoint:
-    """Store the page once: ours if we are first, else the one that is already there.
+async def store_checkpoint(folder: DocumentFolder, ours: Checkpoint) -> Checkpoint:
+    """Store the page unless it is stored already; returns the stored one.
 
-    One that was lost to an accident is not stored: who stores first wins, and the next job may read it.
+    A page with a transient failure is not stored, because the first one stored wins, and the next job may read it.
     """
-    if ours.page.is_accident:
-        return await stored_page(folder, ours.page.number) or ours
+    if ours.page.is_transient_failure:
+        return await load_checkpoint(folder, ours.page.number) or ours
     key = folder.key(page_name(ours.page.number))
     outcome = await folder.store.create(key, ours.model_dump_json().encode(), JSON)
-    if outcome is Put.WRITTEN:
+    if outcome is CreateResult.WRITTEN:
         return ours
-    theirs = await stored_page(folder, ours.page.number)
-    if theirs is None:  # there, but unreadable: ours is better than none
+    theirs = await load_checkpoint(folder, ours.page.number)
+    if theirs is None:  # the stored object is unreadable
         await folder.store.put(key, ours.model_dump_json().encode(), JSON)
         return ours
     return theirs
 
 
-async def stored_page(folder: Folder, number: int) -> Checkpoint | None:
-    """The page's checkpoint; None when there is none or it cannot be read."""
+async def load_checkpoint(folder: DocumentFolder, number: int) -> Checkpoint | None:
+    """The page's checkpoint; None if there is none or it cannot be parsed."""
     stored = await folder.store.get(folder.key(page_name(number)))
     if stored is None:
         return None
@@ -169,148 +156,145 @@ async def stored_page(folder: Folder, number: int) -> Checkpoint | None:
         return None
 
 
-async def existing(folder: Folder) -> frozenset[str]:
-    """Names of everything below the document's folder."""
-    prefix = folder.key("")
-    return frozenset(key.removeprefix(prefix) for key in await folder.store.keys(prefix))
-
-
-async def images(
-    folder: Folder, page: Checkpoint, pixels: Pixels, page_pool: PagePool, there: frozenset[str]
+async def store_crops(
+    folder: DocumentFolder, page: Checkpoint, pixels: Pixels, page_pool: PagePool, stored_names: frozenset[str]
 ) -> Checkpoint:
-    """Cut the page's figures out of its picture; pure, so two workers write equal bytes.
+    """Store the crops of the page's figures and tables that are missing; two workers write equal bytes.
 
-    The page comes back without those that killed their worker twice.
+    Crops whose page worker died twice are removed from the returned page.
     """
     for element in page.elements:
-        if element.image and element.image not in there and element.box:
+        if element.image and element.image not in stored_names and element.box:
             try:
-                png = await page_pool.insist(png_of, pixels, element.box)
+                png = await page_pool.call_with_retry(encode_png, pixels, element.box)
             except WorkerDied as died:
-                page = without_images(page, {element.image}, died)
+                page = drop_images(page, {element.image}, died)
             else:
                 await folder.store.put(folder.key(element.image), png, "image/png")
     return page
 
 
-def without_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Checkpoint:
-    """The page as a document tells of it when these could not be cut: no link leads nowhere, and it is said."""
-    number, again = page.page.number, "resume false reads the document anew"
-    message = f"page {number}: without {', '.join(sorted(names))}: {error.message}; {again}"
+def drop_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Checkpoint:
+    """Remove these images from the page, so that no link is broken, and add a warning."""
+    number, advice = page.page.number, "set resume to false to read the document again"
+    message = f"page {number}: {', '.join(sorted(names))} could not be created: {error.message}; {advice}"
     lost = Problem(code=error.code, severity=Severity.WARNING, page=number, message=message)
     elements = tuple(e.model_copy(update={"image": None}) if e.image in names else e for e in page.elements)
     return page.model_copy(update={"elements": elements, "problems": (*page.problems, lost)})
 
 
-def missing_images(page: Checkpoint, there: frozenset[str]) -> frozenset[str]:
-    return frozenset(element.image for element in page.elements if element.image) - there
+def missing_images(page: Checkpoint, stored_names: frozenset[str]) -> frozenset[str]:
+    return frozenset(element.image for element in page.elements if element.image) - stored_names
 
 
-def png_of(pixels: Pixels, box: Box) -> bytes:
-    """In a page worker: one crop as PNG."""
+def encode_png(pixels: Pixels, box: Box) -> bytes:
+    """Runs in a page worker: encode one crop as PNG."""
     x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, CROP_PADDING)
     buffer = io.BytesIO()
-    pillow_image.image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=PNG_LEVEL)
+    pillow_image.to_image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=PNG_LEVEL)
     return buffer.getvalue()
 
 
-async def crops(folder: Folder, document: Document, writing: Writing) -> dict[str, str]:
-    """Each crop as a data URI, where document.md is to hold them itself."""
-    if writing.markdown.images is not Images.DATA:
+async def load_crops(folder: DocumentFolder, document: Document, options: FormatOptions) -> dict[str, str]:
+    """Each crop as a data URI, if document.md embeds its images; otherwise none."""
+    if options.markdown.images is not Images.DATA:
         return {}
     paths = [element.image for element in document.elements if element.image]
     stored = [(path, await folder.store.get(folder.key(path))) for path in paths]
-    return {path: _data_uri("image/png", crop.data) for path, crop in stored if crop}
+    return {path: _to_data_uri("image/png", crop.data) for path, crop in stored if crop}
 
 
-def _data_uri(content_type: str, data: bytes) -> str:
+def _to_data_uri(content_type: str, data: bytes) -> str:
     return f"data:{content_type};base64,{base64.b64encode(data).decode()}"
 
 
-class Gallery:
-    """Page pictures of the review page: held for it while they are few, files in review/ once they are many.
+class PagePreviews:
+    """Page images of review.html: embedded while they are small in total, otherwise files in review/.
 
-    Which of the two depends on their bytes alone, not on the order in which they come.
+    Which of the two depends only on their total size, not on the order in which they arrive.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: DocumentFolder) -> None:
         self._folder = folder
         self._held: dict[int, bytes] = {}
         self._stored: set[int] = set()
 
-    async def add(self, number: int, picture: bytes) -> None:
-        self._held[number] = picture
-        if self._stored or sum(map(len, self._held.values())) > EMBEDDED:
+    async def add(self, number: int, image: bytes) -> None:
+        self._held[number] = image
+        if self._stored or sum(map(len, self._held.values())) > MAX_EMBEDDED_BYTES:
             held, self._held = self._held, {}
             self._stored |= set(held)
             for page, data in held.items():
-                await self._folder.store.put(self._folder.key(_picture_name(page)), data, WEBP)
+                await self._folder.store.put(self._folder.key(preview_name(page)), data, WEBP)
 
     @property
     def addresses(self) -> dict[int, str]:
         return {
-            **{number: _data_uri(WEBP, data) for number, data in sorted(self._held.items())},
-            **{number: _picture_name(number) for number in sorted(self._stored)},
+            **{number: _to_data_uri(WEBP, data) for number, data in sorted(self._held.items())},
+            **{number: preview_name(number) for number in sorted(self._stored)},
         }
 
 
-def _picture_name(number: int) -> str:
-    return f"review/p{number:04d}.webp"
-
-
-async def artefacts(
-    folder: Folder, draft: Draft, formats: Sequence[Format], beside: Sequence[str] = ()
+async def write_artefacts(
+    folder: DocumentFolder, draft: Draft, formats: Sequence[Format], existing: Sequence[str] = ()
 ) -> dict[str, Artefact]:
-    """Write the formats asked for; what was written, by name. The archive holds them and what lies `beside`."""
+    """Write the formats; returns the artefacts by name. The ZIP archive also contains the `existing` artefacts."""
     written: dict[str, Artefact] = {}
     for name in formats:
         writer = WRITERS[name]
         if writer.write is None:
-            data = await _packed(folder, draft.document, [*written, *beside])
+            data = await _build_zip(folder, draft.document, [*written, *existing])
         else:
-            data = await asyncio.to_thread(writer.write, draft)  # seconds for a thousand pages
+            data = await asyncio.to_thread(writer.write, draft)  # takes seconds for a thousand pages
         await folder.store.put(folder.key(writer.name), data, writer.content_type)
-        written[writer.name] = described(folder, writer.name, data, writer.content_type)
+        written[writer.name] = describe_artefact(folder, writer.name, data, writer.content_type)
     return written
 
 
-async def _packed(folder: Folder, document: Document, names: Sequence[str]) -> bytes:
-    """Those artefacts, and the crops and page pictures that they show."""
+async def _build_zip(folder: DocumentFolder, document: Document, names: Sequence[str]) -> bytes:
+    """Pack these artefacts with the crops and page images that they refer to."""
     crops = (element.image for element in document.elements if element.image)
-    pictures = (_picture_name(page.number) for page in document.pages)
-    packing = zip_archive.Packing()
-    for name in sorted({*names, *crops, *(await existing(folder)).intersection(pictures)}):
+    pictures = (preview_name(page.number) for page in document.pages)
+    packing = zip_archive.ZipBuilder()
+    for name in sorted({*names, *crops, *(await folder.list_names()).intersection(pictures)}):
         if stored := await folder.store.get(folder.key(name)):
             await asyncio.to_thread(packing.add, name, stored.data)
-    return packing.packed()
+    return packing.finish()
 
 
-def described(folder: Folder, name: str, data: bytes, content_type: str) -> Artefact:
+def describe_artefact(folder: DocumentFolder, name: str, data: bytes, content_type: str) -> Artefact:
     digest = hashlib.sha256(data).hexdigest()
     return Artefact(uri=folder.uri(name), bytes=len(data), sha256=digest, content_type=content_type)
 
 
-async def manifest(folder: Folder, result: DocumentResult, problems: Sequence[Problem], made: Made) -> DocumentResult:
-    """The commit mark: readers poll for it, so it is written last and nothing after it.
+async def write_manifest(
+    folder: DocumentFolder, result: DocumentResult, problems: Sequence[Problem], details: ManifestDetails
+) -> DocumentResult:
+    """Write the manifest, which marks the document as complete: readers poll for it, so it is written last.
 
-    Where one stands already, for other formats or by another worker, its artefacts are kept beside ours.
+    The artefacts of an existing manifest, for other formats or by another worker, are kept.
     """
     key = folder.key(MANIFEST)
-    for _ in range(RACES):
+    for _ in range(retry.MANIFEST_WRITE.attempts):
         stored = await folder.store.get(key)
-        told = _told(stored.data) if stored else None
-        if told:
-            result = result.model_copy(update={"artefacts": {**told.result.artefacts, **result.artefacts}})
-        data = _manifest(result, problems, made)
-        if stored is None and await folder.store.create(key, data, JSON) is Put.WRITTEN:
+        existing = _parse_manifest(stored.data) if stored else None
+        if existing:
+            result = result.model_copy(update={"artefacts": {**existing.result.artefacts, **result.artefacts}})
+        data = _serialize_manifest(result, problems, details)
+        if stored is None and await folder.store.create(key, data, JSON) is CreateResult.WRITTEN:
             return result
         if stored and await folder.store.replace(key, data, JSON, stored.etag):
             return result
-    raise StoreError(Code.STORE_UNAVAILABLE, f"{folder.uri(MANIFEST)}: written by others {RACES} times in between")
+    message = f"{folder.uri(MANIFEST)}: other workers replaced it {retry.MANIFEST_WRITE.attempts} times"
+    raise StoreError(Code.STORE_UNAVAILABLE, message)
 
 
-def _manifest(result: DocumentResult, problems: Sequence[Problem], made: Made) -> bytes:
-    told = result.model_dump(mode="json", exclude={"inline"})
-    found = [problem.model_dump(mode="json") for problem in problems]
-    body = {"schema": "twopass-manifest-1", **made.model_dump(mode="json"), "result": told, "problems": found}
-    return as_json(body)
+def _serialize_manifest(result: DocumentResult, problems: Sequence[Problem], details: ManifestDetails) -> bytes:
+    return to_json(
+        {
+            "schema": "twopass-manifest-1",
+            **details.model_dump(mode="json"),
+            "result": result.model_dump(mode="json", exclude={"inline"}),
+            "problems": [problem.model_dump(mode="json") for problem in problems],
+        }
+    )

@@ -1,7 +1,4 @@
-"""The bytes of a source land in a file: counted, hashed, refused when there are too many.
-
-Knows files and limits. Knows nothing of where the bytes come from.
-"""
+"""Write the bytes of a source into a file: count and hash them, and refuse a source that is too large."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from twopass.settings import Settings
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Downloaded:
-    """What is known of a source that now lies in the target file; None where nobody said."""
+class DownloadResult:
+    """What is known of a downloaded source. `etag` and `content_type` are None where the server sent none."""
 
     etag: str | None
     bytes: int
@@ -35,77 +32,80 @@ class Downloaded:
     content_type: str | None
 
 
-class Target:
-    """The file that a source is written to: counted, hashed, gone again when something is wrong."""
+class TargetFile:
+    """The file that a source is written to. It counts and hashes the bytes, and is removed after any error."""
 
     def __init__(self, path: Path, limit_bytes: int, label: str) -> None:
         self._path = path
-        self._limit = limit_bytes
+        self._limit_bytes = limit_bytes
         self._label = label
         self._size = 0
         self._hash = hashlib.sha256()
 
-    def __enter__(self) -> Target:
+    def __enter__(self) -> TargetFile:
         self._file = self._path.open("wb")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with suppress(OSError) if kind else self._landed():  # of a full disk, which was told already
+        with suppress(OSError) if kind else self._map_disk_errors():  # a full disk was already reported
             self._file.close()
         if kind:
             self._path.unlink(missing_ok=True)
 
     @contextmanager
-    def _landed(self) -> Iterator[None]:
-        """What a disk says becomes ours: it is this machine's, and not the place that the source lies in."""
+    def _map_disk_errors(self) -> Iterator[None]:
+        """Report an OSError of the worker's disk, so that it is not taken for an error of the source's store."""
         try:
             yield
         except OSError as error:
-            why = error.strerror or type(error).__name__
-            message = f"{self._label}: no room for it on the worker's disk ({why}); give the worker a larger one"
+            reason = error.strerror or type(error).__name__
+            message = f"{self._label}: no room for it on the worker's disk ({reason}); give the worker a larger disk"
             raise SourceError(Code.STORE_UNAVAILABLE, message) from error
 
-    def expect(self, size: int) -> None:
-        """Raises SourceError when so many bytes are too many."""
-        if size > self._limit:
+    def check_size(self, size: int) -> None:
+        """Raise SourceError when a source of this many bytes is too large."""
+        if size > self._limit_bytes:
             raise SourceError(
-                Code.SOURCE_TOO_LARGE, f"{self._label}: over {self._limit:,} bytes; raise MAX_SOURCE_BYTES or split it"
+                Code.SOURCE_TOO_LARGE,
+                f"{self._label}: over {self._limit_bytes:,} bytes; raise MAX_SOURCE_BYTES or split it",
             )
 
     def write(self, chunk: bytes) -> None:
         self._size += len(chunk)
-        self.expect(self._size)
+        self.check_size(self._size)
         self._hash.update(chunk)
-        with self._landed():
+        with self._map_disk_errors():
             self._file.write(chunk)
 
-    def finished(self, etag: str | None = None, content_type: str | None = None) -> Downloaded:
-        with self._landed():
+    def finish(self, etag: str | None = None, content_type: str | None = None) -> DownloadResult:
+        """Flush the file. The etag loses its quotes and weak prefix, the content type its parameters."""
+        with self._map_disk_errors():
             self._file.flush()
         etag = etag.removeprefix("W/").strip('"') if etag else None
         mime = content_type.partition(";")[0].strip().lower() if content_type else None
-        return Downloaded(etag or None, self._size, self._hash.hexdigest(), mime or None)
+        return DownloadResult(etag or None, self._size, self._hash.hexdigest(), mime or None)
 
 
-async def on_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`work` on a thread of its own: asyncio's are few, and slow sources would hold them all."""
-    thread = ThreadPoolExecutor(1, "twopass-fetch")
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` on a thread of its own: slow sources would occupy all of asyncio's few threads."""
+    executor = ThreadPoolExecutor(1, "twopass-fetch")
     try:
-        return await asyncio.get_running_loop().run_in_executor(thread, partial(work, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(executor, partial(work, *args, **kwargs))
     finally:
-        thread.shutdown(wait=False)  # ends with its work, which a cancelled await leaves running
+        executor.shutdown(wait=False)  # a cancelled await leaves the work running; the thread ends with it
 
 
-def label(uri: str) -> str:
-    """What a source is called in messages: without query and password."""
+def source_label(uri: str) -> str:
+    """The source's name in messages: its URI without query and password."""
     try:
-        return job.shown(uri)
-    except ValueError:  # no URI at all
+        return job.redact_uri(uri)
+    except ValueError:  # not a URI
         return uri.partition(":")[0][:20]
 
 
-def late(uri: str, settings: Settings) -> SourceError:
+def timeout_error(uri: str, settings: Settings) -> SourceError:
     return SourceError(
         Code.STORE_UNAVAILABLE,
-        f"{label(uri)}: not here after {settings.fetch_timeout_s:.0f} s; try again or raise FETCH_TIMEOUT_S",
+        f"{source_label(uri)}: not downloaded within {settings.fetch_timeout_s:.0f} s; "
+        "try again or raise FETCH_TIMEOUT_S",
     )

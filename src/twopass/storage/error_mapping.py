@@ -1,7 +1,4 @@
-"""Errors of boto3, botocore, urllib3 and the file system in, ours with their codes out.
-
-Knows what S3 and a disk say when they refuse. Knows nothing of buckets, keys or sources.
-"""
+"""Translate errors of boto3, botocore, urllib3 and the file system into ours, with their codes."""
 
 from __future__ import annotations
 
@@ -15,22 +12,26 @@ from typing import Any
 
 from twopass.errors import Code, SourceError, StoreError
 
-LOUD = ("httpx", "httpcore", "boto3", "botocore", "s3transfer", "urllib3")  # they log presigned queries and tokens
+# They log presigned queries and tokens.
+NOISY_LOGGERS = ("httpx", "httpcore", "boto3", "botocore", "s3transfer", "urllib3")
 
-
-PASSING = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable"})
+TRANSIENT_CODES = frozenset(
+    {"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable"}
+)
 
 
 class _Fault(Enum):
+    """What went wrong, with the text for the user."""
+
     MISSING = "nothing is there; check bucket and key"
     NO_BUCKET = "the bucket does not exist; check its name, the region and the endpoint"
     DENIED = "access denied; check the credentials and that they allow s3:GetObject, s3:PutObject and s3:ListBucket"
     SKEWED = "the store says that this machine's clock is wrong; wait until it is set, or replace the worker"
     FULL = "no space is left; free some or choose another place"
-    DOWN = "the store cannot be reached or does not answer as it should; check the endpoint or try again later"
+    DOWN = "the store cannot be reached or answers incorrectly; check the endpoint or try again later"
 
 
-_CODES = {  # as a source, as an output
+_CODES = {  # for a source, for an output
     _Fault.MISSING: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
     _Fault.NO_BUCKET: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
     _Fault.DENIED: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
@@ -38,7 +39,7 @@ _CODES = {  # as a source, as an output
     _Fault.SKEWED: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
     _Fault.DOWN: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
 }
-_FAULTS = {  # an S3 code, an HTTP status or an exception's class; what is not here is DOWN
+_FAULTS = {  # by S3 error code, HTTP status, errno name or exception class; anything else is DOWN
     **dict.fromkeys(("NoSuchBucket", "InvalidBucketName", "ParamValidationError"), _Fault.NO_BUCKET),
     "RequestTimeTooSkewed": _Fault.SKEWED,
     **dict.fromkeys(("ENOSPC", "EDQUOT"), _Fault.FULL),
@@ -56,8 +57,8 @@ _FAULTS = {  # an S3 code, an HTTP status or an exception's class; what is not h
 }
 
 
-def foreign() -> tuple[type[Exception], ...]:
-    """Whatever boto3 and the file system raise; imported when something was raised."""
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """Every exception type that boto3 and the file system raise. Imports botocore, so call it only after an error."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError, UndefinedModelAttributeError
     from urllib3.exceptions import HTTPError
@@ -66,81 +67,82 @@ def foreign() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def translated(label: str, raises: type[SourceError] | type[StoreError]) -> Iterator[None]:
-    """Errors of boto3, botocore and the file system become ours; the label is a URI that may be shown."""
+def map_errors(label: str, raises: type[SourceError] | type[StoreError]) -> Iterator[None]:
+    """Raise errors of boto3, botocore and the file system as ours. `label` is a URI without secrets."""
     output = raises is StoreError
     try:
         yield
-    except SourceError as error:  # a job's endpoint was refused
+    except SourceError as error:  # the endpoint that a job named was refused
         if not output:
             raise
         code = Code.OUTPUT_DENIED if error.code is Code.SOURCE_DENIED else error.code
         raise StoreError(code, error.message) from error
-    except foreign() as error:
-        if refused := refusal(error):
-            raise raises(Code.OUTPUT_DENIED if output else refused.code, refused.message) from error
-        names = [name for name in _names(error) if name]
+    except foreign_errors() as error:
+        if refusal := find_refusal(error):
+            raise raises(Code.OUTPUT_DENIED if output else refusal.code, refusal.message) from error
+        names = [name for name in _error_names(error) if name]
         fault = next((_FAULTS[name] for name in names if name in _FAULTS), _Fault.DOWN)
-        # Not the error's own text: botocore's holds addresses with their queries.
+        # Without the error's own text: botocore's contains addresses with their queries.
         raise raises(_CODES[fault][output], f"{label}: {fault.value} ({names[0]})") from error
 
 
-def _names(error: Exception) -> Iterator[str]:
-    """What an error is called, the most telling first."""
-    yield code_of(error)
-    yield str(status_of(error) or "")
+def _error_names(error: Exception) -> Iterator[str]:
+    """Names that classify an error, the most specific first."""
+    yield error_code(error)
+    yield str(http_status(error) or "")
     yield errno.errorcode.get(getattr(error, "errno", None) or 0, "")
     yield from (kind.__name__ for kind in type(error).__mro__)
 
 
-def code_of(error: Any) -> str:
+def error_code(error: Any) -> str:
+    """The S3 error code of a ClientError, "" for other errors."""
     return str((getattr(error, "response", None) or {}).get("Error", {}).get("Code", ""))
 
 
-def status_of(error: Any) -> int | None:
+def http_status(error: Any) -> int | None:
     status = (getattr(error, "response", None) or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return int(status) if status else None
 
 
-def passes(error: BaseException | None) -> bool:
-    """Whether another try may end better: a store that is busy, broken or cannot be reached, a clock just restored."""
+def is_transient(error: BaseException | None) -> bool:
+    """Whether a retry may succeed: the store is overloaded, failing or unreachable, or a clock was just corrected."""
     from botocore.exceptions import ClientError, HTTPClientError
     from urllib3.exceptions import HTTPError
 
-    if error is None or refusal(error):
+    if error is None or find_refusal(error):
         return False
     if isinstance(error, ClientError):
-        status = status_of(error) or 0
-        return (status >= 500 and status != 501) or status == 429 or code_of(error) in PASSING
+        status = http_status(error) or 0
+        return (status >= 500 and status != 501) or status == 429 or error_code(error) in TRANSIENT_CODES
     if isinstance(error, (HTTPClientError, HTTPError, ConnectionError, TimeoutError)):
         return True
-    return passes(_cause(error))  # an upload in parts wraps what went wrong
+    return is_transient(_find_cause(error))  # a multipart upload wraps the error of its part
 
 
-def refusal(error: BaseException | None) -> SourceError | None:
-    """Our own no to an address, which other libraries wrap as a connection that failed."""
+def find_refusal(error: BaseException | None) -> SourceError | None:
+    """Find our own SOURCE_DENIED, which other libraries wrap as a failed connection; None if there is none."""
     while error is not None:
         if isinstance(error, SourceError) and error.code is Code.SOURCE_DENIED:
             return error
-        error = _cause(error)
+        error = _find_cause(error)
     return None
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """What an error came from; botocore keeps it in its own way."""
-    kept = getattr(error, "kwargs", None)
-    inner = kept.get("error") if isinstance(kept, dict) else None
+def _find_cause(error: BaseException) -> BaseException | None:
+    """The error behind an error; botocore keeps it in `kwargs` and not in `__cause__`."""
+    kwargs = getattr(error, "kwargs", None)
+    inner = kwargs.get("error") if isinstance(kwargs, dict) else None
     return error.__cause__ or (inner if isinstance(inner, BaseException) else None) or error.__context__
 
 
 def is_unsupported(error: Any) -> bool:
-    """Whether the store says that it knows no conditional headers."""
-    refusals = ("NotImplemented", "InvalidArgument", "InvalidRequest")
-    return status_of(error) == 501 or (status_of(error) == 400 and code_of(error) in refusals)
+    """Whether the store answers that it does not support conditional headers."""
+    codes = ("NotImplemented", "InvalidArgument", "InvalidRequest")
+    return http_status(error) == 501 or (http_status(error) == 400 and error_code(error) in codes)
 
 
 @cache
-def quiet() -> None:
-    """Once these libraries are used: no presigned query and no session token may reach a log."""
-    for name in LOUD:
+def silence_loggers() -> None:
+    """Keep presigned queries and session tokens out of the log. Call it before one of these libraries is used."""
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

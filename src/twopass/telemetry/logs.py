@@ -1,7 +1,7 @@
-"""Events in, lines out: JSON in RunPod's shape on the platform, readable text on a terminal.
+"""Configure the log: JSON lines in RunPod's format on the platform, readable text on a terminal.
 
-Document text, keys, passwords and query strings are never handed to a logger. An exception is told by its
-frames and types: its message may quote what it is about.
+Document text, keys, passwords and query strings are never logged. Exceptions are logged with their frames and types
+but without their messages, which may quote a document.
 """
 
 from __future__ import annotations
@@ -16,56 +16,57 @@ import structlog
 
 from twopass.errors import TwopassError
 from twopass.settings import Settings
-from twopass.storage.error_mapping import LOUD
+from twopass.storage.error_mapping import NOISY_LOGGERS
 
 
 def set_up(settings: Settings) -> None:
-    """Configure structlog once per process; stderr, so that stdout stays the SDK's."""
-    if resource.getrlimit(resource.RLIMIT_CORE)[1]:  # what is 0 already only root may raise
-        # No dump of this process or a child keeps documents and keys. One byte: 0 would not stop one into a pipe.
+    """Configure structlog, once per process. It writes to stderr, because the SDK uses stdout."""
+    if resource.getrlimit(resource.RLIMIT_CORE)[1]:  # only root may raise a limit of 0
+        # Core dumps of this process and its children would contain documents and keys. The limit is one byte,
+        # because 0 does not prevent a dump into a pipe.
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
     if settings.runpod_endpoint_id:
-        without_messages = structlog.processors.ExceptionRenderer(lambda info: told(info[1]))
-        ending: list[Any] = [without_messages, _runpod_shape, structlog.processors.JSONRenderer()]
+        add_exception = structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1]))
+        output: list[Any] = [add_exception, _to_runpod_format, structlog.processors.JSONRenderer()]
     else:
-        ending = [
+        output = [
             structlog.processors.TimeStamper("%H:%M:%S"),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_onto),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_write_exception),
         ]
-    for name in LOUD:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").addFilter(_without_messages)
+    logging.getLogger("asyncio").addFilter(_strip_exception_text)
     level = logging.getLevelName(settings.log_level.upper())
     structlog.configure(
-        processors=[*shared, *ending],
+        processors=[*shared, *output],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
 
 
-def _runpod_shape(_: Any, __: str, event: Any) -> Any:
-    """The console filters by requestId and shows message and level."""
+def _to_runpod_format(_: Any, __: str, event: Any) -> Any:
+    """RunPod's console filters by requestId and shows message and level."""
     return {"requestId": event.pop("job", None), "message": event.pop("event"), "level": event.pop("level"), **event}
 
 
-def _onto(sink: TextIO, info: Any) -> None:
-    sink.write("\n" + told(info[1]))
+def _write_exception(sink: TextIO, info: Any) -> None:
+    sink.write("\n" + format_exception(info[1]))
 
 
-def _without_messages(record: logging.LogRecord) -> bool:
-    """asyncio's lines about tasks that nobody awaited show what they raised."""
+def _strip_exception_text(record: logging.LogRecord) -> bool:
+    """Remove exception messages from asyncio's records about exceptions of tasks that were never awaited."""
     record.msg, record.args = record.getMessage().partition("\n")[0], ()
     if record.exc_info and record.exc_info[1]:
-        record.exc_text, record.exc_info = told(record.exc_info[1]), None
+        record.exc_text, record.exc_info = format_exception(record.exc_info[1]), None
     return True
 
 
-def told(error: BaseException) -> str:
-    """Frames and types of an exception and of those behind it; messages only of our own, which quote nothing."""
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    parts = [] if before is None else [told(before), "and then\n"]
-    parts += [told(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+def format_exception(error: BaseException) -> str:
+    """Frames and types of an exception and its causes, oldest first. Messages of our own errors only."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    parts = [] if cause is None else [format_exception(cause), "and then\n"]
+    parts += [format_exception(member) for member in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
     parts += traceback.format_tb(error.__traceback__)
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     return "".join((*parts, f"{name}: {error}\n" if isinstance(error, TwopassError) else f"{name}\n"))

@@ -1,7 +1,4 @@
-"""What jobs, pages and stages came to, in; Prometheus metrics and /health on a port, out.
-
-Knows names of metrics. Knows nothing of how anything is read; without METRICS_PORT nothing is kept.
-"""
+"""Prometheus metrics of jobs, pages and stages, served with /health on METRICS_PORT; without a port there are none."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from twopass.errors import Code
-from twopass.job import Result
+from twopass.result import Result
 from twopass.runtime import nvml
-from twopass.runtime.nvml import Card
+from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_slots import PageSlots
 
 if TYPE_CHECKING:
@@ -27,10 +24,10 @@ JOB_S = (1, 3, 10, 30, 100, 300, 600, 1800)
 
 
 class Metrics:
-    """Counters of one worker, in a registry of its own."""
+    """An observer that counts; one worker's metrics in a registry of their own."""
 
     def __init__(
-        self, registry: CollectorRegistry | None = None, cards: Callable[[], Sequence[Card]] = nvml.cards
+        self, registry: CollectorRegistry | None = None, list_gpus: Callable[[], Sequence[GpuStatus]] = nvml.list_gpus
     ) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -48,16 +45,16 @@ class Metrics:
         self._page_s = Histogram("twopass_page_seconds", "Seconds a page is in flight", buckets=PAGE_S, **own)
         self._stage_s = Histogram("twopass_stage_seconds", "Seconds of a stage", ["stage"], buckets=STAGE_S, **own)
         self._running = Gauge("twopass_jobs_running", "Jobs on the worker", **own)
-        self._in_flight = Gauge("twopass_pages_in_flight", "Pages in the window", **own)
-        self._waiting = Gauge("twopass_pages_waiting", "Pages that wait for a place in the window", **own)
-        self._places = Gauge("twopass_window_places", "Places of the window", **own)
-        self.registry.register(_Cards(cards))
+        self._in_flight = Gauge("twopass_pages_in_flight", "Pages in flight", **own)
+        self._waiting = Gauge("twopass_pages_waiting", "Pages waiting for a page slot", **own)
+        self._slots = Gauge("twopass_window_places", "Page slots", **own)
+        self.registry.register(_GpuCollector(list_gpus))
 
-    def window(self, window: PageSlots) -> None:
-        """Where to look for pages when somebody asks."""
-        self._places.set(window.places)
-        self._in_flight.set_function(lambda: window.in_flight)
-        self._waiting.set_function(lambda: window.waiting)
+    def observe_slots(self, page_slots: PageSlots) -> None:
+        """Report the page slots at every scrape."""
+        self._slots.set(page_slots.count)
+        self._in_flight.set_function(lambda: page_slots.in_flight)
+        self._waiting.set_function(lambda: page_slots.waiting)
 
     @contextmanager
     def job(self, job_id: str) -> Iterator[None]:
@@ -66,14 +63,14 @@ class Metrics:
 
     @contextmanager
     def page(self, number: int) -> Iterator[None]:
-        began = time.monotonic()
-        yield  # a page that was cut off was not read
-        self._page_s.observe(time.monotonic() - began)
+        started = time.monotonic()
+        yield  # a page that ends with an exception is not counted
+        self._page_s.observe(time.monotonic() - started)
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         return self._stage_s.labels(name).time()
 
-    def ended(self, result: Result) -> None:
+    def job_ended(self, result: Result) -> None:
         self._jobs.labels(result.status).inc()
         for document in result.documents:
             self._documents.labels(document.status).inc()
@@ -88,46 +85,46 @@ class Metrics:
         if (queued := result.timings.get("queued_s")) is not None:
             self._queued_s.observe(queued)
 
-    def refused(self, code: Code) -> None:
+    def job_refused(self, code: Code) -> None:
         self._jobs.labels("failure").inc()
         self._problems.labels(code, "error").inc()
 
 
-class _Cards:
-    """GPU memory and utilisation, asked when somebody scrapes."""
+class _GpuCollector:
+    """GPU memory and utilisation, read at every scrape."""
 
-    def __init__(self, cards: Callable[[], Sequence[Card]]) -> None:
-        self._cards = cards
+    def __init__(self, list_gpus: Callable[[], Sequence[GpuStatus]]) -> None:
+        self._list_gpus = list_gpus
 
     def collect(self) -> Iterable[Any]:
         from prometheus_client.core import GaugeMetricFamily
 
-        kinds = {
+        families = {
             "used": GaugeMetricFamily("twopass_gpu_memory_used_bytes", "GPU memory in use", labels=["gpu"]),
             "total": GaugeMetricFamily("twopass_gpu_memory_total_bytes", "GPU memory", labels=["gpu"]),
             "busy": GaugeMetricFamily("twopass_gpu_utilisation_ratio", "Share of time in use, 0 to 1", labels=["gpu"]),
         }
-        for card in self._cards():
-            for kind, family in kinds.items():
-                family.add_metric([str(card.number)], getattr(card, kind))
-        return kinds.values()
+        for gpu in self._list_gpus():
+            for field, family in families.items():
+                family.add_metric([str(gpu.number)], getattr(gpu, field))
+        return families.values()
 
 
 @contextmanager
-def served(metrics: Metrics, port: int, alive: Callable[[], bool]) -> Iterator[int]:
-    """`/metrics` and `/health` while the context lasts; the port, which the system chooses for 0."""
+def serve(metrics: Metrics, port: int, is_alive: Callable[[], bool]) -> Iterator[int]:
+    """Serve `/metrics` and `/health` while the context lasts; yields the port, which the system chooses for 0."""
     from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
-    scraped = make_wsgi_app(metrics.registry)
+    metrics_app = make_wsgi_app(metrics.registry)
 
     def answer(environ: Any, start_response: Any) -> Any:
         if environ.get("PATH_INFO") != "/health":
-            return scraped(environ, start_response)
-        healthy = alive()
+            return metrics_app(environ, start_response)
+        healthy = is_alive()
         start_response("200 OK" if healthy else "503 Service Unavailable", [("Content-Type", "text/plain")])
         return [b"ready\n" if healthy else b"not ready\n"]
 
-    with make_server("", port, answer, ThreadingWSGIServer, handler_class=_Quiet) as server:
+    with make_server("", port, answer, ThreadingWSGIServer, handler_class=_SilentHandler) as server:
         thread = threading.Thread(target=server.serve_forever, name="twopass-metrics", daemon=True)
         thread.start()
         try:
@@ -137,6 +134,6 @@ def served(metrics: Metrics, port: int, alive: Callable[[], bool]) -> Iterator[i
             thread.join()
 
 
-class _Quiet(WSGIRequestHandler):
+class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no event."""
+        """Scrapes are not logged."""

@@ -1,4 +1,4 @@
-"""Work while it happens in, nothing out: what metrics and traces have in common, and the one that nobody asked for."""
+"""The Observer protocol, which metrics and traces implement, an observer that does nothing and one that fans out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Protocol
 
 from twopass.errors import Code
-from twopass.job import Result
+from twopass.result import Result
 
 
 class Observer(Protocol):
-    """Told of work; the contexts last as long as the work, on its task."""
+    """Notified of jobs, pages and stages. Each context lasts as long as the work and is entered on its task."""
 
     def job(self, job_id: str) -> AbstractContextManager[None]: ...
 
@@ -19,14 +19,14 @@ class Observer(Protocol):
 
     def stage(self, name: str) -> AbstractContextManager[None]: ...
 
-    def ended(self, result: Result) -> None: ...
+    def job_ended(self, result: Result) -> None: ...
 
-    def refused(self, code: Code) -> None:
-        """A job that ended with a code and without a result."""
+    def job_refused(self, code: Code) -> None:
+        """A job ended with an error code and without a result."""
 
 
 class NullObserver:
-    """Keeps nothing."""
+    """Ignores everything."""
 
     def job(self, job_id: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -37,37 +37,37 @@ class NullObserver:
     def stage(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def ended(self, result: Result) -> None: ...
+    def job_ended(self, result: Result) -> None: ...
 
-    def refused(self, code: Code) -> None: ...
+    def job_refused(self, code: Code) -> None: ...
 
 
 class CompositeObserver:
-    """Each of them is told."""
+    """Passes everything on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def job(self, job_id: str) -> AbstractContextManager[None]:
-        return self._all(lambda observer: observer.job(job_id))
+        return self._enter_all(lambda observer: observer.job(job_id))
 
     def page(self, number: int) -> AbstractContextManager[None]:
-        return self._all(lambda observer: observer.page(number))
+        return self._enter_all(lambda observer: observer.page(number))
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        return self._all(lambda observer: observer.stage(name))
+        return self._enter_all(lambda observer: observer.stage(name))
 
-    def ended(self, result: Result) -> None:
+    def job_ended(self, result: Result) -> None:
         for observer in self._observers:
-            observer.ended(result)
+            observer.job_ended(result)
 
-    def refused(self, code: Code) -> None:
+    def job_refused(self, code: Code) -> None:
         for observer in self._observers:
-            observer.refused(code)
+            observer.job_refused(code)
 
     @contextmanager
-    def _all(self, entered: Callable[[Observer], AbstractContextManager[None]]) -> Iterator[None]:
+    def _enter_all(self, open_context: Callable[[Observer], AbstractContextManager[None]]) -> Iterator[None]:
         with ExitStack() as stack:
             for observer in self._observers:
-                stack.enter_context(entered(observer))
+                stack.enter_context(open_context(observer))
             yield

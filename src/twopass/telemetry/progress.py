@@ -1,7 +1,4 @@
-"""Counts of pages and elements in, ordered and coalesced reports out, none after the last.
-
-Knows figures and pace. Knows nothing of who listens.
-"""
+"""Count a job's pages and elements, and send its progress in order, coalesced, and never after the end."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is. `percent` is pages finished in both passes of pages known, and never falls."""
+    """How far a job is. `percent` is the share of known pages that finished both passes, and never falls."""
 
     phase: Phase = Phase.FETCHING
     pages_done: int = 0
@@ -50,7 +47,7 @@ Listener = Callable[[Progress], None]
 
 
 class Tracker:
-    """One job's counts; every change is told to the listeners, in order, on the caller's thread."""
+    """One job's counts. Listeners are called for every change, in order, on the caller's thread."""
 
     def __init__(self, *listeners: Listener, clock: Callable[[], float] = time.monotonic) -> None:
         self._listeners = listeners
@@ -58,49 +55,49 @@ class Tracker:
         self._started = clock()
         self.now = Progress()
 
-    def listen(self, listener: Listener) -> None:
+    def add_listener(self, listener: Listener) -> None:
         self._listeners = (*self._listeners, listener)
 
-    def phase(self, phase: Phase) -> None:
-        self._tell(phase=phase)
+    def enter_phase(self, phase: Phase) -> None:
+        self._update(phase=phase)
 
-    def pages_found(self, count: int) -> None:
-        self._tell(pages_total=self.now.pages_total + count, phase=Phase.READING)
+    def add_pages(self, count: int) -> None:
+        self._update(pages_total=self.now.pages_total + count, phase=Phase.READING)
 
-    def pages_done(self, count: int) -> None:
+    def finish_pages(self, count: int) -> None:
         if count:
-            self._tell(pages_done=self.now.pages_done + count)
+            self._update(pages_done=self.now.pages_done + count)
 
-    def elements_found(self, count: int) -> None:
+    def add_elements(self, count: int) -> None:
         if count:
-            self._tell(elements_total=self.now.elements_total + count)
+            self._update(elements_total=self.now.elements_total + count)
 
-    def elements_done(self, count: int) -> None:
+    def finish_elements(self, count: int) -> None:
         if count:
-            self._tell(elements_done=self.now.elements_done + count)
+            self._update(elements_done=self.now.elements_done + count)
 
     @contextmanager
-    def elements(self, count: int) -> Iterator[None]:
-        """Elements found now and done at the end; forgotten again when their page has to be tried once more."""
-        self.elements_found(count)
+    def track_elements(self, count: int) -> Iterator[None]:
+        """Add elements and finish them at the end. If the block fails they are removed, because the page is retried."""
+        self.add_elements(count)
         finished = False
         try:
             yield
             finished = True
         finally:
-            self.elements_done(count) if finished else self.elements_found(-count)
+            self.finish_elements(count) if finished else self.add_elements(-count)
 
-    def _tell(self, **changes: Any) -> None:
+    def _update(self, **changes: Any) -> None:
         now = replace(self.now, **changes)
         elapsed = self._clock() - self._started
         pace = now.pages_done / elapsed if elapsed > 0 else 0.0
-        left = now.pages_total - now.pages_done
+        remaining = now.pages_total - now.pages_done
         share = 100 * now.pages_done / now.pages_total if now.pages_total else 0.0
         self.now = replace(
             now,
             percent=max(self.now.percent, round(share, 1)),
             pages_per_s=round(pace, 3),
-            eta_s=round(left / pace, 1) if pace else None,
+            eta_s=round(remaining / pace, 1) if pace else None,
             seq=now.seq + 1,
         )
         for listener in self._listeners:
@@ -108,11 +105,11 @@ class Tracker:
 
 
 class Sender:
-    """Sends the newest Progress, one at a time, at least `interval_s` apart except on a phase that was never sent.
+    """Sends the newest Progress, one at a time and at least `interval_s` apart; a new phase is sent at once.
 
-    Lives on the event loop it is entered on; `offer` may be called from any thread. Leaving waits at
-    most `drain_s` for the last one and then nothing is sent any more; on cancellation nothing at all.
-    What cannot be sent is logged: no job fails for it.
+    It runs on the event loop where it is entered; `offer` may be called from any thread. At the end it waits at most
+    `drain_s` for the last one to be sent, and does not send it if the job is cancelled. Progress that cannot be sent
+    is logged and does not fail the job.
     """
 
     def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]], interval_s: float, drain_s: float) -> None:
@@ -163,12 +160,15 @@ class Sender:
                     log.warning("progress not sent", seq=sent.seq, error=type(error).__name__)
 
     async def _pause(self, sent: Progress, phases: Set[Phase]) -> None:
-        """Wait out the interval unless a phase is new or the job is ending; of small documents each has all phases."""
+        """Wait for the rest of the interval, unless the phase is new or the job ends.
+
+        Each phase skips the wait once: a job of many small documents would change its phase all the time.
+        """
         until = self._loop.time() + (self._interval_s if sent.seq else 0)
         while not self._closing and self._newest is not None and self._newest.phase in phases:
-            left = until - self._loop.time()
-            if left <= 0:
+            remaining = until - self._loop.time()
+            if remaining <= 0:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), remaining)
             self._changed.clear()

@@ -1,7 +1,4 @@
-"""Stages entered and left in, wall and processor seconds per stage out.
-
-Timing belongs to the pipeline; the steps know nothing of it.
-"""
+"""Measure wall and CPU seconds per stage. The pipeline does the timing; the steps do not know of it."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TypeVar
 
-from twopass.runtime.page_pool import cpu_meter
+from twopass.runtime.page_pool import cpu_time_callback
 from twopass.telemetry.observer import NullObserver, Observer
 
 T = TypeVar("T")
 
 
 class Stopwatch:
-    """One document's seconds by stage. Stages of many pages overlap, so wall seconds add up beyond the clock."""
+    """One document's seconds by stage. Pages overlap, so the sum of wall seconds may exceed the elapsed time."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         self._observer = observer or NullObserver()
@@ -29,22 +26,22 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time inside to a stage; page workers' processor seconds come through cpu_meter."""
+        """Add the time inside to a stage. The CPU seconds of page workers arrive through cpu_time_callback."""
 
-        def spent(seconds: float) -> None:
+        def add_cpu_time(seconds: float) -> None:
             self._cpu[name] += seconds
 
-        token, began = cpu_meter.set(spent), time.monotonic()
+        token, started = cpu_time_callback.set(add_cpu_time), time.monotonic()
         try:
             with self._observer.stage(name):
                 yield
         finally:
-            cpu_meter.reset(token)
-            self._wall[name] += time.monotonic() - began
+            cpu_time_callback.reset(token)
+            self._wall[name] += time.monotonic() - started
 
     @asynccontextmanager
-    async def entered(self, name: str, context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """The context itself; only entering it counts as the stage."""
+    async def time_entry(self, name: str, context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        """Enter a context and count only the entering as the stage."""
         async with AsyncExitStack() as stack:
             with self.stage(name):
                 value = await stack.enter_async_context(context)
@@ -52,11 +49,11 @@ class Stopwatch:
 
     @contextmanager
     def page(self, number: int) -> Iterator[None]:
-        """Count the page; one that the deadline cut off was not read and does not count."""
-        began = time.monotonic()
+        """Time a page. A page that ends with an exception, as at a deadline, is not counted."""
+        started = time.monotonic()
         with self._observer.page(number):
             yield
-        self._pages.append(time.monotonic() - began)
+        self._pages.append(time.monotonic() - started)
 
     @property
     def seconds(self) -> float:
@@ -64,12 +61,12 @@ class Stopwatch:
 
     @property
     def pages_timed(self) -> int:
-        """Pages that went through the passes now and were not found checkpointed."""
+        """Pages that were read now and not taken from a checkpoint."""
         return len(self._pages)
 
     @property
     def page_p95(self) -> float | None:
-        """95th percentile of seconds a page was in flight; None before the first."""
+        """95th percentile of the seconds that a page was in flight; None before the first page."""
         ordered = sorted(self._pages)
         return round(ordered[int(0.95 * (len(ordered) - 1))], 3) if ordered else None
 

@@ -1,6 +1,7 @@
-"""Work while it happens in, OpenTelemetry spans out: a job, its pages, their stages.
+"""OpenTelemetry spans of jobs, their pages and their stages.
 
-Where they go is OpenTelemetry's own environment: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER.
+OpenTelemetry's own environment variables configure the export: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME,
+OTEL_TRACES_SAMPLER.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from functools import cached_property
 from typing import Any
 
 from twopass.errors import Code, EngineError
-from twopass.job import Result
+from twopass.result import Result
 
 
 class Traces:
-    """Set up when the first job comes, because the exporter's thread must not be there when an engine forks."""
+    """An observer that makes spans. The exporter's thread starts with the first job, after an engine's forks."""
 
     def __init__(self, exporter: Any | None = None) -> None:
-        """`exporter` is for tests; without it spans go out over OTLP. Raises EngineError where the extra is missing."""
+        """`exporter` is for tests; the default exports over OTLP. Raises EngineError if the extra is not installed."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ImportError as error:
@@ -37,7 +38,7 @@ class Traces:
         return provider
 
     def close(self) -> None:
-        """Send what is left."""
+        """Export the remaining spans."""
         if "_provider" in self.__dict__:
             self._provider.shutdown()
 
@@ -55,8 +56,8 @@ class Traces:
         with self._provider.get_tracer("twopass").start_as_current_span(name, attributes=attributes):
             yield
 
-    def ended(self, result: Result) -> None:
-        """The spans have told it."""
+    def job_ended(self, result: Result) -> None:
+        """Nothing to add: the spans are recorded already."""
 
-    def refused(self, code: Code) -> None:
-        """The job's span has the exception."""
+    def job_refused(self, code: Code) -> None:
+        """The job's span has recorded the exception."""

@@ -1,7 +1,7 @@
-"""Text and language in, the phrases that tell most about it out.
+"""Extract keywords from a text with YAKE, which uses statistics of that text and no model.
 
-Knows YAKE (statistics of one text, no model), Chinese words and Korean particles. Knows nothing of elements.
-YAKE cannot see CJK words (it drops what is shorter than three letters), so their words go in as letter codes.
+YAKE drops words of fewer than three letters, and with them most Chinese, Japanese and Korean words. Texts in these
+languages are segmented here, and YAKE gets a code of Latin letters for each word.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from twopass.text import prose
 if TYPE_CHECKING:
     from yake import KeywordExtractor
 
-PHRASE = 3  # words at most
-LEAST = 5  # below it, parts of better keywords come in
-CANDIDATES = 60  # asked for before near-equal ones go
-READ = 2000  # characters of one element that are looked at: bounds the time for tables and lists
-_BREAK = ","  # stands for every word that is part of no keyword
+MAX_PHRASE = 3  # words
+MIN_KEYWORDS = 5  # with fewer, keywords that are contained in better ones are added
+MAX_CANDIDATES = 60  # before similar ones are dropped
+MAX_TEXT = 2000  # characters of one element that are read, which bounds the time for long tables and lists
+_BREAK = ","  # replaces every word that cannot be part of a keyword
 _LABEL = re.compile(r"^\s*(?:table|figure|fig\.|tab\.|abb\.|표|그림|表|图|図)\s*[\d.]+\s*[:.：]?", flags=re.IGNORECASE)
 _CHINESE = (
     "成为 进行 可以 这些 那些 我们 他们 它们 以及 因此 如果 使用 通过 其中 没有 已经 由于 对于 "
@@ -48,63 +48,67 @@ _SEGMENTED = frozenset({"zh", "ja", "ko"})
 
 
 def extract(text: str, language: str | None, limit: int) -> tuple[str, ...]:
-    """At most `limit` keywords, the best first; fewer when the text has fewer words with content."""
-    text = _LABEL.sub("", prose.plain(text))[:READ]
-    spoken = (prose.language(text, language) or "en")[:2]
-    if not prose.words(text) or limit < 1:
+    """Extract at most `limit` keywords, the best first; fewer if the text has fewer content words."""
+    text = _LABEL.sub("", prose.strip_markup(text))[:MAX_TEXT]
+    detected = (prose.detect_language(text, language) or "en")[:2]
+    if not prose.split_words(text) or limit < 1:
         return ()
-    ranked = _coded(text, spoken) if spoken in _SEGMENTED else _spelled(text, spoken)
-    return prose.distinct(ranked, limit, min(limit, LEAST))
+    ranked = _rank_coded(text, detected) if detected in _SEGMENTED else _rank_spaced(text, detected)
+    return prose.select_distinct(ranked, limit, min(limit, MIN_KEYWORDS))
 
 
-def _spelled(text: str, language: str) -> list[str]:
-    """Keywords of a language that puts blanks between words, spelled as the text first spells them."""
+def _rank_spaced(text: str, language: str) -> list[str]:
+    """Keywords of a language with spaces between words, spelled as in the text's first use."""
     text = " ".join(re.sub(r"[^\w\s.,;:!?()'’%/&+-]", " ", text).split())
-    found = [keyword.strip(".,;:!? ") for keyword, _ in _ranked(_extractor(language), text)]
-    return [_as_written(keyword, text) for keyword in found if re.search(r"[^\W\d_]{2}", keyword)]
+    keywords = [keyword.strip(".,;:!? ") for keyword, _ in _rank(_load_extractor(language), text)]
+    return [_restore_case(keyword, text) for keyword in keywords if re.search(r"[^\W\d_]{2}", keyword)]
 
 
-def _as_written(keyword: str, text: str) -> str:
-    found = re.search(rf"(?<!\w){re.escape(keyword)}(?!\w)", text, flags=re.IGNORECASE)
-    return found.group() if found else keyword
+def _restore_case(keyword: str, text: str) -> str:
+    match = re.search(rf"(?<!\w){re.escape(keyword)}(?!\w)", text, flags=re.IGNORECASE)
+    return match.group() if match else keyword
 
 
-def _coded(text: str, language: str) -> list[str]:
-    """Keywords of Chinese, Japanese and Korean: words are told apart here, YAKE sees a letter code for each."""
+def _rank_coded(text: str, language: str) -> list[str]:
+    """Keywords of Chinese, Japanese and Korean text: segment it into words and give YAKE a letter code for each."""
     codes: dict[str, str] = {}
     lines = []
-    for sentence in prose.sentences(text):
-        line = [_code(token, language, codes) for token in _tokens(sentence)]
-        lines.append(" ".join(line).capitalize() + ".")
-    spelling = {code: token for token, code in codes.items()}
-    blank = " " if language == "ko" else ""
-    ranked = _ranked(_extractor("noLang"), " ".join(lines))
-    return [_joined([spelling[code] for code in keyword.split() if code in spelling], blank) for keyword, _ in ranked]
+    for sentence in prose.split_sentences(text):
+        coded = [_encode(token, language, codes) for token in _tokenise(sentence)]
+        lines.append(" ".join(coded).capitalize() + ".")
+    token_of = {code: token for token, code in codes.items()}
+    separator = " " if language == "ko" else ""
+    ranked = _rank(_load_extractor("noLang"), " ".join(lines))
+    return [_join([token_of[code] for code in keyword.split() if code in token_of], separator) for keyword, _ in ranked]
 
 
-def _joined(tokens: list[str], blank: str) -> str:
-    whole = ""
+def _join(tokens: list[str], separator: str) -> str:
+    """Join tokens with the separator, or with a space beside an ASCII token if the separator is empty."""
+    joined = ""
     for token in tokens:
-        edge = blank or (" " if whole and (whole[-1].isascii() or token[0].isascii()) else "")
-        whole = whole + edge + token if whole else token
-    return whole
+        gap = separator or (" " if joined and (joined[-1].isascii() or token[0].isascii()) else "")
+        joined = joined + gap + token if joined else token
+    return joined
 
 
-def _tokens(sentence: str) -> list[str]:
-    """Its words; a Korean particle is cut off and ends a phrase, but for the one that means "of"."""
+def _tokenise(sentence: str) -> list[str]:
+    """Split a sentence into words. A Korean particle is removed and ends a phrase, except 의, which means "of"."""
     tokens: list[str] = []
     for token in _TOKEN.findall(sentence):
         if re.match(f"[{prose.HAN}]", token):
-            tokens += _segment()(token)
+            tokens += _load_chinese_segmenter()(token)
             continue
-        bare = _PARTICLES.sub("", token)
-        tokens += [bare] if bare == token or token.endswith("의") else [bare, _BREAK]
+        stem = _PARTICLES.sub("", token)
+        tokens += [stem] if stem == token or token.endswith("의") else [stem, _BREAK]
     return tokens
 
 
-def _code(token: str, language: str, codes: dict[str, str]) -> str:
-    stop = (token in _CHINESE_STOP or _CHINESE_NUMBER.match(token)) if language == "zh" else _KOREAN_STOP.match(token)
-    if stop or len(token) < 2 or not token[0].isalpha():
+def _encode(token: str, language: str, codes: dict[str, str]) -> str:
+    """The token's letter code, added to `codes` if new; _BREAK for a stop word."""
+    is_stop = (
+        (token in _CHINESE_STOP or _CHINESE_NUMBER.match(token)) if language == "zh" else _KOREAN_STOP.match(token)
+    )
+    if is_stop or len(token) < 2 or not token[0].isalpha():
         return _BREAK
     if token not in codes:
         number, letters = len(codes), ""
@@ -115,20 +119,20 @@ def _code(token: str, language: str, codes: dict[str, str]) -> str:
     return codes[token]
 
 
-def _ranked(extractor: KeywordExtractor, text: str) -> list[tuple[str, float]]:
-    found = [(str(keyword), round(float(score), 9)) for keyword, score in extractor.extract_keywords(text)]
-    return sorted(found, key=lambda pair: pair[1])[:CANDIDATES]
+def _rank(extractor: KeywordExtractor, text: str) -> list[tuple[str, float]]:
+    scored = [(str(keyword), round(float(score), 9)) for keyword, score in extractor.extract_keywords(text)]
+    return sorted(scored, key=lambda pair: pair[1])[:MAX_CANDIDATES]
 
 
 @cache
-def _extractor(language: str) -> KeywordExtractor:
-    from yake import KeywordExtractor  # 0.3 s: only where keywords are made
+def _load_extractor(language: str) -> KeywordExtractor:
+    from yake import KeywordExtractor  # takes 0.3 s, so only when keywords are needed
 
-    return KeywordExtractor(lan=language, n=PHRASE, dedup_lim=1.0, top=4 * CANDIDATES)
+    return KeywordExtractor(lan=language, n=MAX_PHRASE, dedup_lim=1.0, top=4 * MAX_CANDIDATES)
 
 
 @cache
-def _segment() -> Callable[[str], list[str]]:
-    import rjieba  # 0.1 s and 33 MB: only where there is Chinese
+def _load_chinese_segmenter() -> Callable[[str], list[str]]:
+    import rjieba  # takes 0.1 s and 33 MB, so only for Chinese
 
     return rjieba.cut

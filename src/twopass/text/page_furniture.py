@@ -1,7 +1,7 @@
-"""Elements of all pages in, the same with running headers, footers and page numbers told from the body out.
+"""Mark page furniture: running headers, running footers and page numbers.
 
-Losing a paragraph to a wrong label is worse than keeping a header: a label alone makes nothing furniture.
-Knows margins and what repeats in them. Knows nothing of what belongs to what in the body.
+The evidence is the position in the page's margins and repetition across pages. A label from the model alone marks
+nothing as furniture, because losing a paragraph to a wrong label is worse than keeping a header.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from itertools import product
 from twopass.document import FURNITURE, Element, Kind, Layer
 from twopass.text import prose
 
-SIDE = 0.1  # of the page's width at left and right: where download notes and marks of drafts stand
-BAND = 0.12  # of the page's height at top and bottom: where running headers and footers stand
-MARGIN = 0.2  # where what a label calls a header or footer is one if it is a number, date or address
-REPEATED = 3  # pages, or more than half of the document's
-SAME_PLACE = 0.03  # of the page's height
-LINE = 0.02  # of the page: running headers whose text changes keep their base line and an edge or the middle
-SHARE = 3  # at least every third page has such a header: books have others on their left pages and chapters' first
-SHORT = 100  # characters: what is longer runs along no margin
-APART = "apart"  # flag of what was called a header or footer
+SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
+BAND = 0.12  # of the page's height at top and bottom, for running headers and footers
+MARGIN = 0.2  # of the page's height: a number, date or URL here that is labelled header or footer is one
+REPEATED = 3  # pages that a text must repeat on; more than half of the document's pages also suffice
+SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median position
+GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
+MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
+MAX_LENGTH = 100  # characters: longer text is no running header
+UNCONFIRMED = "apart"  # flag of an element that the model labelled header or footer and that stays body
 MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
-_PAGE = r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
-_PAGE_OF = re.compile(_PAGE, re.I)
+_PAGE_NUMBER_PATTERN = (
+    r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
+)
+_PAGE_NUMBER = re.compile(_PAGE_NUMBER_PATTERN, re.I)
 _ROMAN = r"(?=[ivxlc])c{0,3}(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})"
-_NUMBER = re.compile(rf"{_PAGE}|[-–—|·•.()\[\]\s]*(?:\d{{1,4}}|{_ROMAN})[-–—|·•.()\[\]\s]*", re.I)
+_NUMBER = re.compile(rf"{_PAGE_NUMBER_PATTERN}|[-–—|·•.()\[\]\s]*(?:\d{{1,4}}|{_ROMAN})[-–—|·•.()\[\]\s]*", re.I)
 _MONTH = (
     "jan(?:uar(?:y)?|vier)?|f[eé][bv](?:ruar(?:y)?|r(?:ier)?)?|mar(?:ch|s)?|märz|a[pv]r(?:il)?|ma[iy]|jui?n[ei]?"
     "|jul[iy]?|juil(?:let)?|aug(?:ust)?|août|sept?(?:emb(?:er|re))?|o[ck]t(?:ob(?:er|re))?|nov(?:emb(?:er|re))?"
@@ -41,44 +43,47 @@ _DATE = (
 )
 _TIME = r"\d{1,2}:\d{2}(?::\d{2})?(?:\s*[ap]\.?m\.?)?"
 _URL = r"(?:https?://|www\.)\S+"
-_BARE = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
+_NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
 
 
-def parted(elements: Sequence[Element]) -> list[Element]:
-    """Running headers, footers and page numbers told from the body, whatever the model called them."""
-    repeated = _repeated(elements)
-    running = repeated | _running(elements, repeated)
-    return _with_bodies([_layered(element, element.id in running) for element in elements], elements, running)
+def mark(elements: Sequence[Element]) -> list[Element]:
+    """Put each element of the document into the body or the furniture layer, whatever label the model gave it."""
+    repeated = _find_repeated(elements)
+    running = repeated | _find_running(elements, repeated)
+    marked = [_mark_element(element, element.id in running) for element in elements]
+    return _restore_bodies(marked, elements, running)
 
 
-def _layered(element: Element, runs: bool) -> Element:
-    if runs or _is_page_number(element) or _is_marginal(element):
+def _mark_element(element: Element, is_running: bool) -> Element:
+    if is_running or _is_page_number(element) or _is_marginal(element):
         update: dict[str, object] = {"content_layer": Layer.FURNITURE}
         if element.kind not in FURNITURE and not element.is_figure:
-            kind = Kind.PAGE_HEADER if _band(element) == "top" else Kind.PAGE_FOOTER
+            kind = Kind.PAGE_HEADER if _find_band(element) == "top" else Kind.PAGE_FOOTER
             update |= {"kind": kind, "category": kind.category}
         return element.model_copy(update=update)
-    return _as_body(element) if element.kind in FURNITURE else element
+    return _to_body(element) if element.kind in FURNITURE else element
 
 
-def _as_body(element: Element) -> Element:
+def _to_body(element: Element) -> Element:
     if element.kind not in FURNITURE:
         return element.model_copy(update={"content_layer": Layer.BODY})
     kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
-    flags = (*element.flags, *((APART,) if len(element.text) <= SHORT else ()))
+    flags = (*element.flags, *((UNCONFIRMED,) if len(element.text) <= MAX_LENGTH else ()))
     return element.model_copy(
         update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY, "flags": flags}
     )
 
 
-def stands_apart(element: Element) -> bool:
-    """Whether it is body for want of proof that it is a header or footer: the text around it goes on behind it."""
-    return APART in element.flags
+def is_unconfirmed_furniture(element: Element) -> bool:
+    """Whether the element was labelled header or footer without other evidence. Text may continue after it."""
+    return UNCONFIRMED in element.flags
 
 
 def _is_marginal(element: Element) -> bool:
-    """Whether a label page_header or page_footer is believed where the text stands only once."""
-    return element.kind in FURNITURE and _in_margin(element) and bool(_BARE.fullmatch(element.text.strip()))
+    """Whether to accept the label page_header or page_footer of a text that occurs only once."""
+    return (
+        element.kind in FURNITURE and _in_margin(element) and bool(_NUMBER_DATE_OR_URL.fullmatch(element.text.strip()))
+    )
 
 
 def _in_margin(element: Element) -> bool:
@@ -86,30 +91,39 @@ def _in_margin(element: Element) -> bool:
 
 
 def _is_note(element: Element) -> bool:
-    low = element.box is None or element.box.centre[1] > 0.5
-    return element.kind is Kind.PAGE_FOOTER and low and prose.footnote(element.text) is not None
+    is_low = element.box is None or element.box.centre[1] > 0.5
+    return element.kind is Kind.PAGE_FOOTER and is_low and prose.parse_footnote(element.text) is not None
 
 
-def _with_bodies(layered: Sequence[Element], elements: Sequence[Element], running: set[str]) -> list[Element]:
-    """No page that has text is without body: on one that would be, what is only there comes back, else all."""
+def _restore_bodies(marked: Sequence[Element], elements: Sequence[Element], running: set[str]) -> list[Element]:
+    """Restore body elements on pages whose text was all marked as furniture.
+
+    Page numbers are restored only if the page has no other text; of the rest, elements that repeat on other pages only
+    if there are no others.
+    """
     pages = {element.page for element in elements if element.text.strip()}
-    pages -= {element.page for element in layered if element.is_body and (element.text.strip() or element.is_figure)}
-    alone: dict[int, list[Element]] = defaultdict(list)
+    pages -= {element.page for element in marked if element.is_body and (element.text.strip() or element.is_figure)}
+    texts_of: dict[int, list[Element]] = defaultdict(list)
     for element in elements:
         if element.page in pages and element.text.strip():
-            alone[element.page].append(element)
-    back: set[str] = set()
-    for on_page in alone.values():
-        told = [element for element in on_page if not _NUMBER.fullmatch(element.text.strip())] or on_page
-        back |= {element.id for element in [e for e in told if e.id not in running] or told}
-    return [_as_body(element) if element.id in back else now for now, element in zip(layered, elements, strict=True)]
+            texts_of[element.page].append(element)
+    restored: set[str] = set()
+    for on_page in texts_of.values():
+        candidates = [element for element in on_page if not _NUMBER.fullmatch(element.text.strip())] or on_page
+        restored |= {element.id for element in [e for e in candidates if e.id not in running] or candidates}
+    return [_to_body(old) if old.id in restored else new for new, old in zip(marked, elements, strict=True)]
 
 
 def _is_page_number(element: Element) -> bool:
-    return element.kind is Kind.TEXT and _band(element) is not None and bool(_PAGE_OF.fullmatch(element.text.strip()))
+    return (
+        element.kind is Kind.TEXT
+        and _find_band(element) is not None
+        and bool(_PAGE_NUMBER.fullmatch(element.text.strip()))
+    )
 
 
-def _band(element: Element) -> str | None:
+def _find_band(element: Element) -> str | None:
+    """The margin in which the element lies: top, bottom or side; None for the rest of the page."""
     box = element.box
     if box is None or element.kind not in MAY_REPEAT:
         return None
@@ -118,82 +132,87 @@ def _band(element: Element) -> str | None:
     return "side" if box.x1 <= SIDE or box.x0 >= 1 - SIDE else None
 
 
-def _place(element: Element, band: str) -> float:
-    """Where it stands across its band."""
+def _measure_position(element: Element, band: str) -> float:
+    """The centre of the element across its band: x in a side band, y in the others."""
     x, y = element.box.centre if element.box else (0.0, 0.0)
     return x if band == "side" else y
 
 
-def _repeated(elements: Sequence[Element]) -> set[str]:
+def _find_repeated(elements: Sequence[Element]) -> set[str]:
+    """The ids of elements whose text repeats in one position of a margin."""
     groups: dict[tuple[str, str], list[Element]] = defaultdict(list)
     for element in elements:
-        if (band := _band(element)) and (key := _key(element)):
+        if (band := _find_band(element)) and (key := _make_key(element)):
             groups[band, key].append(element)
     pages = len({element.page for element in elements})
     repeated: set[str] = set()
     for (band, _), group in groups.items():
-        repeated |= _of_group(group, band, pages)
+        repeated |= _find_repetitions(group, band, pages)
     return repeated
 
 
-def _key(element: Element) -> str:
-    """What makes two of them the same: text with numbers alike; headings, which count, to the letter; logos by box."""
+def _make_key(element: Element) -> str:
+    """A key that repetitions share: the text without its numbers, but with those of a heading; for a logo, its box."""
     text = " ".join(element.text.casefold().split())
     if element.is_figure and element.box:
         return text or "box " + " ".join(f"{side:.2f}" for side in element.box)
     return text if element.is_heading else re.sub(r"\d+|\b[ivxlc]+\b", "#", text)
 
 
-def _of_group(group: Sequence[Element], band: str, pages: int) -> set[str]:
-    middle = statistics.median_low(_place(element, band) for element in group)
-    here = [element for element in group if abs(_place(element, band) - middle) <= SAME_PLACE]
-    count = len({element.page for element in here})
-    most = count >= 2 and 2 * count > pages
-    if not most and (count < REPEATED or _are_notes(here)):
+def _find_repetitions(group: Sequence[Element], band: str, pages: int) -> set[str]:
+    """The ids of a group's elements that share a position, if they repeat on enough of the document's pages."""
+    median = statistics.median_low(_measure_position(element, band) for element in group)
+    aligned = [element for element in group if abs(_measure_position(element, band) - median) <= SAME_PLACE]
+    count = len({element.page for element in aligned})
+    on_most_pages = count >= 2 and 2 * count > pages
+    if not on_most_pages and (count < REPEATED or _are_notes(aligned)):
         return set()
-    labelled = any(element.kind in FURNITURE for element in here)
-    if here[0].is_heading and not most and not labelled:
-        here = here[1:]  # a chapter's name, repeated above its pages: the first is the chapter's heading
-    return {element.id for element in here}
+    is_labelled = any(element.kind in FURNITURE for element in aligned)
+    if aligned[0].is_heading and not on_most_pages and not is_labelled:
+        aligned = aligned[1:]  # a chapter's name above each of its pages: the first one is the chapter's heading
+    return {element.id for element in aligned}
 
 
 def _are_notes(group: Sequence[Element]) -> bool:
-    """Whether footers are footnotes, and no footers that begin with their page's number."""
-    notes = [prose.footnote(element.text) for element in group if _is_note(element)]
+    """Whether these footers are footnotes, and not footers that begin with the page number."""
+    notes = [prose.parse_footnote(element.text) for element in group if _is_note(element)]
     if len(notes) < len(group):
         return False
-    ahead = Counter(
+    offsets = Counter(
         int(note[0]) - element.page for note, element in zip(notes, group, strict=True) if note and note[0].isdecimal()
     )
-    return not ahead or ahead.most_common(1)[0][1] < REPEATED
+    return not offsets or offsets.most_common(1)[0][1] < REPEATED
 
 
-def _running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
-    """Labelled lines that stand in one place of many pages, whatever each says there: names of chapters."""
+def _find_running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
+    """The ids of lines labelled header or footer that keep their position on many pages, even if their text changes."""
     pages_of: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for element in elements:
-        if element.id in repeated or _may_run(element):
-            for place in _places(element):
-                pages_of[place].add(element.page)
-    least = max(REPEATED, len({element.page for element in elements}) / SHARE)
+        if element.id in repeated or _may_be_running(element):
+            for cell in _locate_on_grids(element):
+                pages_of[cell].add(element.page)
+    required = max(REPEATED, len({element.page for element in elements}) * MIN_SHARE)
     return {
         element.id
         for element in elements
-        if _may_run(element) and any(len(pages_of[place]) >= least for place in _places(element))
+        if _may_be_running(element) and any(len(pages_of[cell]) >= required for cell in _locate_on_grids(element))
     }
 
 
-def _may_run(element: Element) -> bool:
-    return element.kind in FURNITURE and _in_margin(element) and len(element.text) <= SHORT and not _is_note(element)
+def _may_be_running(element: Element) -> bool:
+    is_short = len(element.text) <= MAX_LENGTH
+    return element.kind in FURNITURE and _in_margin(element) and is_short and not _is_note(element)
 
 
-def _places(element: Element) -> Iterator[tuple[int, ...]]:
-    """A line's left end, middle and right end on a grid, and on grids half a square off for those on its lines.
+def _locate_on_grids(element: Element) -> Iterator[tuple[int, ...]]:
+    """The cells of a line's left end, centre and right end, in a grid and in grids shifted by half a cell.
 
-    Numbers stand for themselves only: beside them is room for anything.
+    The shifted grids catch positions near the border of a cell. A number has no cells, because any text may be beside
+    it.
     """
     if element.box is None or element.is_figure or _NUMBER.fullmatch(element.text.strip()):
         return
     x, y = element.box.centre
-    for (which, at), right, down in product(enumerate((element.box.x0, x, element.box.x1)), (0, 0.5), (0, 0.5)):
-        yield which, int(2 * right), int(2 * down), int(at / LINE + right), int(y / LINE + down)
+    anchors = enumerate((element.box.x0, x, element.box.x1))
+    for (anchor, at), right, down in product(anchors, (0, 0.5), (0, 0.5)):
+        yield anchor, int(2 * right), int(2 * down), int(at / GRID_STEP + right), int(y / GRID_STEP + down)

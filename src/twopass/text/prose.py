@@ -1,6 +1,6 @@
-"""Text in; its language, sentences, summary, joined lines and plain words out.
+"""Work on running text: detect its language, split it into sentences and words, join broken lines, summarise it.
 
-Knows scripts, punctuation and hyphens of the languages we read. Knows nothing of pages, elements or Markdown.
+Covers the scripts, punctuation and hyphenation of the supported languages. Works on plain strings, not on elements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 KANA = "\u3040-\u30ff"
 HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af"
-# The language a script stands for when nobody says better, and the others that share it.
+# The language that a script implies without a hint, the script's letters, and the other languages that use it.
 _SCRIPTS = {
     "zh": (HAN, {"ja"}),
     "ja": (KANA, set[str]()),
@@ -24,10 +24,10 @@ _SCRIPTS = {
     "hi": ("\u0900-\u097f", {"mr", "ne"}),
     "th": ("\u0e00-\u0e7f", set[str]()),
 }
-_COUNT = {language: re.compile(f"[{letters}]") for language, (letters, _) in _SCRIPTS.items()}
+_LETTER_PATTERNS = {language: re.compile(f"[{letters}]") for language, (letters, _) in _SCRIPTS.items()}
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
-CJK_WEIGHT = 3  # a Han or Hangul character says about as much as three Latin letters
-KANA_SHARE = 0.1  # Japanese prose is never less; Chinese pages quote a few kana
+CJK_WEIGHT = 3  # a Han or Hangul character carries about as much information as three Latin letters
+MIN_KANA_SHARE = 0.1  # of Han and kana: Japanese prose always has more; Chinese pages have only some quoted kana
 _FUNCTION_WORDS = {
     "en": "the of and to in is that for with are this was by from which be",
     "de": "der die das und den von zu mit sich auf für ist im dem nicht ein eine wird",
@@ -37,170 +37,175 @@ _FUNCTION_WORDS = {
     "pt": "o a os as de do da que em um uma para com não por dos no na",
     "nl": "de het een van en in op te dat zijn voor met niet aan door wordt",
 }
-FUNCTION_WORDS = {language: frozenset(known.split()) for language, known in _FUNCTION_WORDS.items()}
-_FUNCTION = frozenset().union(*FUNCTION_WORDS.values())
-_ABBREVIATED = (
+FUNCTION_WORDS = {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}
+_ALL_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
+_ABBREVIATION_LIST = (
     "al approx art bzw ca cf ch chap col co corp dept dr e.g ed eds eq eqs et etc fig figs ff i.e inc jr ltd mr mrs ms "
     "no nos nr p par pp prof ref refs resp rev sec sect sr st tab tel u.s vgl viz vol vols vs z.b abb str"
 )
-_ABBREVIATIONS = frozenset(_ABBREVIATED.split())
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s+[\"'“‘«(\[]?[^\W_a-zß-ÿ])|[。！？]+[”’」』）]*|\n{2,}")
+_ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s+[\"'“‘«(\[]?[^\W_a-zß-ÿ])|[。！？]+[”’」』）]*|\n{2,}")
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
-_CLOSED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
+_FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_MARK = re.compile(
+_FOOTNOTE_MARK = re.compile(
     r"\s*(?:\[\^?(\d{1,3})\]:?|<sup>\s*(\w{1,3}|[*†‡§]+)\s*</sup>|\\\(\s*\^\s*\{?\s*(\w{1,3}|[*†‡§]+)\s*\}?\s*\\\)"
     r"|([⁰¹²³⁴-⁹]{1,3})|(\d{1,3})(?:[.)]?\s+|(?=[^\W\d_]))|([*†‡§]{1,3}))\s*(?=\S)"
 )
-SENTENCE = 400  # characters; what is longer is cut in a summary
-GARBAGE = 0.3  # of the characters without a meaning: the text layer's fonts lie
+MAX_SENTENCE = 400  # characters: a longer sentence is cut in a summary
+MAX_SENSELESS_SHARE = 0.3  # of meaningless characters: with more, the fonts map glyphs to wrong characters
 VOWELS = frozenset("aeiouy")
-LEAST_VOWELS = 0.2  # of the letters: honest pages have 0.34 and more, one whose fonts lie 0.13
-LETTERS = 100  # of different words, which 200 letters of running text have; fewer say nothing about vowels
-ACRONYM = 3  # letters: GND, VDD and SCK may stand on a page without any vowel
+MIN_VOWEL_SHARE = 0.2  # of the letters: correct pages have 0.34 and more, one with wrongly mapped fonts had 0.13
+MIN_LETTERS = 100  # of distinct words, as in 200 letters of running text: fewer say nothing about vowels
+MAX_ACRONYM = 3  # letters: a page may hold GND, VDD and SCK without any vowel
 
 
-def language(text: str, hint: str | None = None) -> str | None:
-    """The language most of the text is written in; None without letters. A hint decides between those of a script."""
-    counts = {name: len(pattern.findall(text)) for name, pattern in _COUNT.items()}
+def detect_language(text: str, hint: str | None = None) -> str | None:
+    """The language of most of the text; None without letters. `hint` decides between languages of one script."""
+    counts = {name: len(pattern.findall(text)) for name, pattern in _LETTER_PATTERNS.items()}
     han, kana = counts["zh"], counts["ja"]
-    if kana >= KANA_SHARE * (han + kana):
+    if kana >= MIN_KANA_SHARE * (han + kana):
         counts["zh"], counts["ja"] = 0, han + kana
     weights = {name: n * (CJK_WEIGHT if name in ("zh", "ja", "ko") else 1) for name, n in counts.items()}
     best = max(weights, key=weights.__getitem__)
     if weights[best] < (latin := len(_LATIN.findall(text))):
-        return _latin(text, hint)
+        return _detect_latin_language(text, hint)
     if weights[best] == latin == 0:
         return None
     return hint if hint and hint[:2] in {best, *_SCRIPTS[best][1]} else best
 
 
-def _latin(text: str, hint: str | None) -> str:
+def _detect_latin_language(text: str, hint: str | None) -> str:
     if hint and hint[:2] not in _SCRIPTS:
         return hint
-    found = re.findall(r"[^\W\d_]+", text.lower())
-    votes = {name: sum(word in known for word in found) for name, known in FUNCTION_WORDS.items()}
-    best = max(votes, key=votes.__getitem__)  # the first of equals: English
+    text_words = re.findall(r"[^\W\d_]+", text.lower())
+    votes = {name: sum(word in known for word in text_words) for name, known in FUNCTION_WORDS.items()}
+    best = max(votes, key=votes.__getitem__)  # on a tie the first: English
     return best if votes[best] > votes["en"] else "en"
 
 
-def words(text: str) -> list[str]:
-    """Its words as readers count them: runs of letters and digits, each Han or kana character alone, folded."""
+def split_words(text: str) -> list[str]:
+    """Split a text into words, NFKC-normalised and case-folded. Each Han or kana character is a word."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def is_garbage(text: str) -> bool:
-    """Whether a text layer's fonts lie: characters that mean nothing to anybody, or hardly a vowel in its words."""
-    letters = re.sub(r"[ \t\r\n]", "", text)
-    return sum(map(_is_senseless, letters)) > GARBAGE * len(letters) or _lacks_vowels(text)
+    """Whether fonts map the text layer's glyphs wrongly: to meaningless characters, or to words with hardly a vowel."""
+    characters = re.sub(r"[ \t\r\n]", "", text)
+    return sum(map(_is_senseless, characters)) > MAX_SENSELESS_SHARE * len(characters) or _lacks_vowels(text)
 
 
-def _is_senseless(letter: str) -> bool:
-    return letter == "\ufffd" or unicodedata.category(letter) in ("Cc", "Co")
+def _is_senseless(character: str) -> bool:
+    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co")
 
 
 def _lacks_vowels(text: str) -> bool:
-    """Whether letters stand for others. Each word counts once, part numbers and acronyms not at all."""
-    own = {word for word in words(text) if word.isalpha() and not (word.isascii() and len(word) <= ACRONYM)}
-    letters = [letter for letter in unicodedata.normalize("NFD", "".join(own)) if letter.isalpha()]
+    """Whether so few letters are vowels that fonts must map them wrongly. Ignores repetitions, numbers and acronyms."""
+    distinct = {
+        word for word in split_words(text) if word.isalpha() and not (word.isascii() and len(word) <= MAX_ACRONYM)
+    }
+    letters = [letter for letter in unicodedata.normalize("NFD", "".join(distinct)) if letter.isalpha()]
     consonants = sum("a" <= letter <= "z" and letter not in VOWELS for letter in letters)
-    return len(letters) >= LETTERS and consonants > (1 - LEAST_VOWELS) * len(letters)
+    return len(letters) >= MIN_LETTERS and consonants > (1 - MIN_VOWEL_SHARE) * len(letters)
 
 
-def plain(text: str) -> str:
-    """Prose only: without tags, maths and addresses, which are no sentences."""
+def strip_markup(text: str) -> str:
+    """Remove tags, formulas and URLs, which are not prose."""
     text = re.sub(r"\\\(.*?\\\)|\\\[.*?\\\]|https?://\S+|<!--.*?-->", " ", text, flags=re.DOTALL)
     return re.sub(r"</?[a-zA-Z][^<>]*>", " ", text)
 
 
-def flow(text: str) -> str:
-    """One line of text: line ends closed as `join` closes them, blanks single."""
-    whole = ""
+def to_one_line(text: str) -> str:
+    """Join all lines as `join_lines` does, with single spaces."""
+    joined = ""
     for line in text.splitlines():
         if line := " ".join(line.split()):
-            whole = "".join(join(whole, line)) if whole else line
-    return whole
+            joined = "".join(join_lines(joined, line)) if joined else line
+    return joined
 
 
-def join(first: str, second: str) -> tuple[str, str, str]:
-    """Both parts of a text that runs on, and what goes between: nothing after a broken word or within Chinese."""
+def join_lines(first: str, second: str) -> tuple[str, str, str]:
+    """Both parts of a continuous text, and the separator between them.
+
+    The first part loses the hyphen of a broken word. The separator is empty after a hyphen and within Chinese.
+    """
     if not first or not second:
         return first, "", second
-    if _is_broken(first) and second[0].islower():
+    if _ends_in_broken_word(first) and second[0].islower():
         return first[:-1], "", second
     hyphen = first[-1] in "-\u2010" and not first[-2:-1].isspace()
-    glued = hyphen or (_CJ_EDGE.match(first[-1]) and _CJ_EDGE.match(second[0]))
-    return first, "" if glued else " ", second
+    no_space = hyphen or (_CJ_EDGE.match(first[-1]) and _CJ_EDGE.match(second[0]))
+    return first, "" if no_space else " ", second
 
 
-def runs_on(first: str, second: str) -> bool:
-    """Whether a paragraph that ends like `first` can go on in one that starts like `second`."""
+def is_continuation(first: str, second: str) -> bool:
+    """Whether `second` can continue the paragraph `first`."""
     first, second = first.rstrip(), second.lstrip()
-    if not first or not second or _CLOSED.search(first):
+    if not first or not second or _FINISHED.search(first):
         return False
     if _CJK.match(first[-1]) or first[-1] in "，、":
         return bool(_CJK.match(second[0])) or second[0].islower()
-    return starts_within(second) or (is_open(first) and not _is_broken(first))
+    return starts_mid_sentence(second) or (is_unfinished(first) and not _ends_in_broken_word(first))
 
 
-def is_open(text: str) -> bool:
-    """Whether more must come: it ends in a broken word, a comma, or a word that ends no sentence."""
+def is_unfinished(text: str) -> bool:
+    """Whether the text cannot end here: it ends in a broken word, a comma, or a word that ends no sentence."""
     text = text.rstrip()
-    last = "".join(text.rsplit(None, 1)[-1:]).rpartition("(")[2].lower()
-    return _is_broken(text) or text[-1:] in (",", "，", "、") or last in _FUNCTION
+    last_word = "".join(text.rsplit(None, 1)[-1:]).rpartition("(")[2].lower()
+    return _ends_in_broken_word(text) or text[-1:] in (",", "，", "、") or last_word in _ALL_FUNCTION_WORDS
 
 
-def _is_broken(text: str) -> bool:
-    """Whether it ends in a word's first half; of a long paragraph only the end is looked at."""
+def _ends_in_broken_word(text: str) -> bool:
+    """Whether the text ends in a word's first half and a hyphen."""
     return bool(_HYPHEN_END.search(text[-3:]))
 
 
-def starts_within(text: str) -> bool:
-    """Whether it begins inside a sentence. A letter glued to a capital is a note's mark."""
+def starts_mid_sentence(text: str) -> bool:
+    """Whether the text begins inside a sentence. A lowercase letter before a capital is a footnote mark."""
     return bool(re.match(r"\s*(?:[^\W\d_])", text)) and text.lstrip()[0].islower() and not text.lstrip()[1:2].isupper()
 
 
-def breaks_word(first: str, second: str) -> bool:
-    """Whether a word is cut by a hyphen between both."""
-    return _is_broken(first.rstrip()) and starts_within(second)
+def is_word_split(first: str, second: str) -> bool:
+    """Whether a hyphen splits a word between both texts."""
+    return _ends_in_broken_word(first.rstrip()) and starts_mid_sentence(second)
 
 
-def reference(text: str, mark: str) -> tuple[int, int] | None:
-    """Where a text refers to the footnote with this mark: [start, end), or None."""
-    shown = re.escape(mark)
-    forms = [rf"\[\^{shown}\]", rf"<sup>\s*{shown}\s*</sup>", rf"\\\(\s*\^\s*\{{?\s*{shown}\s*\}}?\s*\\\)"]
+def find_footnote_reference(text: str, mark: str) -> tuple[int, int] | None:
+    """The span [start, end) in which a text refers to the footnote with this mark; None if it does not."""
+    escaped = re.escape(mark)
+    forms = [rf"\[\^{escaped}\]", rf"<sup>\s*{escaped}\s*</sup>", rf"\\\(\s*\^\s*\{{?\s*{escaped}\s*\}}?\s*\\\)"]
     if mark.isdigit():
-        forms += [f"(?<![⁰¹²³⁴-⁹]){mark.translate(_SUPERSCRIPTS)}(?![⁰¹²³⁴-⁹])", rf"(?<=[^\W\d_]{{2}}){shown}(?!\w)"]
-        forms += [rf"(?<=[^\W\d_][.,;:]){shown}(?![\w.,]\d|\w)"]
+        forms += [f"(?<![⁰¹²³⁴-⁹]){mark.translate(_SUPERSCRIPTS)}(?![⁰¹²³⁴-⁹])", rf"(?<=[^\W\d_]{{2}}){escaped}(?!\w)"]
+        forms += [rf"(?<=[^\W\d_][.,;:]){escaped}(?![\w.,]\d|\w)"]
     elif mark in "*†‡§":
-        forms.append(rf"(?<=\S){shown}(?!{shown})")
+        forms.append(rf"(?<=\S){escaped}(?!{escaped})")
     for form in forms:
-        if found := re.search(form, text):
-            return found.span()
+        if match := re.search(form, text):
+            return match.span()
     return None
 
 
-def footnote(text: str) -> tuple[str, str] | None:
-    """A footnote's mark and the rest of its text; None when it begins with no mark."""
-    found = _MARK.match(text)
-    if not found:
+def parse_footnote(text: str) -> tuple[str, str] | None:
+    """The mark and the text of a footnote; None if it begins with no mark."""
+    match = _FOOTNOTE_MARK.match(text)
+    if not match:
         return None
-    mark = next(group for group in found.groups() if group)
-    return unicodedata.normalize("NFKC", mark), text[found.end() :].strip()
+    mark = next(group for group in match.groups() if group)
+    return unicodedata.normalize("NFKC", mark), text[match.end() :].strip()
 
 
-def sentences(text: str) -> list[str]:
-    """The text's sentences, on one line each."""
+def split_sentences(text: str) -> list[str]:
+    """Split a text into sentences, each on one line."""
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     parts, start = [], 0
-    for found in _END.finditer(text):
-        if not _is_abbreviation(text[start : found.start()], found.group()):
-            parts.append(text[start : found.end()])
-            start = found.end()
+    for match in _SENTENCE_END.finditer(text):
+        if not _is_abbreviation(text[start : match.start()], match.group()):
+            parts.append(text[start : match.end()])
+            start = match.end()
     parts.append(text[start:])
     return [" ".join(part.split()) for part in parts if _WORD.search(part)]
 
@@ -213,43 +218,47 @@ def _is_abbreviation(before: str, end: str) -> bool:
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
 
 
-def distinct(phrases: Iterable[str], limit: int, least: int = 0) -> tuple[str, ...]:
-    """The first ones that are no part of one before or the other way round; those too where fewer than `least` are."""
+def select_distinct(phrases: Iterable[str], limit: int, minimum: int = 0) -> tuple[str, ...]:
+    """The first `limit` phrases whose words neither contain nor are contained in those of an earlier phrase.
+
+    If fewer than `minimum` remain, contained phrases are added; a phrase with the same words as another one never is.
+    """
     chosen: list[tuple[str, set[str]]] = []
-    spare: list[tuple[str, set[str]]] = []
+    contained: list[tuple[str, set[str]]] = []
     for phrase in phrases:
-        parts = set(words(phrase))
-        if parts and all(parts != other for _, other in chosen + spare):
-            inside = any(parts <= other or other <= parts for _, other in chosen)
-            (spare if inside else chosen).append((phrase, parts))
-    chosen += spare[: max(0, least - len(chosen))]
+        words = set(split_words(phrase))
+        if words and all(words != other for _, other in chosen + contained):
+            overlaps = any(words <= other or other <= words for _, other in chosen)
+            (contained if overlaps else chosen).append((phrase, words))
+    chosen += contained[: max(0, minimum - len(chosen))]
     return tuple(phrase for phrase, _ in chosen[:limit])
 
 
-def summary(text: str, keywords: Sequence[str], limit: int) -> str | None:
-    """Up to `limit` of the text's own sentences, those that say most of the keywords, in their order."""
-    told = sentences(text)
-    weights = [(_weight(sentence, keywords) + (1.0 if n == 0 else 0.0), -n) for n, sentence in enumerate(told)]
-    best = sorted(sorted(range(len(told)), key=weights.__getitem__, reverse=True)[:limit])
-    return close_up(_shortened(told[n]) for n in best) or None
+def summarise(text: str, keywords: Sequence[str], limit: int) -> str | None:
+    """Up to `limit` of the text's own sentences with the most keywords, in their order; None without sentences."""
+    sentences = split_sentences(text)
+    weights = [(_weigh(sentence, keywords) + (1.0 if n == 0 else 0.0), -n) for n, sentence in enumerate(sentences)]
+    best = sorted(sorted(range(len(sentences)), key=weights.__getitem__, reverse=True)[:limit])
+    return join_sentences(_shorten(sentences[n]) for n in best) or None
 
 
-def _weight(sentence: str, keywords: Sequence[str]) -> float:
+def _weigh(sentence: str, keywords: Sequence[str]) -> float:
     folded = sentence.casefold()
-    hits = sum(1 / (rank + 2) for rank, keyword in enumerate(keywords) if keyword.casefold() in folded)
-    size = len(words(sentence))
-    return hits * 4 * min(size / 8, 1.0) * min(30 / size, 1.0)  # very short ones say little, very long ones anything
+    score = sum(1 / (rank + 2) for rank, keyword in enumerate(keywords) if keyword.casefold() in folded)
+    size = len(split_words(sentence))
+    # A very short sentence says little, and a very long one contains any keyword.
+    return score * 4 * min(size / 8, 1.0) * min(30 / size, 1.0)
 
 
-def _shortened(sentence: str) -> str:
-    if len(sentence) <= SENTENCE:
+def _shorten(sentence: str) -> str:
+    if len(sentence) <= MAX_SENTENCE:
         return sentence
-    return sentence[:SENTENCE].rsplit(" ", 1)[0].rstrip(",;: ") + "…"
+    return sentence[:MAX_SENTENCE].rsplit(" ", 1)[0].rstrip(",;: ") + "…"
 
 
-def close_up(parts: Iterable[str]) -> str:
-    """Sentences side by side, with a blank only where their script has one."""
-    whole = ""
-    for part in parts:
-        whole = whole + ("" if not whole or _CJ_EDGE.match(whole[-1]) else " ") + part
-    return whole
+def join_sentences(sentences: Iterable[str]) -> str:
+    """Join sentences, with a space unless the sentence before ends in Chinese or Japanese."""
+    joined = ""
+    for sentence in sentences:
+        joined = joined + ("" if not joined or _CJ_EDGE.match(joined[-1]) else " ") + sentence
+    return joined

@@ -1,7 +1,4 @@
-"""An element and its page's elements in, the text that stands around it out.
-
-Knows boxes and categories of one page. Knows nothing of who asks: prompts of pass 2, or vector indexes.
-"""
+"""Collect the text around an element of a page, as context for prompts and for search."""
 
 from __future__ import annotations
 
@@ -12,42 +9,46 @@ from twopass.document import FURNITURE, Box, Category, Element
 from twopass.text import prose
 
 CONTEXT_RADIUS = 0.2  # of the page's height, from edge to edge
-CONTEXT_LENGTH = 500
-CONTEXT_LEAST = 20  # a cut line shorter than this says nothing
-PREVIEW = 200  # of each neighbour; with 50, a context of 100 characters was seldom reached
+CONTEXT_LENGTH = 500  # characters
+MIN_CUT_LINE = 20  # characters: if less of a line fits, it is left out
+PREVIEW = 200  # characters of each neighbour; with 50, a context seldom reached 100 characters
 TEXTS = frozenset({Category.TEXT_HEADER, Category.TEXT_SECTION, Category.TEXT_PARAGRAPH})
 
 
-def context(element: Element, elements: Sequence[Element]) -> str | None:
-    """Text within a fifth of the page's height of an element's edges, nearest first, one `[category] text` a line."""
+def collect_context(element: Element, elements: Sequence[Element]) -> str | None:
+    """Collect the text at most CONTEXT_RADIUS above or below the element, nearest first, as lines `[category] text`.
+
+    `elements` are those of the element's page. None if the element has no box or no text near it.
+    """
     if not element.box:
         return None
     near = [
-        (hypot(*_gaps(element.box, other.box)), place, other)
-        for place, other in enumerate(elements)
+        (hypot(*_measure_gaps(element.box, other.box)), index, other)
+        for index, other in enumerate(elements)
         if other.box and other.id != element.id and other.category in TEXTS and other.kind not in FURNITURE
-        if _gaps(element.box, other.box)[1] <= CONTEXT_RADIUS
+        if _measure_gaps(element.box, other.box)[1] <= CONTEXT_RADIUS
     ]
-    lines = [_line(other) for _, _, other in sorted(near, key=lambda n: n[:2])]
-    return _limited([line for line in lines if line]) or None
+    lines = [_format_line(other) for _, _, other in sorted(near, key=lambda entry: entry[:2])]
+    return _limit_length([line for line in lines if line]) or None
 
 
-def _gaps(one: Box, other: Box) -> tuple[float, float]:
-    """Across and down the page, from edge to edge: the middle of a tall table is far from all that stands around it."""
+def _measure_gaps(one: Box, other: Box) -> tuple[float, float]:
+    """Distance across and down the page, from edge to edge: the centre of a tall table is far from its neighbours."""
     return max(one.x0 - other.x1, other.x0 - one.x1, 0.0), max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
 
 
-def _line(element: Element) -> str:
-    text = prose.flow(element.text)
+def _format_line(element: Element) -> str:
+    text = prose.to_one_line(element.text)
     preview = text if len(text) <= PREVIEW else text[: PREVIEW - 3] + "..."
     return f"[{element.category}] {preview}" if preview else ""
 
 
-def _limited(lines: Sequence[str]) -> str:
-    whole = ""
+def _limit_length(lines: Sequence[str]) -> str:
+    """Join lines up to CONTEXT_LENGTH characters. The last line is cut if enough of it remains."""
+    context = ""
     for line in lines:
-        room = CONTEXT_LENGTH - len(whole) - (1 if whole else 0)
+        room = CONTEXT_LENGTH - len(context) - (1 if context else 0)
         if len(line) > room:
-            return f"{whole}\n{line[: room - 3]}...".strip() if room > CONTEXT_LEAST else whole
-        whole = f"{whole}\n{line}" if whole else line
-    return whole
+            return f"{context}\n{line[: room - 3]}...".strip() if room > MIN_CUT_LINE else context
+        context = f"{context}\n{line}" if context else line
+    return context

@@ -1,32 +1,53 @@
-"""Cells of a table in, HTML or a GFM table out: the two spellings everything here is written in.
-
-Knows their grammar. Knows nothing of what a cell's text may hold: its escaping is the caller's.
-"""
+"""Build a Table from cells, with its HTML and its GFM (GitHub Flavored Markdown) form."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from twopass.document import Cell
+from twopass.document import Cell, Table
+
+COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
+_escape_html = partial(html.escape, quote=False)
 
 
-def html(cells: Sequence[Cell], shown: Callable[[str], str]) -> str:
-    """Every cell where it begins, with its spans; `shown` escapes a cell's text."""
+def build_table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
+    """Build a table of this size. `markdown` is None if a cell spans, because GFM has no spans."""
+    spanning = [cell for cell in cells if cell.row_span > 1 or cell.col_span > 1]
+    return Table(
+        html=to_html(cells),
+        markdown=None if spanning else to_gfm(_fill_grid(rows, cols, cells), cols),
+        rows=rows,
+        cols=cols,
+        cells=tuple(cells),
+        complexity="complex" if len(spanning) > COMPLEX_SHARE * max(len(cells), 1) else "simple",
+    )
+
+
+def _fill_grid(rows: int, cols: int, cells: Sequence[Cell]) -> list[list[str]]:
+    """Escaped texts by row and column. If two cells claim one position, the last one wins."""
+    texts = {(cell.row, cell.col): cell.text.replace("|", "\\|").replace("\n", " ") for cell in cells}
+    return [[texts.get((row, col), "") for col in range(cols)] for row in range(rows)]
+
+
+def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_html) -> str:
+    """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell."""
     lines = ["<table>"]
     for row in sorted({cell.row for cell in cells}):
-        own = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.col)
-        lines.append(f"<tr>{''.join(_tag(cell, shown) for cell in own)}</tr>")
+        row_cells = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.col)
+        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in row_cells)}</tr>")
     return "\n".join([*lines, "</table>"])
 
 
-def _tag(cell: Cell, shown: Callable[[str], str]) -> str:
+def _to_tag(cell: Cell, escape_text: Callable[[str], str]) -> str:
     name = "th" if cell.header else "td"
-    across = f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
-    down = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
-    return f"<{name}{down}{across}>{shown(cell.text)}</{name}>"
+    colspan = f' colspan="{cell.col_span}"' if cell.col_span > 1 else ""
+    rowspan = f' rowspan="{cell.row_span}"' if cell.row_span > 1 else ""
+    return f"<{name}{rowspan}{colspan}>{escape_text(cell.text)}</{name}>"
 
 
-def gfm(rows: Sequence[Sequence[str]], columns: int) -> str:
-    """Escaped texts as a table; the first row is the head, whatever it is: GFM has no table without one."""
+def to_gfm(rows: Sequence[Sequence[str]], columns: int) -> str:
+    """Write escaped texts as a GFM table. The first row becomes the header row, which GFM requires."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines[:1], "|" + " --- |" * columns, *lines[1:]])

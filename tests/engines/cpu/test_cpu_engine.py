@@ -1,4 +1,4 @@
-"""What the cpu engine reads from pages made here."""
+"""The cpu engine on pages that the tests draw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pymupdf
 import pytest
@@ -21,10 +20,10 @@ from twopass.engines.cpu import page as cpu_page
 from twopass.engines.cpu import reading_order
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
-from twopass.engines.interface import PagePointer, Prompt
+from twopass.engines.interface import Prompt
 from twopass.errors import Code, EngineError, SourceError
-from twopass.families.layout import LayoutFamily
-from twopass.pages import ocr
+from twopass.families.layout.family import LayoutFamily
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.steps import render
@@ -37,13 +36,13 @@ PROSE = (
 HANGUL = "린다흐 정수장은 두 곳의 샘과 한 곳의 관정에서 취수한 물을 주민에게 공급하고 있다."
 
 
-def saved(document: Any, path: Path) -> Path:
+def save(document: Any, path: Path) -> Path:
     document.save(path)
     document.close()
     return path
 
 
-def text_page(document: Any, lines: tuple[str, ...] = PROSE, font: str = "tiro", size: float = 11) -> Any:
+def draw_text_page(document: Any, lines: tuple[str, ...] = PROSE, font: str = "tiro", size: float = 11) -> Any:
     page = document.new_page(width=595, height=400)
     for row, line in enumerate(lines * 3):
         page.insert_text((60, 60 + 2 * size * row), line, fontsize=size, fontname=font)
@@ -53,86 +52,86 @@ def text_page(document: Any, lines: tuple[str, ...] = PROSE, font: str = "tiro",
 @pytest.fixture
 def text_pdf(tmp_path: Path) -> Path:
     document = pymupdf.open()
-    text_page(document)
-    return saved(document, tmp_path / "text.pdf")
+    draw_text_page(document)
+    return save(document, tmp_path / "text.pdf")
 
 
-def drawn(page: Any, dpi: int = 144) -> Pixels:
+def render_page(page: Any, dpi: int = 144) -> Pixels:
     pixmap = page.get_pixmap(dpi=dpi)
-    return Pixels(pixmap.width, pixmap.height, held=bytes(pixmap.samples))
+    return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
 
 
 def read(path: Path, number: int = 1, turn: int = 0, pixels: Pixels | None = None) -> Any:
     with pymupdf.open(path) as document:
-        pixels = pixels or drawn(document[number - 1])
+        pixels = pixels or render_page(document[number - 1])
     return json.loads(read_page(PagePointer(str(path), number, turn), pixels, None))
 
 
-def words_of(answer: Any) -> Counter[str]:
+def count_words(answer: Any) -> Counter[str]:
     lines = [line["text"] for box in answer["boxes"] for line in box.get("lines", ())]
     cells = [cell["text"] for box in answer["boxes"] if "table" in box for cell in box["table"]["cells"]]
     return Counter(word for text in lines + cells for word in text.split())
 
 
-def layer_words(path: Path) -> Counter[str]:
+def count_layer_words(path: Path) -> Counter[str]:
     with pymupdf.open(path) as document:
         return Counter(word[4] for word in document[0].get_text("words"))
 
 
-def scanned(page: Any, path: Path, layer: tuple[str, ...] = ()) -> Path:
-    """The page as a picture, with an unseen layer over it where one is given."""
+def save_scan(page: Any, path: Path, layer: tuple[str, ...] = ()) -> Path:
+    """Write the page as an image, with an invisible text layer over it if `layer` has lines."""
     pixmap = page.get_pixmap(dpi=144)
     document = pymupdf.open()
     copy = document.new_page(width=page.rect.width, height=page.rect.height)
     copy.insert_image(copy.rect, pixmap=pixmap)
     for row, line in enumerate(layer):
         copy.insert_text((60, 60 + 20 * row), line, render_mode=3)
-    return saved(document, path)
+    return save(document, path)
 
 
 def test_every_word_of_a_text_layer_is_in_a_box(text_pdf: Path) -> None:
-    """A born-digital page is read from its text layer, whole and only once."""
+    """A born-digital page is read from its text layer, and every word appears exactly once."""
     answer = read(text_pdf)
 
     assert answer["via"] == "text_layer"
-    assert words_of(answer) == layer_words(text_pdf)
+    assert count_words(answer) == count_layer_words(text_pdf)
 
 
 def test_the_same_page_gives_the_same_bytes(text_pdf: Path) -> None:
-    """Also when it is read twice in one worker, whose file stays open."""
+    """A second reading in the same worker, which keeps the file open, gives the same bytes."""
     pointer = PagePointer(str(text_pdf), 1)
     with pymupdf.open(text_pdf) as document:
-        pixels = drawn(document[0])
+        pixels = render_page(document[0])
 
     assert read_page(pointer, pixels, None) == read_page(pointer, pixels, None)
 
 
 @pytest.mark.parametrize(("rotation", "turn"), [(90, 270), (0, 180), (270, 90), (90, 0)])
-def test_boxes_lie_on_the_turned_page(tmp_path: Path, rotation: int, turn: int) -> None:
-    """/Rotate and the renderer's turn are both applied, every time the page is read."""
+def test_rotation_and_turn_are_both_applied(tmp_path: Path, rotation: int, turn: int) -> None:
+    """The page is read upright according to its /Rotate and the pointer's turn, every time that it is read."""
     document = pymupdf.open()
-    text_page(document).set_rotation(rotation)
-    path = saved(document, tmp_path / "rotated.pdf")
+    draw_text_page(document).set_rotation(rotation)
+    path = save(document, tmp_path / "rotated.pdf")
     sideways = (rotation + turn) % 180 == 90
 
     first, second = read(path, turn=turn), read(path, turn=turn)
 
     assert first == second
     assert (first["width"], first["height"]) == ((400, 595) if sideways else (595, 400))
-    assert words_of(first) == layer_words(path)
+    assert count_words(first) == count_layer_words(path)
 
 
 def test_a_ruled_table_keeps_its_spans(tmp_path: Path) -> None:
-    """Where a rule is missing two cells are one."""
+    """Two cells without a rule between them are one cell that spans both."""
     document = pymupdf.open()
-    page = text_page(document, PROSE[:1])
+    page = draw_text_page(document, PROSE[:1])
     cells = [(0, 0, 2, 1, "Source"), (0, 1, 1, 2, "2024"), (1, 1, 1, 1, "Spring"), (1, 2, 1, 1, "Autumn")]
     cells += [(r, c, 1, 1, f"{r}{c}0") for r in (2, 3, 4) for c in (0, 1, 2)]
     for row, col, row_span, col_span, text in cells:
         box = pymupdf.Rect(100 + 120 * col, 160 + 22 * row, 100 + 120 * (col + col_span), 160 + 22 * (row + row_span))
         page.draw_rect(box, width=0.8)
         page.insert_text((box.x0 + 8, box.y0 + 15), text, fontsize=10)
-    answer = read(saved(document, tmp_path / "table.pdf"))
+    answer = read(save(document, tmp_path / "table.pdf"))
 
     (table,) = [box["table"] for box in answer["boxes"] if "table" in box]
     found = [(c["row"], c["col"], c["row_span"], c["col_span"], c["text"]) for c in table["cells"]]
@@ -141,7 +140,7 @@ def test_a_ruled_table_keeps_its_spans(tmp_path: Path) -> None:
 
 
 def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
-    """Two columns of running text are not read across."""
+    """The lines of two columns of running text are not mixed."""
     document = pymupdf.open()
     page = document.new_page()
     for col in (0, 1):
@@ -149,7 +148,7 @@ def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
             page.insert_text(
                 (50 + 270 * col, 60 + 14 * row), f"c{col}r{row} runs on with words to its end", fontsize=10
             )
-    answer = read(saved(document, tmp_path / "columns.pdf"))
+    answer = read(save(document, tmp_path / "columns.pdf"))
 
     order = [word for box in answer["boxes"] for line in box["lines"] for word in line["text"].split() if "r" in word]
     marks = [word for word in order if word.startswith("c") and word[1:2].isdigit()]
@@ -157,102 +156,103 @@ def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_dense_page_is_read_without_the_model(tmp_path: Path) -> None:
-    """The model's time grows faster than the lines; above a limit white space gives the order."""
+    """The layout model's time grows faster than the number of lines; above a limit, white space gives the order."""
     document = pymupdf.open()
     page = document.new_page(width=1200, height=1700)
     for row in range(cpu_page.DENSE_LINES // 6 + 1):
         for col in range(6):
             page.insert_text((50 + 190 * col, 50 + 13 * row), f"c{col} r{row} tells of its gauge", fontsize=8)
-    path = saved(document, tmp_path / "dense.pdf")
+    path = save(document, tmp_path / "dense.pdf")
     answer = read(path)
 
     assert answer["dense"] and {box["label"] for box in answer["boxes"]} == {"orphan"}
-    assert words_of(answer) == layer_words(path)
+    assert count_words(answer) == count_layer_words(path)
 
 
 def test_a_scan_is_read_by_ocr(tmp_path: Path) -> None:
-    """A page without a text layer, leaning by two degrees, comes out in order with boxes where it stands."""
+    """A page without a text layer that is skewed by two degrees is read in the right order."""
     with pymupdf.open() as document:
-        page = text_page(document, PROSE, size=12)
-        path = scanned(page, tmp_path / "scan.pdf")
-    pixels = leaning(path, 2.0)
+        page = draw_text_page(document, PROSE, size=12)
+        path = save_scan(page, tmp_path / "scan.pdf")
+    pixels = render_skewed(path, 2.0)
     answer = read(path, pixels=pixels)
 
     text = " ".join(line["text"] for box in answer["boxes"] for line in box["lines"])
     assert answer["via"] == "ocr" and answer["score"] > 0.9
-    wanted = " ".join(PROSE).split()
-    assert sum((Counter(text.split()) & Counter(wanted)).values()) >= 0.9 * len(wanted)
+    expected = " ".join(PROSE).split()
+    assert sum((Counter(text.split()) & Counter(expected)).values()) >= 0.9 * len(expected)
     assert text.index("borehole") < text.index("January") < text.index("operators")
 
 
-def leaning(path: Path, degrees: float) -> Pixels:
-    from PIL import Image
-
+def render_skewed(path: Path, degrees: float) -> Pixels:
+    """Render the first page, rotated clockwise by a few degrees."""
     with pymupdf.open(path) as document:
-        straight = drawn(document[0])
+        straight = render_page(document[0])
     turned = Image.fromarray(straight.array()).rotate(-degrees, Image.Resampling.BICUBIC, fillcolor="white")
-    return Pixels(turned.width, turned.height, held=turned.tobytes())
+    return Pixels(turned.width, turned.height, data=turned.tobytes())
 
 
-def test_a_hidden_layer_under_a_scan_is_read_anew(tmp_path: Path) -> None:
-    """Text that nobody sees may be anybody's; what the picture shows counts."""
+def test_a_hidden_layer_is_replaced_by_ocr(tmp_path: Path) -> None:
+    """An invisible text layer under a scan may be wrong, so the page is read from its image."""
     with pymupdf.open() as document:
-        path = scanned(text_page(document, PROSE, size=12), tmp_path / "hidden.pdf", layer=("wrong words here",) * 3)
+        path = save_scan(
+            draw_text_page(document, PROSE, size=12), tmp_path / "hidden.pdf", layer=("wrong words here",) * 3
+        )
     answer = read(path)
 
     assert answer["via"] == "ocr"
-    assert "wrong" not in words_of(answer)
+    assert "wrong" not in count_words(answer)
 
 
-def test_a_page_whose_fonts_lie_is_read_by_ocr(tmp_path: Path) -> None:
-    """Where a font says of every letter that it is the one before, the picture counts and not the text layer."""
+def test_a_page_with_a_wrong_font_encoding_is_read_by_ocr(tmp_path: Path) -> None:
+    """If a font maps every letter to the one before it, the page is read from its image and not its text layer."""
     document = pymupdf.open()
-    page = text_page(document, PROSE, font="helv", size=12)
+    page = draw_text_page(document, PROSE, font="helv", size=12)
     pairs = "".join(f"<{code:02x}> <{code - 1:04x}>\n" for code in range(ord("a"), ord("z") + 1))
-    lies = document.get_new_xref()
-    document.update_object(lies, "<<>>")
+    wrong_map = document.get_new_xref()
+    document.update_object(wrong_map, "<<>>")
     cmap = f"1 begincodespacerange <00> <ff> endcodespacerange 26 beginbfchar {pairs} endbfchar"
-    document.update_stream(lies, cmap.encode())
-    document.xref_set_key(page.get_fonts()[0][0], "ToUnicode", f"{lies} 0 R")
-    path = saved(document, tmp_path / "lies.pdf")
+    document.update_stream(wrong_map, cmap.encode())
+    document.xref_set_key(page.get_fonts()[0][0], "ToUnicode", f"{wrong_map} 0 R")
+    path = save(document, tmp_path / "encoding.pdf")
 
     answer = read(path)
 
-    assert "anqdgnkd" in layer_words(path)  # borehole
+    assert "anqdgnkd" in count_layer_words(path)  # borehole
     assert answer["via"] == "ocr"
-    assert "borehole" in words_of(answer)
+    assert "borehole" in count_words(answer)
 
 
-def test_letters_that_are_only_pixels_stay_in_their_picture(tmp_path: Path) -> None:
-    """README's limit: on a page with a text layer a screenshot is a picture, and its text is not read."""
-    with pymupdf.open() as other:
-        other.new_page(width=300, height=100).insert_text((20, 60), "Overflow alarm", fontsize=30)
-        shot = other[0].get_pixmap(dpi=144)
+def test_text_in_a_screenshot_is_not_read(tmp_path: Path) -> None:
+    """On a page with a text layer a screenshot is a picture and its text is not read, as the README says."""
+    with pymupdf.open() as source:
+        source.new_page(width=300, height=100).insert_text((20, 60), "Overflow alarm", fontsize=30)
+        screenshot = source[0].get_pixmap(dpi=144)
     document = pymupdf.open()
-    text_page(document, PROSE[:2]).insert_image((100, 220, 400, 320), pixmap=shot)
-    answer = read(saved(document, tmp_path / "shot.pdf"))
+    draw_text_page(document, PROSE[:2]).insert_image((100, 220, 400, 320), pixmap=screenshot)
+    answer = read(save(document, tmp_path / "shot.pdf"))
 
     assert answer["via"] == "text_layer"
     assert "picture" in {box["label"] for box in answer["boxes"]}
-    assert not {"Overflow", "alarm"} & set(words_of(answer))
+    assert not {"Overflow", "alarm"} & set(count_words(answer))
 
 
-def test_a_hidden_layer_is_better_than_nothing(tmp_path: Path) -> None:
-    """Where OCR sees no text the layer is taken, and the answer says so."""
+def test_a_hidden_layer_is_used_if_ocr_finds_no_text(tmp_path: Path) -> None:
+    """A hidden layer is better than no text, and `via` in the answer says that it was used."""
     with pymupdf.open() as document:
         page = document.new_page(width=595, height=400)
         page.draw_rect(pymupdf.Rect(100, 100, 300, 300), fill=(0.3, 0.5, 0.4))
-        path = scanned(page, tmp_path / "layer.pdf", layer=PROSE)
+        path = save_scan(page, tmp_path / "layer.pdf", layer=PROSE)
     answer = read(path)
 
     assert answer["via"] == "hidden_layer"
-    assert words_of(answer) == layer_words(path)
+    assert count_words(answer) == count_layer_words(path)
 
 
-def test_a_scan_in_hangul_is_not_read_as_something_else(tmp_path: Path) -> None:
-    """The recogniser knows no Hangul: the answer says that and invents nothing."""
+def test_a_scan_in_an_unknown_script_is_reported(tmp_path: Path) -> None:
+    """The recogniser has not learnt Hangul, so a Korean scan is UNREADABLE_SCRIPT and has no invented text."""
     with pymupdf.open() as document:
-        path = scanned(text_page(document, (HANGUL,), "korea", 12), tmp_path / "korean.pdf")
+        path = save_scan(draw_text_page(document, (HANGUL,), "korea", 12), tmp_path / "korean.pdf")
     answer = LayoutFamily().parse(json.dumps(read(path)), 1)
 
     assert answer.reason is Code.UNREADABLE_SCRIPT
@@ -260,67 +260,32 @@ def test_a_scan_in_hangul_is_not_read_as_something_else(tmp_path: Path) -> None:
 
 
 def test_an_image_file_is_read_from_its_pixels(tmp_path: Path, text_pdf: Path) -> None:
-    """A PNG has no text layer; its boxes are fractions of the picture."""
+    """A PNG has no text layer and is read by OCR."""
     with pymupdf.open(text_pdf) as document:
         pixmap = document[0].get_pixmap(dpi=144)
     pixmap.save(tmp_path / "page.png")
-    pixels = Pixels(pixmap.width, pixmap.height, held=bytes(pixmap.samples))
+    pixels = Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
     answer = json.loads(read_page(PagePointer(str(tmp_path / "page.png"), 1), pixels, None))
 
-    assert answer["via"] == "ocr" and "borehole" in words_of(answer)
-
-
-@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
-def test_a_scan_is_turned_upright(text_pdf: Path, degrees: int) -> None:
-    """The answer is the clockwise turn that makes the page read; an upright page is left alone."""
-    with pymupdf.open(text_pdf) as document:
-        array = drawn(document[0]).array()
-
-    assert ocr.turn(np.ascontiguousarray(np.rot90(array, degrees // 90))) == degrees
-
-
-def test_two_clear_lines_say_which_way_is_up(text_pdf: Path) -> None:
-    """Six that stand on their heads are not read any more; where the first two disagree, all are asked."""
-    with pymupdf.open(text_pdf) as document:
-        array = drawn(document[0]).array()
-    quads = sorted(ocr._glance(array), key=ocr._length, reverse=True)
-    lines = [ocr._strip(array, quad, sideways=False) for quad in quads[:2]]
-    turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
-
-    assert ocr._upside_down([*lines, *3 * turned]) is False
-    assert ocr._upside_down([lines[0], turned[0], *3 * turned]) is True
-
-
-def test_a_page_without_lines_is_not_turned() -> None:
-    """Where nothing can be read nothing is decided."""
-    assert ocr.turn(np.full((300, 200, 3), 255, np.uint8)) == 0
-
-
-def test_a_very_long_scan_is_read_in_pieces() -> None:
-    """The detector enlarges short sides; a till roll would need gigabytes."""
-    array = np.full((4000, 200, 3), 255, np.uint8)
-    tiles = list(ocr._tiles(array))
-
-    assert sum(tile.shape[0] for _, tile in tiles) == 4000
-    assert max(tile.shape[0] for _, tile in tiles) <= ocr.TILE_ASPECT * 200
+    assert answer["via"] == "ocr" and "borehole" in count_words(answer)
 
 
 def test_a_damaged_file_is_a_coded_error(tmp_path: Path) -> None:
-    """MuPDF's exceptions do not get out."""
+    """A file that MuPDF cannot open raises SourceError with the code DAMAGED."""
     (tmp_path / "bad.pdf").write_bytes(b"%PDF-1.7\nnothing of use")
 
     with pytest.raises(SourceError) as caught:
-        read_page(PagePointer(str(tmp_path / "bad.pdf"), 1), Pixels(8, 8, held=bytes(192)), None)
+        read_page(PagePointer(str(tmp_path / "bad.pdf"), 1), Pixels(8, 8, data=bytes(192)), None)
     assert caught.value.code is Code.DAMAGED
 
 
 def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
-    """The pointer carries it; without it the error says so."""
+    """The page pointer carries the password; without it the error code is ENCRYPTED."""
     document = pymupdf.open()
-    text_page(document)
+    draw_text_page(document)
     path = tmp_path / "locked.pdf"
     document.save(path, encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="open", owner_pw="own")
-    pixels = Pixels(8, 8, held=bytes(192))
+    pixels = Pixels(8, 8, data=bytes(192))
 
     assert "borehole" in read_page(PagePointer(str(path), 1, password="open"), pixels, None)
     with pytest.raises(SourceError) as caught:
@@ -328,19 +293,19 @@ def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
     assert caught.value.code is Code.ENCRYPTED
 
 
-def test_a_picture_of_the_whole_page_is_a_page() -> None:
-    """Running text in a picture that fills the page becomes text."""
+def test_a_full_page_picture_with_text_becomes_text() -> None:
+    """The words of a picture region that fills the page become text regions."""
     page = reading_order.Rect(0, 0, 600, 800)
     rects = [reading_order.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
-    words = [reading_order.Word(rect, "w", n // 10) for n, rect in enumerate(rects)]
-    regions = reading_order.fill([reading_order.Region("picture", page)], words, page)
+    words = [reading_order.StyledWord(rect, "w", n // 10) for n, rect in enumerate(rects)]
+    regions = reading_order.assign_words([reading_order.Region("picture", page)], words, page)
 
     assert {region.label for region in regions} == {"orphan"}
     assert sum(len(region.words) for region in regions) == 40
 
 
 def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
-    """A prompt goes in, the page's JSON comes out of a child process."""
+    """The engine answers a prompt with the JSON that a child process returns."""
 
     async def ask() -> str:
         buffers = PixelBufferPool(1, 1 << 20)
@@ -349,40 +314,40 @@ def test_the_engine_reads_in_a_page_worker(text_pdf: Path) -> None:
         engine = CpuEngine(1)
         await engine.open(page_pool)
         try:
-            image = Pixels(8, 8, held=bytes(192))
+            image = Pixels(8, 8, data=bytes(192))
             prompt = Prompt("a", "layout", image, PagePointer(str(text_pdf), 1))
             return (await engine.generate(prompt)).text
         finally:
             await page_pool.close()
             buffers.close()
 
-    assert words_of(json.loads(asyncio.run(ask()))) == layer_words(text_pdf)
+    assert count_words(json.loads(asyncio.run(ask()))) == count_layer_words(text_pdf)
 
 
-async def test_the_engine_wants_a_page() -> None:
-    """It reads files and cannot answer a prompt with pixels only."""
+async def test_a_prompt_without_a_page_is_an_error() -> None:
+    """The engine reads files and cannot answer a prompt that has only pixels."""
     with pytest.raises(EngineError):
-        await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, held=bytes(192))))
+        await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, data=bytes(192))))
 
 
-def a_text(pdf: Any, number: int) -> None:
+def add_text_page(pdf: Any, number: int) -> None:
     pdf.new_page().insert_text((72, 90), [f"Line {n} of page {number} tells of a gauge." for n in range(40)])
 
 
-def a_picture(pdf: Any, number: int) -> None:
-    """Three megabytes when it is decoded."""
-    a_text(pdf, number)
+def add_picture_page(pdf: Any, number: int) -> None:
+    """Add a page with a picture of three megabytes when decoded."""
+    add_text_page(pdf, number)
     buffer = io.BytesIO()
     Image.new("RGB", (1000, 1000), (number, 0, 0)).save(buffer, "PNG")
     pdf[-1].insert_image((72, 600, 200, 728), stream=buffer.getvalue())
 
 
-@pytest.mark.parametrize(("write", "pages"), [(a_text, 1), (a_picture, 1), (a_text, 30)])
-async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(
-    tmp_path: Path, buffers: PixelBufferPool, write: Callable[[Any, int], None], pages: int
+@pytest.mark.parametrize(("add_page", "pages"), [(add_text_page, 1), (add_picture_page, 1), (add_text_page, 30)])
+async def test_a_page_worker_does_not_leak_memory(
+    tmp_path: Path, buffers: PixelBufferPool, add_page: Callable[[Any, int], None], pages: int
 ) -> None:
-    """Pixels, layouts and MuPDF's store go back to the machine, of many documents and of a long one."""
-    room, held = 1200 * 1700 * 3, []
+    """After thirty pages a worker uses at most 16 MiB more than after ten, for many documents and for a long one."""
+    room, memory = 1200 * 1700 * 3, []
     page_pool = PagePool(1, buffers, timeout_s=120)
     await page_pool.open()
     child = psutil.Process(await page_pool.call(os.getpid))
@@ -392,14 +357,14 @@ async def test_a_worker_holds_no_more_after_thirty_pages_than_after_ten(
             path = tmp_path / f"{first}.pdf"
             with pymupdf.open() as pdf:
                 for number in range(first, first + pages):
-                    write(pdf, number)
+                    add_page(pdf, number)
                 pdf.save(path)
             for number in range(1, pages + 1):
                 pointer = PagePointer(str(path), number)
-                drawn = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
-                await page_pool.call(cpu_page.read_page, pointer, Pixels(drawn.width, drawn.height, buffer), None)
-                held.append(child.memory_info().rss)
+                rendered = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
+                await page_pool.call(cpu_page.read_page, pointer, Pixels(rendered.width, rendered.height, buffer), None)
+                memory.append(child.memory_info().rss)
             path.unlink()
     await page_pool.close()
 
-    assert held[-1] - held[9] < 16 << 20
+    assert memory[-1] - memory[9] < 16 << 20

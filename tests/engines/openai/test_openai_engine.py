@@ -1,4 +1,4 @@
-"""The openai engine against a server that fails in every way servers fail."""
+"""The openai engine against a scripted server with the failures of real ones."""
 
 from __future__ import annotations
 
@@ -22,50 +22,51 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.fakes import openai_server
-from tests.fakes.openai_server import OpenAIServer, event, piece, said, status
+from tests.fakes.openai_server import OpenAIServer, encode_delta, encode_event, respond_with_status, send_chunks
 from tests.fakes.reader import Reader
 from twopass.engines import factory
 from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.openai import engine as engine_module
-from twopass.engines.openai import request as openai_chat
+from twopass.engines.openai import request as chat_request
 from twopass.engines.openai import stream
 from twopass.engines.openai.engine import OpenAIEngine
-from twopass.engines.openai.request import Served
+from twopass.engines.openai.request import ServerOptions
 from twopass.errors import Code, EngineError
-from twopass.job import Result
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.result import Result
+from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 PICTURE = np.arange(24 * 32 * 3, dtype=np.uint8).reshape(24, 32, 3)
-PROMPT = Prompt("doc/p0001", "<image>\nFree OCR.", Pixels(32, 24, held=PICTURE.tobytes()))
+PROMPT = Prompt("doc/p0001", "<image>\nFree OCR.", Pixels(32, 24, data=PICTURE.tobytes()))
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[OpenAIServer]:
-    async with openai_server.running(OpenAIServer()) as server:
+    async with openai_server.serve(OpenAIServer()) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits half a minute for a test."""
-    monkeypatch.setattr(engine_module, "BACK_OFF", engine_module.tenacity.wait_fixed(0.01))
+    """Retry after 10 ms instead of up to half a minute."""
+    monkeypatch.setattr(retry, "OPENAI_REQUEST", replace(retry.OPENAI_REQUEST, delays=(0.01,)))
 
 
 def settings(server: OpenAIServer, **fields: Any) -> Settings:
     return Settings(engine="openai", openai_base_url=server.url, **{"openai_tries": 3, **fields})
 
 
-async def opened(server: OpenAIServer, page_pool: PagePool, **fields: Any) -> OpenAIEngine:
-    engine = factory.constructed(settings(server, **fields))
+async def open_engine(server: OpenAIServer, page_pool: PagePool, **fields: Any) -> OpenAIEngine:
+    engine = factory.create_engine(settings(server, **fields))
     assert isinstance(engine, OpenAIEngine)
     await engine.open(page_pool)
     return engine
 
 
-async def asked(server: OpenAIServer, page_pool: PagePool, prompt: Prompt = PROMPT, **fields: Any) -> Completion:
-    engine = await opened(server, page_pool, **fields)
+async def ask(server: OpenAIServer, page_pool: PagePool, prompt: Prompt = PROMPT, **fields: Any) -> Completion:
+    engine = await open_engine(server, page_pool, **fields)
     try:
         return await engine.generate(prompt)
     finally:
@@ -73,17 +74,17 @@ async def asked(server: OpenAIServer, page_pool: PagePool, prompt: Prompt = PROM
 
 
 async def test_an_answer_comes_with_its_tokens(server: OpenAIServer, page_pool: PagePool) -> None:
-    """Text, reason and usage, put together from the stream."""
-    completion = await asked(server, page_pool)
+    """Text, finish reason and token counts are assembled from the stream."""
+    completion = await ask(server, page_pool)
 
     assert replace(completion, seconds=0) == Completion("one two three", "stop", 903, 3)
     assert completion.seconds > 0
 
 
-async def test_the_request_is_what_vllm_reads(server: OpenAIServer, page_pool: PagePool) -> None:
-    """The page as PNG, pixel for pixel; special tokens kept; the n-gram ban as the logits processor wants it."""
-    prompt = replace(PROMPT, sampling=Sampling(0.2, ngram=10, window=256), watch=lambda text: False)
-    await asked(server, page_pool, prompt)
+async def test_a_request_has_the_fields_of_vllm(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A request has the page as a lossless PNG, keeps special tokens and passes the n-gram ban in vllm_xargs."""
+    prompt = replace(PROMPT, sampling=Sampling(0.2, ngram=10, window=256), loop_check=lambda text: False)
+    await ask(server, page_pool, prompt)
 
     (request,) = server.requests
     image, text = request["messages"][0]["content"]
@@ -95,18 +96,18 @@ async def test_the_request_is_what_vllm_reads(server: OpenAIServer, page_pool: P
     assert not {"max_tokens", "priority", "mm_processor_kwargs"} & set(request)
 
 
-async def test_no_ban_is_asked_for_by_saying_nothing(server: OpenAIServer, page_pool: PagePool) -> None:
-    """vLLM's processor and ours refuse a size of 0, which a job may ask for."""
-    await asked(server, page_pool, replace(PROMPT, sampling=Sampling(ngram=0)))
+async def test_a_ban_of_size_zero_is_not_sent(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A job may turn the n-gram ban off with size 0, which vLLM's logits processor and ours refuse."""
+    await ask(server, page_pool, replace(PROMPT, sampling=Sampling(ngram=0)))
 
     assert "vllm_xargs" not in server.requests[0]
 
 
-async def test_settings_add_what_only_some_servers_take(server: OpenAIServer, page_pool: PagePool) -> None:
-    """Priority and modes on demand; nothing beyond OpenAI's own fields for a plain server."""
+async def test_settings_control_the_optional_fields(server: OpenAIServer, page_pool: PagePool) -> None:
+    """Priority and modes are sent if set; a plain server gets only the fields of OpenAI's protocol."""
     fields = {"openai_priority": True, "openai_modes": True}
-    await asked(server, page_pool, replace(PROMPT, mode="base", priority=0), **fields)
-    await asked(server, page_pool, openai_plain=True, **fields)
+    await ask(server, page_pool, replace(PROMPT, mode="base", priority=0), **fields)
+    await ask(server, page_pool, openai_plain=True, **fields)
 
     rich, plain = server.requests
     assert rich["priority"] == 0
@@ -114,113 +115,119 @@ async def test_settings_add_what_only_some_servers_take(server: OpenAIServer, pa
     assert set(plain) == {"model", "messages", "temperature", "stream", "stream_options"}
 
 
-@pytest.mark.parametrize(("asked_for", "context", "sent"), [(None, 8192, None), (8192, 8192, None), (4000, 8192, 4000)])
-def test_a_limit_that_leaves_no_room_is_left_out(asked_for: int | None, context: int, sent: int | None) -> None:
-    """vLLM answers 400 to max_tokens that fill the context; without it the answer goes on to its end."""
-    prompt = replace(PROMPT, sampling=Sampling(max_tokens=asked_for))
+@pytest.mark.parametrize(("limit", "context", "sent"), [(None, 8192, None), (8192, 8192, None), (4000, 8192, 4000)])
+def test_a_limit_that_leaves_no_room_is_not_sent(limit: int | None, context: int, sent: int | None) -> None:
+    """vLLM refuses max_tokens that fill the context, so none is sent and the answer may fill the rest."""
+    prompt = replace(PROMPT, sampling=Sampling(max_tokens=limit))
 
-    assert openai_chat.max_tokens(prompt, context) == sent
-    assert openai_chat.max_tokens(prompt, None) == asked_for
+    assert chat_request.choose_max_tokens(prompt, context) == sent
+    assert chat_request.choose_max_tokens(prompt, None) == limit
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        *(status(code) for code in (408, 409, 429, 500, 502, 503, 529)),
-        said(piece("one "), ended=False),
-        said(piece("one ")),
-        said(piece("one "), b"data: {no json\n\n"),
-        said(event(choices=[{"nothing": 1}])),
-        said(event(choices=7)),
-        said(b"data: []\n\n"),
-        said(event(error={"message": "the core died", "code": 500})),
-        said(b'{"choices": []}'),
+        *(respond_with_status(code) for code in (408, 409, 429, 500, 502, 503, 529)),
+        send_chunks(encode_delta("one "), ended=False),
+        send_chunks(encode_delta("one ")),
+        send_chunks(encode_delta("one "), b"data: {no json\n\n"),
+        send_chunks(encode_event(choices=[{"nothing": 1}])),
+        send_chunks(encode_event(choices=7)),
+        send_chunks(b"data: []\n\n"),
+        send_chunks(encode_event(error={"message": "the core died", "code": 500})),
+        send_chunks(b'{"choices": []}'),
     ],
 )
-async def test_a_fault_that_passes_is_not_seen(
+async def test_a_temporary_failure_is_retried(
     server: OpenAIServer, page_pool: PagePool, fault: openai_server.Behaviour
 ) -> None:
-    """Busy, broken and garbled answers are asked for again, from the beginning."""
+    """A request is repeated after a retryable status, a cut connection or a malformed stream."""
     server.script = [fault, fault]
 
-    assert (await asked(server, page_pool)).text == "one two three"
+    assert (await ask(server, page_pool)).text == "one two three"
     assert len(server.requests) == 3
 
 
-async def test_a_silent_server_is_asked_again(server: OpenAIServer, page_pool: PagePool) -> None:
-    """No answer within OPENAI_TIMEOUT_S is a fault like any other, and the server sees that we hung up."""
-    server.script = [openai_server.silent]
+async def test_a_silent_server_is_retried(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A request without an answer in OPENAI_TIMEOUT_S is closed and repeated."""
+    server.script = [openai_server.never_answer]
 
-    assert (await asked(server, page_pool, openai_timeout_s=0.2)).text == "one two three"
-    await asyncio.wait_for(server.hung_up.wait(), 5)
+    assert (await ask(server, page_pool, openai_timeout_s=0.2)).text == "one two three"
+    await asyncio.wait_for(server.disconnected.wait(), 5)
 
 
 @pytest.mark.parametrize("header", ["0.4", "date"])
 async def test_retry_after_is_honoured(server: OpenAIServer, page_pool: PagePool, header: str) -> None:
-    """A server that says when is not asked before, in seconds or as a date."""
-    said = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True) if header == "date" else header
-    server.script = [status(429, Retry_After=said)]
+    """The engine waits as long as a Retry-After header asks for, given in seconds or as a date."""
+    value = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True) if header == "date" else header
+    server.script = [respond_with_status(429, Retry_After=value)]
     started = time.monotonic()
-    await asked(server, page_pool)
+    await ask(server, page_pool)
 
     assert time.monotonic() - started > 0.4
 
 
-@pytest.mark.parametrize("said", ["", "soon", "-3", "nan?"])
-def test_a_retry_after_of_nonsense_says_nothing(said: str) -> None:
-    """Whatever a proxy writes there."""
-    assert engine_module._retry_after(said) == 0
-    assert engine_module._retry_after("86400") == engine_module.LONGEST_WAIT_S
+@pytest.mark.parametrize("header", ["", "soon", "-3", "nan?"])
+def test_an_invalid_retry_after_is_ignored(header: str) -> None:
+    """A Retry-After that a proxy garbled counts as 0 seconds, and a very long one is capped."""
+    assert engine_module.parse_retry_after(header) == 0
+    assert engine_module.parse_retry_after("86400") == retry.OPENAI_REQUEST.longest_retry_after_s
 
 
-@pytest.mark.parametrize("fault", [status(400), status(413), status(422), said(event(error={"code": 400}))])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        respond_with_status(400),
+        respond_with_status(413),
+        respond_with_status(422),
+        send_chunks(encode_event(error={"code": 400})),
+    ],
+)
 async def test_a_refused_prompt_costs_only_itself(
     server: OpenAIServer, page_pool: PagePool, fault: openai_server.Behaviour
 ) -> None:
-    """It is not asked again; the ladder goes on with another."""
+    """A refused prompt is not repeated; its completion has the finish reason error."""
     server.script = [fault]
 
-    assert await asked(server, page_pool) == Completion("", "error")
+    assert await ask(server, page_pool) == Completion("", "error")
     assert len(server.requests) == 1
 
 
-async def test_a_prompt_that_the_server_stumbles_over_costs_only_itself(
-    server: OpenAIServer, page_pool: PagePool
-) -> None:
-    """500 again and again, but its models are listed: the page is lost and not the job."""
-    server.script = [status(500)] * 3
+async def test_a_prompt_that_fails_with_500_costs_only_itself(server: OpenAIServer, page_pool: PagePool) -> None:
+    """If every attempt ends in 500 and the server still lists its models, only this prompt fails."""
+    server.script = [respond_with_status(500)] * 3
 
-    assert await asked(server, page_pool) == Completion("", "error")
+    assert await ask(server, page_pool) == Completion("", "error")
 
 
 @pytest.mark.parametrize(
     ("code", "advice"),
     [(401, "OPENAI_API_KEY"), (403, "OPENAI_MODEL"), (404, "OPENAI_BASE_URL"), (405, "OPENAI_BASE_URL")],
 )
-async def test_a_server_that_will_never_answer_says_what_to_set(
+async def test_a_permanent_error_names_the_setting_to_change(
     server: OpenAIServer, page_pool: PagePool, code: int, advice: str
 ) -> None:
-    """At once, without a second try."""
-    server.script = [status(code)]
+    """Statuses such as 401 raise EngineError at the first attempt, with advice."""
+    server.script = [respond_with_status(code)]
 
     with pytest.raises(EngineError, match=advice) as caught:
-        await asked(server, page_pool)
+        await ask(server, page_pool)
     assert caught.value.code is Code.ENGINE_DEAD
     assert len(server.requests) == 1
 
 
 async def test_a_server_that_stays_busy_is_dead(server: OpenAIServer, page_pool: PagePool) -> None:
-    """After every try; the job ends unread and can be sent again."""
-    server.script = [status(503)] * 3
+    """When every attempt ends in 503, the engine raises EngineError and the job can be sent again."""
+    server.script = [respond_with_status(503)] * 3
 
     with pytest.raises(EngineError, match="HTTP 503, 3 times"):
-        await asked(server, page_pool)
+        await ask(server, page_pool)
 
 
-async def test_a_server_that_goes_away_is_dead(page_pool: PagePool) -> None:
-    """Connection refused, after every try."""
-    async with openai_server.running(OpenAIServer()) as server:
-        engine = await opened(server, page_pool)
+async def test_an_unreachable_server_is_dead(page_pool: PagePool) -> None:
+    """When every attempt ends in a refused connection, the engine raises EngineError."""
+    async with openai_server.serve(OpenAIServer()) as server:
+        engine = await open_engine(server, page_pool)
 
     with pytest.raises(EngineError, match="3 times") as caught:
         await engine.generate(PROMPT)
@@ -228,92 +235,94 @@ async def test_a_server_that_goes_away_is_dead(page_pool: PagePool) -> None:
     await engine.close()
 
 
-async def test_a_loop_is_hung_up_on(server: OpenAIServer, page_pool: PagePool) -> None:
-    """`watch` is asked every 64 tokens with all that was said; True ends the request, and the server notices."""
-    seen: list[int] = []
+async def test_a_looping_answer_is_ended(server: OpenAIServer, page_pool: PagePool) -> None:
+    """`loop_check` gets the answer so far every 64 tokens; True closes the connection to the server."""
+    counts: list[int] = []
 
-    def watch(text: str) -> bool:
-        seen.append(text.count("again"))
-        return len(seen) == 3
+    def loop_check(text: str) -> bool:
+        counts.append(text.count("again"))
+        return len(counts) == 3
 
-    server.script = [openai_server.endless]
-    completion = await asked(server, page_pool, replace(PROMPT, watch=watch))
+    server.script = [openai_server.repeat_forever]
+    completion = await ask(server, page_pool, replace(PROMPT, loop_check=loop_check))
 
-    assert (completion.finish_reason, completion.tokens_out, seen) == ("loop", 192, [64, 128, 192])
-    await asyncio.wait_for(server.hung_up.wait(), 5)
+    assert (completion.finish_reason, completion.tokens_out, counts) == ("loop", 192, [64, 128, 192])
+    await asyncio.wait_for(server.disconnected.wait(), 5)
 
 
-async def test_a_cancelled_prompt_is_hung_up_on(server: OpenAIServer, page_pool: PagePool) -> None:
-    """Cancelling the awaiting task ends the request, and the engine goes on."""
-    engine = await opened(server, page_pool)
-    server.script = [openai_server.endless]
+async def test_a_cancelled_prompt_is_ended(server: OpenAIServer, page_pool: PagePool) -> None:
+    """Cancelling the awaiting task closes its connection, and the engine answers the next prompt."""
+    engine = await open_engine(server, page_pool)
+    server.script = [openai_server.repeat_forever]
     task = asyncio.create_task(engine.generate(PROMPT))
     async with asyncio.timeout(30):
-        while not server.busy:
+        while not server.active:
             await asyncio.sleep(0.01)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(server.hung_up.wait(), 5)
+    await asyncio.wait_for(server.disconnected.wait(), 5)
     assert (await engine.generate(PROMPT)).text == "one two three"
     await engine.close()
 
 
-async def test_no_more_requests_are_made_than_sequences(server: OpenAIServer, page_pool: PagePool) -> None:
-    """The pool is as large as the engine says it is."""
+async def test_concurrent_requests_are_limited_to_sequences(server: OpenAIServer, page_pool: PagePool) -> None:
+    """With engine_sequences=3, at most three of twelve prompts are at the server at once."""
     server.pause_s = 0.05
-    engine = await opened(server, page_pool, engine_sequences=3)
+    engine = await open_engine(server, page_pool, engine_sequences=3)
     await asyncio.gather(*(engine.generate(PROMPT) for _ in range(12)))
     await engine.close()
 
     assert engine.sequences == 3
-    assert 1 < server.most_busy <= 3
-
-
-@pytest.mark.parametrize(("reason", "told"), [("length", "length"), ("abort", "abort"), ("content_filter", "error")])
-async def test_a_finish_reason_is_one_of_ours(
-    server: OpenAIServer, page_pool: PagePool, reason: str, told: str
-) -> None:
-    """One that nobody knows is no good answer."""
-    server.finish_reason = reason
-
-    assert (await asked(server, page_pool)).finish_reason == told
-
-
-async def test_the_first_model_is_taken(server: OpenAIServer, page_pool: PagePool) -> None:
-    """Its name is part of the document's identity: another model reads into another folder."""
-    engine = await opened(server, page_pool)
-    await engine.close()
-
-    assert (engine.kind, engine.precision) == ("openai", "tiny as served")
-    assert engine._served == Served("tiny", 8192)
+    assert 1 < server.max_active <= 3
 
 
 @pytest.mark.parametrize(
-    ("models", "words"),
+    ("reason", "expected"), [("length", "length"), ("abort", "abort"), ("content_filter", "error")]
+)
+async def test_an_unknown_finish_reason_is_an_error(
+    server: OpenAIServer, page_pool: PagePool, reason: str, expected: str
+) -> None:
+    """Known finish reasons are kept; any other, such as content_filter, becomes error."""
+    server.finish_reason = reason
+
+    assert (await ask(server, page_pool)).finish_reason == expected
+
+
+async def test_the_first_model_is_the_default(server: OpenAIServer, page_pool: PagePool) -> None:
+    """The model's name is in `precision` and so in the document's identity: each model has its own folder."""
+    engine = await open_engine(server, page_pool)
+    await engine.close()
+
+    assert (engine.kind, engine.precision) == ("openai", "tiny as served")
+    assert engine.server_options == ServerOptions("tiny", 8192)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
     [([], "one of: none"), ([{"id": "tiny"}], "one of: tiny"), ("nonsense", "no list of models"), (None, "no list of")],
 )
-async def test_a_model_that_is_not_there_is_told_by_name(page_pool: PagePool, models: Any, words: str) -> None:
-    """Before any job, with the names that there are."""
-    async with openai_server.running(OpenAIServer(models=models)) as server:
-        with pytest.raises(EngineError, match=words):
-            await opened(server, page_pool, openai_model="large")
+async def test_a_missing_model_is_an_error(page_pool: PagePool, models: Any, message: str) -> None:
+    """`open` fails for a model that the server does not have, and lists the models it has."""
+    async with openai_server.serve(OpenAIServer(models=models)) as server:
+        with pytest.raises(EngineError, match=message):
+            await open_engine(server, page_pool, openai_model="large")
 
 
-async def test_a_key_is_sent_and_never_said(page_pool: PagePool) -> None:
-    """As a bearer token; an error does not repeat it."""
-    async with openai_server.running(OpenAIServer(key="sk-right")) as server:
-        assert (await asked(server, page_pool, openai_api_key="sk-right")).text == "one two three"
+async def test_the_api_key_is_sent_and_never_shown(page_pool: PagePool) -> None:
+    """The key is sent as a bearer token, and no error message contains it."""
+    async with openai_server.serve(OpenAIServer(key="sk-right")) as server:
+        assert (await ask(server, page_pool, openai_api_key="sk-right")).text == "one two three"
         with pytest.raises(EngineError, match="OPENAI_API_KEY") as caught:
-            await opened(server, page_pool, openai_api_key="sk-wrong")
+            await open_engine(server, page_pool, openai_api_key="sk-wrong")
 
     assert "sk-" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://localhost/v1", "http://[::1/v1", "nonsense"])
-async def test_an_address_that_is_none_is_told(page_pool: PagePool, address: str) -> None:
-    """With an example of one."""
+async def test_an_invalid_address_is_an_error(page_pool: PagePool, address: str) -> None:
+    """The error names the variable to set."""
     engine = OpenAIEngine(Settings(openai_base_url=address, openai_tries=1))
 
     with pytest.raises(EngineError, match="OPENAI_BASE_URL"):
@@ -321,32 +330,32 @@ async def test_an_address_that_is_none_is_told(page_pool: PagePool, address: str
 
 
 def test_the_engine_needs_an_address() -> None:
-    """The message names the variable."""
+    """Without an address the engine is not created, and the error names the variable to set."""
     with pytest.raises(EngineError, match="OPENAI_BASE_URL"):
-        factory.constructed(Settings(engine="openai"))
+        factory.create_engine(Settings(engine="openai"))
 
 
-def foreign() -> list[type[Exception]]:
-    """Everything httpx raises."""
+def list_httpx_errors() -> list[type[Exception]]:
+    """Return every exception class of httpx that is not a warning."""
     kinds = [kind for kind in vars(httpx).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert len(kinds) > 20
     return [kind for kind in kinds if not issubclass(kind, Warning)]
 
 
-@pytest.mark.parametrize("kind", foreign(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", list_httpx_errors(), ids=lambda kind: kind.__name__)
 def test_every_error_of_httpx_is_translated(kind: type[Exception]) -> None:
-    """None of them reaches a job as it is."""
+    """Each exception of httpx becomes EngineError or TemporaryFailure."""
     error = kind.__new__(kind)
-    error.args = ("what happened",)
+    error.args = ("a message",)
 
-    with pytest.raises((EngineError, engine_module._Busy)), engine_module._translated("http://here/v1"):
+    with pytest.raises((EngineError, engine_module.TemporaryFailure)), engine_module.translate_errors("http://here/v1"):
         raise error
 
 
 async def read(
     server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, output: Path
 ) -> Result:
-    """Two pages of the sample through the whole pipeline."""
+    """Read two pages of the sample through the whole pipeline."""
     engine = OpenAIEngine(settings(server, openai_family="layout"))
     try:
         return await Reader(page_pool, buffers, engine).run(source=str(sample), output=str(output), pages="1-2")
@@ -357,19 +366,19 @@ async def read(
 async def test_a_job_whose_prompts_are_refused_keeps_its_text(
     server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
-    """The PDF's own text takes over, and the result says why."""
-    server.script = [status(400)] * 9
+    """Refused pages fall back to the PDF's own text, and the result has the code ENGINE_REFUSED."""
+    server.script = [respond_with_status(400)] * 9
     answer = (await read(server, page_pool, buffers, sample, tmp_path)).as_answer()
 
     assert answer["documents"][0]["pages"] == {"text_layer": 2}
     assert {problem["code"] for problem in answer["problems"]} == {"ENGINE_REFUSED"}
 
 
-async def test_a_job_whose_server_is_gone_ends_unread(
+async def test_a_job_without_a_server_is_unread(
     server: OpenAIServer, page_pool: PagePool, buffers: PixelBufferPool, sample: Path, tmp_path: Path
 ) -> None:
-    """Nothing is called read, nothing is called failed: the same job again reads it."""
-    server.script = [status(503)] * 9
+    """No page is stored as read or failed, so that the same job sent again reads them."""
+    server.script = [respond_with_status(503)] * 9
     answer = (await read(server, page_pool, buffers, sample, tmp_path)).as_answer()
 
     assert answer["error"].startswith("ENGINE_DEAD")
@@ -393,25 +402,25 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, max_size=4))
-async def test_any_stream_is_an_answer_or_a_fault(events: list[Any]) -> None:
-    """Whatever a server sends, nothing but the two faults comes out, and an answer's counts are numbers."""
+async def test_any_stream_gives_an_answer_or_a_known_error(events: list[Any]) -> None:
+    """Any events give an answer with numeric counts, or raise MalformedStream or ReportedError."""
 
     async def lines() -> AsyncIterator[str]:
-        for one in events:
-            yield f"data: {json.dumps(one)}"
+        for event in events:
+            yield f"data: {json.dumps(event)}"
 
     try:
-        async for answer in stream.growing(lines()):
+        async for answer in stream.accumulate(lines()):
             assert isinstance(answer.text, str)
             assert answer.tokens_in + answer.tokens_out >= 0 or answer.usage
-    except (stream.Garbled, stream.Told):
+    except (stream.MalformedStream, stream.ReportedError):
         pass
 
 
-def test_an_error_of_a_server_is_cut_short() -> None:
-    """A server may quote the prompt; what reaches the log is too little to be a document."""
+def test_a_server_error_is_truncated() -> None:
+    """A server may quote the prompt in its error, so only 200 characters of it reach the log."""
     long = json.dumps({"error": {"message": "x" * 10_000}}).encode()
 
-    assert len(stream.words(long)) == 200
-    assert stream.words(b"\xff<html>") == "\ufffd<html>"
-    assert stream.words(b'{"error": "plain"}') == "plain"
+    assert len(stream.extract_message(long)) == 200
+    assert stream.extract_message(b"\xff<html>") == "\ufffd<html>"
+    assert stream.extract_message(b'{"error": "plain"}') == "plain"

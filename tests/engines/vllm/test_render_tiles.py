@@ -1,4 +1,4 @@
-"""Tiles drawn anew show what resized ones show, whatever the page's box, turn or lock."""
+"""Rendered tiles show what resized ones show, whatever the page's crop box, rotation or encryption."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twopass.engines.interface import PagePointer
 from twopass.engines.vllm import render_tiles, tiling
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR
 from twopass.pages import source_files
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.steps import render
 
@@ -25,10 +25,10 @@ LOREM = "The borehole reached water at a depth of forty metres, where gravel giv
 
 @pytest.fixture
 def pdf(tmp_path: Path) -> Path:
-    """A page with text, a filled box in its upper left corner, a red line and a picture."""
+    """A page with text, a filled box in its upper left corner, a red line, a red box and an image."""
     path = tmp_path / "page.pdf"
-    with pymupdf.open() as made:
-        page = made.new_page(width=420, height=595)
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=595)
         page.draw_rect((10, 10, 110, 60), fill=(0, 0, 0))
         page.draw_line((20, 580), (400, 580), color=(1, 0, 0), width=3)
         page.insert_textbox((30, 120, 390, 420), LOREM, fontsize=11)
@@ -36,13 +36,14 @@ def pdf(tmp_path: Path) -> Path:
         grey.clear_with(90)
         page.insert_image((250, 450, 390, 560), pixmap=grey)
         page.draw_rect((30, 430, 200, 560), fill=(1, 0, 0))
-        made.save(path)
+        document.save(path)
     return path
 
 
 @contextmanager
-def buffers() -> Iterator[tuple[PixelBuffer, PixelBuffer]]:
-    pools = PixelBufferPool(1, 1 << 28), PixelBufferPool(1, DEEPSEEK_OCR.most_bytes, fixed=DEEPSEEK_OCR.most_bytes)
+def lend_buffers() -> Iterator[tuple[PixelBuffer, PixelBuffer]]:
+    """One buffer for a page, one for its views."""
+    pools = PixelBufferPool(1, 1 << 28), PixelBufferPool(1, DEEPSEEK_OCR.max_nbytes, fixed_size=DEEPSEEK_OCR.max_nbytes)
     try:
         first, second = ([PixelBuffer(number) for number in pool.descriptors][0] for pool in pools)
         yield first, second
@@ -51,175 +52,181 @@ def buffers() -> Iterator[tuple[PixelBuffer, PixelBuffer]]:
             pool.close()
 
 
-def rendered(path: Path, memory: PixelBuffer, password: str | None = None) -> render.Drawn:
-    """The first page at 144 dpi in the slab."""
-    os.ftruncate(memory.descriptor, 1 << 24)
-    return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, memory, 1 << 24)
+def render_first_page(path: Path, buffer: PixelBuffer, password: str | None = None) -> render.DrawResult:
+    """Render the first page at 144 dpi into the buffer."""
+    os.ftruncate(buffer.descriptor, 1 << 24)
+    return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, buffer, 1 << 24)
 
 
-def both(path: Path, mode: str, password: str | None = None) -> tuple[tiling.Views, tiling.Views, render.Drawn]:
-    """The views resized from the page's pixels and those drawn, and what the renderer says of the page."""
-    with buffers() as (page, seen):
-        shown = rendered(path, page, password)
-        pixels = Pixels(shown.width, shown.height, page)
-        tiles = DEEPSEEK_OCR.tiles(shown.width, shown.height, mode, 6)
-        resized = tiling.views(DEEPSEEK_OCR, pixels.array().copy(), mode, tiles)
-        turned = PagePointer(str(path), 1, shown.turn, password)
-        render_tiles.prepare(DEEPSEEK_OCR, turned, pixels, mode, tiles, seen)
-        there = tiling.mapped(DEEPSEEK_OCR, seen, mode, tiles)
-        return resized, tiling.Views(there.whole.copy(), there.tiles.copy()), shown
+def make_both(
+    path: Path, mode: str, password: str | None = None
+) -> tuple[tiling.Views, tiling.Views, render.DrawResult]:
+    """The views resized from the page's pixels, those with rendered tiles, and what the page's rendering returned."""
+    with lend_buffers() as (page_buffer, view_buffer):
+        result = render_first_page(path, page_buffer, password)
+        pixels = Pixels(result.width, result.height, page_buffer)
+        grid = DEEPSEEK_OCR.choose_grid(result.width, result.height, mode, 6)
+        resized = tiling.make_views(DEEPSEEK_OCR, pixels.array().copy(), mode, grid)
+        pointer = PagePointer(str(path), 1, result.turn, password)
+        render_tiles.write_views(DEEPSEEK_OCR, pointer, pixels, mode, grid, view_buffer)
+        written = tiling.map_views(DEEPSEEK_OCR, view_buffer, mode, grid)
+        return resized, tiling.Views(written.global_view.copy(), written.tiles.copy()), result
 
 
-def far(one: tiling.Array, other: tiling.Array) -> float:
-    """Mean difference of 16 × 16 blocks, which is small where the same things lie in the same places."""
+def mean_difference(one: tiling.Array, other: tiling.Array) -> float:
+    """Mean difference between blocks of 16 × 16; small if both images show the same things in the same places."""
     blocks = [
-        picture.astype(np.float32)
-        .reshape(*picture.shape[:-3], picture.shape[-3] // 16, 16, picture.shape[-2] // 16, 16, 3)
+        image.astype(np.float32)
+        .reshape(*image.shape[:-3], image.shape[-3] // 16, 16, image.shape[-2] // 16, 16, 3)
         .mean((-4, -2))
-        for picture in (one, other)
+        for image in (one, other)
     ]
     return float(np.abs(blocks[0] - blocks[1]).mean()) if one.size else 0.0
 
 
-def same(one: tiling.Views, other: tiling.Views) -> None:
-    for resized, ours in zip(one, other, strict=True):
-        assert resized.shape == ours.shape
-        assert far(resized, ours) < 1.0
+def assert_similar(resized: tiling.Views, rendered: tiling.Views) -> None:
+    for one, other in zip(resized, rendered, strict=True):
+        assert one.shape == other.shape
+        assert mean_difference(one, other) < 1.0
 
 
 @pytest.mark.parametrize("mode", sorted(DEEPSEEK_OCR.modes))
-def test_drawn_tiles_show_what_enlarged_ones_show(pdf: Path, mode: str) -> None:
-    """And the whole is the same to the last bit."""
-    resized, ours, shown = both(pdf, mode)
+def test_rendered_tiles_show_what_enlarged_ones_show(pdf: Path, mode: str) -> None:
+    """Rendered tiles have the same content with other pixels; the global view is identical."""
+    resized, rendered, result = make_both(pdf, mode)
 
-    assert np.array_equal(resized.whole, ours.whole)
-    same(resized, ours)
-    assert shown.is_scalable
-    assert not ours.tiles.size or not np.array_equal(resized.tiles, ours.tiles)
+    assert np.array_equal(resized.global_view, rendered.global_view)
+    assert_similar(resized, rendered)
+    assert result.is_scalable
+    assert not rendered.tiles.size or not np.array_equal(resized.tiles, rendered.tiles)
 
 
-@pytest.mark.parametrize(("width", "height", "tiles"), [(840, 1190, (2, 3)), (1280, 1920, (2, 3)), (400, 500, (1, 1))])
-def test_only_what_has_fewer_pixels_is_enlarged(width: int, height: int, tiles: tuple[int, int]) -> None:
-    assert DEEPSEEK_OCR.enlarges(width, height, tiling.Tiles(*tiles)) == ((width, height) == (840, 1190))
+@pytest.mark.parametrize(("width", "height", "grid"), [(840, 1190, (2, 3)), (1280, 1920, (2, 3)), (400, 500, (1, 1))])
+def test_tiles_are_upscaled_if_the_page_has_fewer_pixels(width: int, height: int, grid: tuple[int, int]) -> None:
+    """A page with as many pixels as its tiles is not upscaled, nor is one without tiles."""
+    assert DEEPSEEK_OCR.is_upscaled(width, height, tiling.TileGrid(*grid)) == ((width, height) == (840, 1190))
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-def test_as_the_page_is_displayed_and_turned(pdf: Path, rotation: int) -> None:
-    """/Rotate and crop box count, text that lies sideways is upright, and the file that others share is as before."""
+def test_the_pages_rotation_and_crop_box_apply(pdf: Path, rotation: int) -> None:
+    """Tiles respect /Rotate and the crop box, sideways text is upright, and the shared open file is left unchanged."""
     turned = pdf.with_name("turned.pdf")
-    with pymupdf.open(pdf) as made:
-        made[0].set_cropbox(pymupdf.Rect(5, 5, 410, 590))
-        made[0].set_rotation(rotation)
-        made.save(turned)
+    with pymupdf.open(pdf) as document:
+        document[0].set_cropbox(pymupdf.Rect(5, 5, 410, 590))
+        document[0].set_rotation(rotation)
+        document.save(turned)
 
-    resized, ours, shown = both(turned, "gundam")
+    resized, rendered, result = make_both(turned, "gundam")
 
-    same(resized, ours)
-    assert shown.turn == -rotation % 360
-    with source_files.shared_pdf(str(turned), None) as shared:
+    assert_similar(resized, rendered)
+    assert result.turn == -rotation % 360
+    with source_files.open_shared_pdf(str(turned), None) as shared:
         assert shared[0].rotation == rotation
 
 
-def test_a_locked_page_is_drawn_with_its_password(pdf: Path) -> None:
+def test_a_page_of_an_encrypted_file_is_rendered_with_its_password(pdf: Path) -> None:
+    """The password in the page pointer opens the file again for the tiles."""
     locked = pdf.with_name("locked.pdf")
-    with pymupdf.open(pdf) as made:
-        made.save(locked, encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner", user_pw="open")
+    with pymupdf.open(pdf) as document:
+        document.save(locked, encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner", user_pw="open")
 
-    resized, ours, _ = both(locked, "gundam", "open")
+    resized, rendered, _ = make_both(locked, "gundam", "open")
 
-    same(resized, ours)
+    assert_similar(resized, rendered)
 
 
-def test_a_page_that_takes_long_is_not_drawn_again(tmp_path: Path) -> None:
-    """Three thousand lines across the page: its views are resized, which takes the same time for any page."""
+def test_a_page_that_renders_slowly_is_not_scalable(tmp_path: Path) -> None:
+    """The tiles of a page with three thousand lines are resized, which takes the same time for any page."""
     strokes = " ".join(f"0 {n % 595} m 420 {(7 * n) % 595} l S" for n in range(3000))
-    with pymupdf.open() as made:
-        page = made.new_page(width=420, height=595)
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=595)
         page.clean_contents()
-        made.update_stream(page.get_contents()[0], f"3 w {strokes}".encode())
-        made.save(tmp_path / "map.pdf")
+        document.update_stream(page.get_contents()[0], f"3 w {strokes}".encode())
+        document.save(tmp_path / "map.pdf")
 
-    with buffers() as (memory, _):
-        shown = rendered(tmp_path / "map.pdf", memory)
+    with lend_buffers() as (buffer, _):
+        result = render_first_page(tmp_path / "map.pdf", buffer)
 
-    assert not shown.is_scalable
+    assert not result.is_scalable
 
 
 @pytest.mark.parametrize("rotation", [0, 90])
-def test_a_page_with_a_large_picture_is_resized(pdf: Path, rotation: int) -> None:
-    """MuPDF enlarges pictures without smoothing them; where they lie is told as if the page were not rotated."""
-    with pymupdf.open(pdf) as made:
-        page, grey = made[0], pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
-        few = source_files.pictured(page.get_displaylist())
+def test_a_page_with_a_large_image_is_not_scalable(pdf: Path, rotation: int) -> None:
+    """MuPDF enlarges images without smoothing. The share of the page that images cover ignores its rotation."""
+    with pymupdf.open(pdf) as document:
+        page, grey = document[0], pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 64, 64))
+        small_share = source_files.measure_image_share(page.get_displaylist())
         page.insert_image((20, 350, 400, 590), pixmap=grey, keep_proportion=False)
-        many = source_files.pictured(page.get_displaylist())
+        large_share = source_files.measure_image_share(page.get_displaylist())
         page.set_rotation(rotation)
-        made.save(pdf.with_name("pictured.pdf"))
+        document.save(pdf.with_name("with_image.pdf"))
 
-    shown = both(pdf.with_name("pictured.pdf"), "gundam")[2]
+    result = make_both(pdf.with_name("with_image.pdf"), "gundam")[2]
 
-    assert few == pytest.approx(110 * 110 / (420 * 595), rel=0.01)
-    assert many - few == pytest.approx(380 * 240 / (420 * 595), rel=0.01)
-    assert not shown.is_scalable
+    assert small_share == pytest.approx(110 * 110 / (420 * 595), rel=0.01)
+    assert large_share - small_share == pytest.approx(380 * 240 / (420 * 595), rel=0.01)
+    assert not result.is_scalable
 
 
-def test_a_picture_within_the_page_itself_counts() -> None:
-    """Old fax software writes a scan into the page's contents, where no resource names it."""
-    with pymupdf.open() as made:
-        page = made.new_page(width=420, height=595)
+def test_an_inline_image_counts() -> None:
+    """Old fax software writes a scan into the page's content stream, so that it is not among the resources."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=420, height=595)
         page.insert_text((30, 30), LOREM)
         scan = b"q 400 0 0 500 10 10 cm BI /W 2 /H 2 /BPC 8 /CS /G ID \x00\x80\x80\x00 EI Q"
-        made.update_stream(page.get_contents()[0], page.read_contents() + b"\n" + scan)
+        document.update_stream(page.get_contents()[0], page.read_contents() + b"\n" + scan)
 
-        assert source_files.pictured(made[0].get_displaylist()) == pytest.approx(400 * 500 / (420 * 595), rel=0.01)
+        assert source_files.measure_image_share(document[0].get_displaylist()) == pytest.approx(
+            400 * 500 / (420 * 595), rel=0.01
+        )
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
 @pytest.mark.parametrize("unit", ["1", "2"])
-def test_a_picture_covers_a_page_however_it_is_rotated(rotation: int, unit: str) -> None:
-    """A long page, of which a picture that lay the other way would cover less than counts; in whatever unit."""
-    with pymupdf.open() as made:
-        page = made.new_page(width=400, height=900)
+def test_a_full_page_image_is_detected_at_any_rotation(rotation: int, unit: str) -> None:
+    """On a long page, an image placed at the wrong rotation would cover too little to be a scan; in any user unit."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=400, height=900)
         page.insert_image(page.rect, pixmap=pymupdf.Pixmap(pymupdf.csRGB, pymupdf.IRect(0, 0, 8, 18)))
         page.set_rotation(rotation)
-        made.xref_set_key(page.xref, "UserUnit", unit)
+        document.xref_set_key(page.xref, "UserUnit", unit)
 
-        assert source_files.covered(made.reload_page(page))[0]
+        assert source_files.detect_scan(document.reload_page(page))[0]
 
 
-def test_words_without_ink_are_words(tmp_path: Path) -> None:
-    """Under a scan, in a font whose letters have no height, each on its own: a display list leaves them out."""
+def test_invisible_words_are_read(tmp_path: Path) -> None:
+    """The text layer under a scan, in a font whose glyphs have no height, which MuPDF's display list leaves out."""
     letters = [f"/{chr(letter)}" for letter in range(97, 123)]
     written = [f"BT 3 Tr /helv 12 Tf 1 0 0 1 {40 + 60 * n} 700 Tm (word) Tj ET" for n in range(5)]
-    with pymupdf.open() as made:
-        page = made.new_page()
+    with pymupdf.open() as document:
+        page = document.new_page()
         page.insert_text((40, 60), "seen", fontname="cour")
-        made.update_object(empty := made.get_new_xref(), "<<>>")
-        made.update_stream(empty, b"500 0 0 0 0 0 d1")
+        document.update_object(empty := document.get_new_xref(), "<<>>")
+        document.update_stream(empty, b"500 0 0 0 0 0 d1")
         font = (
             "<</Type/Font/Subtype/Type3/FontBBox[0 0 1000 1000]/FontMatrix[.001 0 0 .001 0 0]/FirstChar 97/LastChar 122"
             f"/Widths[{'500 ' * 26}]/Encoding<</Type/Encoding/Differences[97{''.join(letters)}]>>"
             f"/CharProcs<<{''.join(f'{letter} {empty} 0 R' for letter in letters)}>>>>"
         )
-        made.update_object(page.insert_font("helv"), font)
-        made.update_stream(page.get_contents()[0], page.read_contents() + " ".join(["", *written]).encode())
-        made.save(tmp_path / "scan.pdf")
+        document.update_object(page.insert_font("helv"), font)
+        document.update_stream(page.get_contents()[0], page.read_contents() + " ".join(["", *written]).encode())
+        document.save(tmp_path / "scan.pdf")
 
-    with buffers() as (memory, _):
-        shown = rendered(tmp_path / "scan.pdf", memory)
+    with lend_buffers() as (buffer, _):
+        result = render_first_page(tmp_path / "scan.pdf", buffer)
 
-    assert shown.words.texts == ("seen", *5 * ["word"])
+    assert result.words.texts == ("seen", *5 * ["word"])
 
 
 @settings(max_examples=30)
 @given(width=st.floats(3, 2000), height=st.floats(3, 2000))
 def test_a_page_of_any_size_fills_its_tiles(width: float, height: float) -> None:
-    """What is drawn reaches the last pixel: nothing is left white where the page is black."""
-    with pymupdf.open() as made:
-        page = made.new_page(width=width, height=height)
+    """The page is rendered up to the last pixel: a black page leaves nothing white."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=width, height=height)
         page.draw_rect(page.rect + (-9, -9, 9, 9), fill=(0, 0, 0))
-        tiles = DEEPSEEK_OCR.tiles(round(width * 2), round(height * 2), "gundam", 6)
+        grid = DEEPSEEK_OCR.choose_grid(round(width * 2), round(height * 2), "gundam", 6)
 
-        grid = render_tiles._drawn(page.get_displaylist(), *DEEPSEEK_OCR.grid(tiles))
+        pixels = render_tiles.render_page(page.get_displaylist(), *DEEPSEEK_OCR.grid_size(grid))
 
-    assert not grid.any()
+    assert not pixels.any()

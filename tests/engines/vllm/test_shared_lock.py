@@ -1,36 +1,36 @@
-"""Who shares an engine, and who has it alone."""
+"""SharedExclusiveLock: many tasks may hold it together, or one alone."""
 
 from __future__ import annotations
 
 import asyncio
 
-from twopass.engines.vllm.shared_lock import Solitude
+from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 
 
-async def test_one_who_must_be_alone_is() -> None:
-    """It waits for those inside, and who comes later waits for it."""
-    solitude, order = Solitude(), list[str]()
-    inside, go_on = asyncio.Event(), asyncio.Event()
+async def test_an_exclusive_holder_is_alone() -> None:
+    """It waits for the current holders, and tasks that come later wait for it; two exclusive ones do not overlap."""
+    lock, order = SharedExclusiveLock(), list[str]()
+    is_inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def early() -> None:
-        async with solitude.among():
-            inside.set()
+        async with lock.shared():
+            is_inside.set()
             await go_on.wait()
             order.append("early")
 
-    async def lonely() -> None:
-        async with solitude.alone():
-            order.append("alone")
+    async def exclusive() -> None:
+        async with lock.exclusive():
+            order.append("exclusive begins")
             await asyncio.sleep(0.05)
-            order.append("alone still")
+            order.append("exclusive ends")
 
     async def late() -> None:
-        async with solitude.among():
+        async with lock.shared():
             order.append("late")
 
     tasks = [asyncio.create_task(early())]
-    await inside.wait()
-    tasks += [asyncio.create_task(lonely()), asyncio.create_task(lonely())]
+    await is_inside.wait()
+    tasks += [asyncio.create_task(exclusive()), asyncio.create_task(exclusive())]
     await asyncio.sleep(0)
     tasks += [asyncio.create_task(late())]
     await asyncio.sleep(0)
@@ -38,29 +38,29 @@ async def test_one_who_must_be_alone_is() -> None:
     async with asyncio.timeout(5):
         await asyncio.gather(*tasks)
 
-    assert order[:3] == ["early", "alone", "alone still"]
-    assert sorted(order[3:]) == ["alone", "alone still", "late"]
-    assert order.index("alone still", 3) == order.index("alone", 3) + 1
+    assert order[:3] == ["early", "exclusive begins", "exclusive ends"]
+    assert sorted(order[3:]) == ["exclusive begins", "exclusive ends", "late"]
+    assert order.index("exclusive ends", 3) == order.index("exclusive begins", 3) + 1
 
 
-async def test_who_gives_up_shuts_nobody_out() -> None:
-    """A cancelled wait to be alone lets the others in again."""
-    solitude, go_on = Solitude(), asyncio.Event()
+async def test_a_cancelled_exclusive_wait_lets_others_in() -> None:
+    """After a task gives up waiting for exclusive access, shared holders are admitted again."""
+    lock, go_on = SharedExclusiveLock(), asyncio.Event()
 
     async def early() -> None:
-        async with solitude.among():
+        async with lock.shared():
             await go_on.wait()
 
-    async def lonely() -> None:
-        async with solitude.alone():
+    async def exclusive() -> None:
+        async with lock.exclusive():
             raise AssertionError
 
     first = asyncio.create_task(early())
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(lonely())
+    waiting = asyncio.create_task(exclusive())
     await asyncio.sleep(0)
     waiting.cancel()
 
-    async with asyncio.timeout(5), solitude.among():
+    async with asyncio.timeout(5), lock.shared():
         go_on.set()
     await first

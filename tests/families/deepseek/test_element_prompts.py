@@ -1,4 +1,4 @@
-"""Pass 2 of the DeepSeek-OCR family: what is asked next, which reading stands, what pictures become."""
+"""Pass 2 of the DeepSeek-OCR family: the next question, the reading that is used, and what figures become."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tests.fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
 from twopass.families import agreement, table_parser
 from twopass.families.deepseek import elements, figures
-from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
-from twopass.families.interface import Reply
+from twopass.families.deepseek.element_prompts import QuestionName
+from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS, QUESTION_PROMPTS
+from twopass.families.interface import Question, Reply
 
 FAMILY = DEEPSEEK_OCR
-SAID = "The meter of the pump was read on Monday and entered in the log book."
+SENTENCE = "The meter of the pump was read on Monday and entered in the log book."
 SIZE = (400, 300)
 
 
@@ -30,39 +31,39 @@ def picture(**fields: Any) -> Element:
     return element("picture", figure=Figure(), **fields)
 
 
-def reply(text: str, prompt: str = "free", finish: str = "stop", layer: str | None = None) -> Reply:
-    return Reply(text, PROMPTS[prompt], finish, layer)
+def reply(text: str, name: str = "text", finish_reason: str = "stop", layer_text: str | None = None) -> Reply:
+    return Reply(Question(name, QUESTION_PROMPTS[QuestionName(name)]), text, finish_reason, layer_text)
 
 
-def again(known: Element, *replies: Reply) -> Element:
-    return FAMILY.reread(known, replies)
+def apply(before: Element, *replies: Reply) -> Element:
+    return FAMILY.apply_replies(before, replies)
 
 
 @pytest.mark.parametrize(
-    ("known", "everything", "prompt"),
+    ("before", "ask_all", "prompt"),
     [
         (element("table"), False, "document"),
         (picture(), False, "figure"),
         (element("formula", "x"), False, "free"),
-        (element("text", SAID, "doubtful"), False, "free"),
+        (element("text", SENTENCE, "doubtful"), False, "free"),
         (element("section_header", "1 A", "doubtful"), False, "free"),
-        (element("text", SAID), False, None),
-        (element("text", SAID), True, "free"),
-        (element("caption", SAID), True, "free"),
+        (element("text", SENTENCE), False, None),
+        (element("text", SENTENCE), True, "free"),
+        (element("caption", SENTENCE), True, "free"),
     ],
 )
 def test_every_kind_is_asked_the_prompt_that_the_model_knows(
-    known: Element, everything: bool, prompt: str | None
+    before: Element, ask_all: bool, prompt: str | None
 ) -> None:
-    """Tables as documents, pictures as figures, all else without boxes; sound text only where all is wanted."""
-    question = FAMILY.question(known, everything, SIZE, ())
+    """Tables are read as documents, pictures as figures, the rest without boxes; sound text only with `ask_all`."""
+    question = FAMILY.next_question(before, ask_all, SIZE, ())
 
     assert (question.prompt if question else None) == (PROMPTS[prompt] if prompt else None)
 
 
 def test_a_crop_that_shows_nothing_is_not_asked_about() -> None:
-    """A rule or a dot, padding included."""
-    assert FAMILY.question(picture(), True, (400, 17), ()) is None
+    """A crop smaller than MIN_CROP_SIDE shows a rule or a dot, so no question is asked about it."""
+    assert FAMILY.next_question(picture(), True, (400, 17), ()) is None
 
 
 @pytest.mark.parametrize(
@@ -77,47 +78,52 @@ def test_a_crop_that_shows_nothing_is_not_asked_about() -> None:
     ],
 )
 def test_a_picture_is_described_where_parsing_gave_no_data(answers: tuple[str, ...], prompt: str | None) -> None:
-    """At most two questions."""
-    question = FAMILY.question(picture(), False, SIZE, (), [reply(text, "figure") for text in answers])
+    """A description is asked for only if the first reply has no data; there are at most two questions."""
+    question = FAMILY.next_question(picture(), False, SIZE, (), [reply(text, "figure_data") for text in answers])
 
     assert (question.prompt if question else None) == (PROMPTS[prompt] if prompt else None)
 
 
-# pass 1, pass 2, the layer -> who stands, flags that must be there
+# the reading of pass 1, the reply of pass 2 -> the pass that is used, the flags it must have
 VERDICTS = {
-    "cut": (SAID, reply("The meter", finish="length"), 1, {"pass2_cut"}),
-    "stopped as a loop": (SAID, reply(SAID, finish="loop"), 1, {"pass2_loop"}),
-    "loops": (SAID, reply("The meter of " * 200), 1, {"pass2_loop"}),
-    "empty": (SAID, reply(" \n"), 1, {"pass2_empty"}),
-    "only tags": (SAID, reply("<|ref|>text<|/ref|>"), 1, {"pass2_empty"}),
-    "nothing before": ("", reply(SAID), 2, set()),
-    "the same": (SAID, reply(SAID), 2, set()),
-    "nearly the same": (SAID, reply(SAID.replace("Monday", "Mondav")), 2, set()),
-    "a word more": (SAID, reply(SAID + " again."), 2, set()),
-    "a little more": (SAID, reply(SAID + " Both signed it."), 2, {"pass2_disagrees"}),
-    "its neighbour": (SAID, reply(SAID + " Both operators signed it in the evening."), 1, {"pass2_disagrees"}),
-    "something else": (SAID, reply("The weather is fine today in the north."), 1, {"pass2_disagrees"}),
-    "less": (SAID, reply("The meter of the pump."), 1, {"pass2_disagrees"}),
+    "cut": (SENTENCE, reply("The meter", finish_reason="length"), 1, {"pass2_cut"}),
+    "stopped as a loop": (SENTENCE, reply(SENTENCE, finish_reason="loop"), 1, {"pass2_loop"}),
+    "loops": (SENTENCE, reply("The meter of " * 200), 1, {"pass2_loop"}),
+    "empty": (SENTENCE, reply(" \n"), 1, {"pass2_empty"}),
+    "only tags": (SENTENCE, reply("<|ref|>text<|/ref|>"), 1, {"pass2_empty"}),
+    "nothing before": ("", reply(SENTENCE), 2, set()),
+    "the same": (SENTENCE, reply(SENTENCE), 2, set()),
+    "nearly the same": (SENTENCE, reply(SENTENCE.replace("Monday", "Mondav")), 2, set()),
+    "a word more": (SENTENCE, reply(SENTENCE + " again."), 2, set()),
+    "a little more": (SENTENCE, reply(SENTENCE + " Both signed it."), 2, {"pass2_disagrees"}),
+    "its neighbour": (SENTENCE, reply(SENTENCE + " Both operators signed it in the evening."), 1, {"pass2_disagrees"}),
+    "something else": (SENTENCE, reply("The weather is fine today in the north."), 1, {"pass2_disagrees"}),
+    "less": (SENTENCE, reply("The meter of the pump."), 1, {"pass2_disagrees"}),
     "cleaner": ("Th\ufffd m\ufffdt\ufffdr \ufffdf a w\ufffdll", reply("The meter of a well"), 2, {"pass2_disagrees"}),
-    "layer for pass 2": ("Tbe rneter ol tbe qump vas", reply(SAID, layer=SAID), 2, {"pass2_disagrees"}),
-    "layer for pass 1": (SAID, reply("Tbe rneter ol tbe qump vas reab", layer=SAID), 1, {"pass2_disagrees"}),
-    "layer for both": (SAID, reply(SAID, layer=SAID), 1, set()),
-    "a layer of one word": (SAID, reply(SAID, layer="Draft"), 2, set()),
+    "layer for pass 2": ("Tbe rneter ol tbe qump vas", reply(SENTENCE, layer_text=SENTENCE), 2, {"pass2_disagrees"}),
+    "layer for pass 1": (
+        SENTENCE,
+        reply("Tbe rneter ol tbe qump vas reab", layer_text=SENTENCE),
+        1,
+        {"pass2_disagrees"},
+    ),
+    "layer for both": (SENTENCE, reply(SENTENCE, layer_text=SENTENCE), 1, set()),
+    "a layer of one word": (SENTENCE, reply(SENTENCE, layer_text="Draft"), 2, set()),
 }
 
 
 @pytest.mark.parametrize(("first", "second", "read_by", "flags"), VERDICTS.values(), ids=VERDICTS)
-def test_the_better_reading_stands(first: str, second: Reply, read_by: int, flags: set[str]) -> None:
-    """The table in the module's docstring, row by row; a worse reading loses nothing of pass 1."""
-    known = again(element("text", first, "doubtful"), second)
+def test_the_better_reading_is_used(first: str, second: Reply, read_by: int, flags: set[str]) -> None:
+    """Each row of the table in element_prompts.py holds: a worse second reading never replaces the first."""
+    after = apply(element("text", first, "doubtful"), second)
 
-    assert known.read_by == read_by
-    assert known.text == (first if read_by == 1 else second.text)
-    assert {flag for flag in known.flags if flag.startswith("pass2")} == flags
-    assert ("doubtful" in known.flags) == (read_by == 1)
+    assert after.read_by == read_by
+    assert after.text == (first if read_by == 1 else second.text)
+    assert {flag for flag in after.flags if flag.startswith("pass2")} == flags
+    assert ("doubtful" in after.flags) == (read_by == 1)
 
 
-# pass 1, pass 2 -> who stands, flags that must be there, where nothing was doubtful
+# kind, the readings of pass 1 and pass 2, neither doubtful -> the pass that is used, whether they differ
 SURE = {
     "marks": ("text", "**Note**: see [the log](http://a.b) of the pump", "Note: see the log of the pump", 1, True),
     "maths": ("text", "The value \\( x_1 \\) of the pump is higher", "The value x1 of the pump is higher", 1, False),
@@ -127,7 +133,7 @@ SURE = {
     "a little below a heading": ("section_header", "3 Results of Pumps", "3 Results of Pumps now", 1, True),
     "the heading below a caption": ("caption", "See Table 3 here.", "See Table 3 here.\n4 All", 1, True),
     "a number not seen": ("formula", "\\[ a = b \\tag{1} \\]", "\\[ a = b \\]", 1, False),
-    "a number behind not seen": ("formula", "\\[ a = b \\] \\quad (1)", "\\[ a = b \\]", 1, False),
+    "a number after it not seen": ("formula", "\\[ a = b \\] \\quad (1)", "\\[ a = b \\]", 1, False),
     "the text below a formula": ("formula", "\\[ a = b \\]", "\\[ a = b \\]\nwhere a is long", 1, True),
     "a formula": ("formula", "\\[ a = b \\]", "\\[ a=b \\]", 2, False),
 }
@@ -135,13 +141,13 @@ SURE = {
 
 @pytest.mark.parametrize(("kind", "first", "second", "read_by", "differs"), SURE.values(), ids=SURE)
 def test_a_sound_reading_keeps_its_marks(kind: str, first: str, second: str, read_by: int, differs: bool) -> None:
-    """What agrees raises the confidence only; what stands beside a crop is not taken in."""
-    known = elements.told(element(kind), first)
-    after = again(known, reply(second))
+    """A second reading that agrees only sets the confidence; text beside the element in its crop is not used."""
+    before = elements.with_content(element(kind), first)
+    after = apply(before, reply(second))
 
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, differs)
     assert after.confidence and after.confidence.method == "agreement"
-    assert (after.text, after.markdown) == (known.text, known.markdown) or read_by == 2
+    assert (after.text, after.markdown) == (before.text, before.markdown) or read_by == 2
 
 
 ROWS = [["Name", "Qty", "Price"], *([f"item {n}", str(n), f"{n}.50"] for n in range(10))]
@@ -149,7 +155,7 @@ SPANS = (
     '<table><tr><td rowspan="2">Region</td><td colspan="2">Sales</td></tr>'
     "<tr><td>2023</td><td>2024</td></tr><tr><td>North</td><td>10</td><td>20</td></tr></table>"
 )
-# pass 1's table, pass 2's -> who stands
+# the tables of pass 1 and pass 2 -> the pass that is used
 SHAPES = {
     "one column": (html(ROWS), html([" ".join(row)] for row in ROWS), 1),
     "one row": (html(ROWS), html([sum(ROWS, [])]), 1),
@@ -164,79 +170,80 @@ SHAPES = {
 
 @pytest.mark.parametrize(("first", "second", "read_by"), SHAPES.values(), ids=SHAPES)
 def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int) -> None:
-    """A nearer look may correct cells and not lose them; pass 1's other shape is told as a disagreement."""
-    tables = table_parser.parts(first)[0]
-    known = elements.told(element("table"), tables.text, tables.table)
-    after = again(known, reply(second, "document"))
+    """Pass 2 may correct cells but not drop any; a different shape is flagged as a disagreement."""
+    tables = table_parser.split_tables(first)[0]
+    before = elements.with_content(element("table"), tables.text, tables.table)
+    after = apply(before, reply(second, "table"))
 
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, read_by == 1)
-    assert (after.table == known.table and after.text == known.text) or read_by == 2
-    assert after.confidence and (after.confidence.score < 0.9) == (read_by == 1 or not known.text)
+    assert (after.table == before.table and after.text == before.text) or read_by == 2
+    assert after.confidence and (after.confidence.score < 0.9) == (read_by == 1 or not before.text)
 
 
-def test_agreement_is_the_confidence_and_the_prompt_is_named() -> None:
-    """Of a reply that could have stood; one that failed analysed nothing."""
-    known = again(element("text", SAID), reply(SAID.upper()))
-    failed = again(element("text", SAID), reply(""))
+def test_agreement_is_the_confidence_and_the_prompt_is_recorded() -> None:
+    """A usable reply sets confidence and analysis; a failed reply sets neither."""
+    after = apply(element("text", SENTENCE), reply(SENTENCE.upper()))
+    failed = apply(element("text", SENTENCE), reply(""))
 
-    assert known.confidence and (known.confidence.score, known.confidence.method) == (1.0, "agreement")
-    assert (known.analysis.source, known.analysis.prompt) == (Source.MODEL, PROMPTS["free"])
+    assert after.confidence and (after.confidence.score, after.confidence.method) == (1.0, "agreement")
+    assert (after.analysis.source, after.analysis.prompt) == (Source.MODEL, PROMPTS["free"])
     assert (failed.analysis.source, failed.confidence) == (Source.NONE, None)
 
 
 @given(st.text(max_size=60), st.text(max_size=200), st.sampled_from(["stop", "length", "loop", "abort"]))
 def test_any_reply_leaves_an_element(first: str, second: str, finish: str) -> None:
-    """Of every kind, and never one that says less than nothing."""
+    """Any reply about any kind of element gives an element, and never empties one that had text."""
     for kind in Kind:
-        known = documents.element(kind, first, figure=Figure() if kind in (Kind.PICTURE, Kind.CHART) else None)
-        after = again(known, reply(second, "figure", finish), reply(second, "describe", finish))
-        assert after.id == known.id and after.boxes == known.boxes
-        assert after.text or after.table or after.figure or not known.text.strip()
+        before = documents.element(kind, first, figure=Figure() if kind in (Kind.PICTURE, Kind.CHART) else None)
+        after = apply(before, reply(second, "figure_data", finish), reply(second, "description", finish))
+        assert after.id == before.id and after.boxes == before.boxes
+        assert after.text or after.table or after.figure or not before.text.strip()
 
 
 def test_a_heading_keeps_its_level() -> None:
-    """On its own crop every heading has one hash."""
-    known = again(
-        element("section_header", "2.1 Purnps", "doubtful", level=3), reply("# 2.1 Pumps", layer="2.1 Pumps now")
+    """The level of pass 1 stays: on its own crop the model writes every heading with one hash."""
+    after = apply(
+        element("section_header", "2.1 Purnps", "doubtful", level=3), reply("# 2.1 Pumps", layer_text="2.1 Pumps now")
     )
 
-    assert (known.text, known.level, known.numbering, known.markdown) == ("2.1 Pumps", 3, "2.1", "### 2.1 Pumps")
+    assert (after.text, after.level, after.numbering, after.markdown) == ("2.1 Pumps", 3, "2.1", "### 2.1 Pumps")
 
 
 def test_a_table_without_cells_gets_them() -> None:
-    """From grounded or bare HTML; an answer without a table leaves it as it was."""
-    bare, grounded = again(element("table"), reply(TABLE)), again(element("table"), reply(block("table", TABLE)))
-    none = again(element("table"), reply("No table here."))
+    """They come from grounded or bare HTML; a reply without a table leaves the element as it was."""
+    bare = apply(element("table"), reply(TABLE, "table"))
+    grounded = apply(element("table"), reply(block("table", TABLE), "table"))
+    none = apply(element("table"), reply("No table here.", "table"))
 
     assert bare.table == grounded.table and bare.table and bare.table.rows == 2
     assert (bare.read_by, none.read_by, none.flags) == (2, 1, ("pass2_empty",))
 
 
 def test_a_table_that_lost_a_row_in_pass_2_keeps_it() -> None:
-    """The page's reading has more of the words."""
-    whole = table_parser.html(
+    """The table of pass 1 is used when pass 2 has fewer rows, and the element is flagged."""
+    whole = table_parser.parse_html(
         TABLE.replace("</table>", "<tr><td>P-2</td><td>9.1</td></tr><tr><td>P-3</td><td>7</td></tr></table>")
     )
-    known = element("table", table_parser.words(whole), table=whole)
+    before = element("table", table_parser.table_text(whole), table=whole)
 
-    assert again(known, reply(TABLE)).table == whole
-    assert "pass2_disagrees" in again(known, reply(TABLE)).flags
+    assert apply(before, reply(TABLE, "table")).table == whole
+    assert "pass2_disagrees" in apply(before, reply(TABLE, "table")).flags
 
 
 def test_formulas_are_compared_by_their_latex() -> None:
-    """Blanks and delimiters do not count, and a number that pass 2 saw is kept."""
-    known = element("formula", "\\[ a=b \\]", formula=Formula(latex="a=b"))
+    """Spaces and delimiters are ignored, and a number that only pass 2 read is kept."""
+    before = element("formula", "\\[ a=b \\]", formula=Formula(latex="a=b"))
 
-    assert again(known, reply("\\[ a = b \\tag{2} \\]")).formula == Formula(latex="a = b \\tag{2}")
-    assert again(known, reply("\\( a = b \\)")).confidence.score == 1.0  # type: ignore[union-attr]
-    assert again(known, reply("Nothing")).formula == known.formula
+    assert apply(before, reply("\\[ a = b \\tag{2} \\]")).formula == Formula(latex="a = b \\tag{2}")
+    assert apply(before, reply("\\( a = b \\)")).confidence.score == 1.0  # type: ignore[union-attr]
+    assert apply(before, reply("Nothing")).formula == before.formula
 
 
 def test_a_chart_has_its_data_axes_and_legend() -> None:
-    """The first column is what it runs over; units stand in brackets; the layer says how sure the numbers are."""
-    two = again(picture(), reply(TABLE, "figure", layer="Pump Flow m³ h P 1 12.5"))
+    """The first column is the x axis, units are in brackets, and the text layer gives the confidence."""
+    two = apply(picture(), reply(TABLE, "figure_data", layer_text="Pump Flow m³ h P 1 12.5"))
     data = "<table><tr><td>Year</td><td>North</td><td>South</td></tr><tr><td>2021</td><td>1</td><td>2</td></tr></table>"
-    three = again(picture(), reply(data, "figure")).figure
+    three = apply(picture(), reply(data, "figure_data")).figure
 
     assert (two.kind, two.category, two.confidence and two.confidence.score) == (Kind.CHART, Category.GRAPH, 1.0)
     assert two.figure and [(axis.label, axis.unit) for axis in two.figure.axes] == [("Pump", None), ("Flow", "m³/h")]
@@ -258,23 +265,23 @@ def test_a_chart_has_its_data_axes_and_legend() -> None:
         ("", False),
     ],
 )
-def test_a_molecule_is_told_from_a_word(text: str, found: bool) -> None:
-    """By bonds, rings and balance."""
-    assert bool(figures.smiles(text)) == found
+def test_a_molecule_is_distinguished_from_a_word(text: str, found: bool) -> None:
+    """A SMILES string has bonds or rings and balanced brackets; words in capitals are not molecules."""
+    assert bool(figures.find_smiles(text)) == found
 
 
 GEOMETRY = """{'Line': {'line': ['(0, 0) -- (4, 0)', '(4, 0) -- (0, 3)'], 'line_type': ['--', '--'],
 'line_endpoint': ['A: (0, 0)', 'B: (4, 0)', 'C: (0, 3)']}, 'Circle': {'circle_center': ['(1, 1)'], 'radius': [1.5]}}"""
 
 
-def test_a_plane_figure_is_read_and_never_run() -> None:
-    """Points, lines by their points, circles; what looks like code is text."""
-    figure = again(picture(), reply(GEOMETRY, "figure")).figure
+def test_a_geometric_figure_is_parsed_and_never_evaluated() -> None:
+    """Points, lines between named points, and circles are read; text that looks like code is never evaluated."""
+    figure = apply(picture(), reply(GEOMETRY, "figure_data")).figure
 
     assert figure and figure.type == "geometry"
     assert [c.label for c in figure.components] == ["A (0, 0)", "B (4, 0)", "C (0, 3)", "circle (1, 1), radius 1.5"]
     assert [(c.source, c.target) for c in figure.connections] == [("A", "B"), ("B", "C")]
-    assert figures.geometry("__import__('os').system('true') # line_type") is None
+    assert figures.parse_geometry("__import__('os').system('true') # line_type") is None
 
 
 @pytest.mark.parametrize(
@@ -289,29 +296,30 @@ def test_a_plane_figure_is_read_and_never_run() -> None:
     ],
 )
 def test_a_description_decides_the_category(text: str, category: Category, kind: str) -> None:
-    """By the words of charts and of diagrams, the first sentence above all."""
-    known = again(picture(), reply("", "figure"), reply(text, "describe"))
+    """Words about charts and diagrams are counted, those of the first sentence several times."""
+    after = apply(picture(), reply("", "figure_data"), reply(text, "description"))
 
-    assert (known.category, known.figure and known.figure.type) == (category, kind)
-    assert known.figure and known.figure.description == known.summary == text
+    assert (after.category, after.figure and after.figure.type) == (category, kind)
+    assert after.figure and after.figure.description == after.summary == text
 
 
 def test_words_in_a_picture_are_kept_beside_its_description() -> None:
-    """What `Parse the figure.` read stands in it; a sentence about it does not."""
-    known = again(picture(), reply("Spring\nReservoir", "figure"), reply("A drawing of a hill.", "describe"))
-    talk = again(picture(), reply("The figure shows a hill.", "figure"), reply("A drawing of a hill.", "describe"))
+    """Words that `Parse the figure.` reads are the visible text; a sentence about the picture is not."""
+    description = reply("A drawing of a hill.", "description")
+    words = apply(picture(), reply("Spring\nReservoir", "figure_data"), description)
+    sentence = apply(picture(), reply("The figure shows a hill.", "figure_data"), description)
 
-    assert known.figure and (known.figure.visible_text, known.figure.underlying_type) == (
+    assert words.figure and (words.figure.visible_text, words.figure.underlying_type) == (
         "Spring\nReservoir",
         "drawing",
     )
-    assert talk.figure and talk.figure.visible_text is None
+    assert sentence.figure and sentence.figure.visible_text is None
 
 
-def test_agreement_sees_what_readers_see() -> None:
-    """Case, blanks, full width and delimiters of maths count for nothing."""
+def test_readings_are_compared_as_readers_see_them() -> None:
+    """Readings are compared without case, spaces, full-width letters and maths delimiters."""
     assert agreement.similarity("The Pump \\( x \\)", "the pump $x$") == 1.0
     assert agreement.similarity("ＡＢ", "ab") == 1.0
     assert agreement.similarity("", "") == 1.0 and agreement.similarity("a", "") == 0.0
-    assert agreement.known("a a b", "a b c") == 0.6667
-    assert agreement.known("!", "a") is None
+    assert agreement.word_coverage("a a b", "a b c") == 0.6667
+    assert agreement.word_coverage("!", "a") is None

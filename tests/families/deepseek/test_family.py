@@ -1,4 +1,4 @@
-"""What the DeepSeek-OCR family asks, and what elements it makes of answers."""
+"""The ladder and questions of the DeepSeek-OCR family, and the elements it makes of answers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,27 @@ from tests.fakes import answers
 from tests.fakes.answers import TABLE, block
 from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.errors import Code
-from twopass.families.deepseek.elements import kind_of
-from twopass.families.deepseek.family import CROP_MODES, DEEPSEEK_OCR, DEEPSEEK_OCR_2, PROMPTS, crop_mode, page_mode
-from twopass.families.interface import Answer, Asked, Look, Reply, Rung
-from twopass.families.registry import FAMILIES, named
+from twopass.families.deepseek.elements import classify_label
+from twopass.families.deepseek.family import (
+    CROP_MODES,
+    DEEPSEEK_OCR,
+    DEEPSEEK_OCR_2,
+    PROMPTS,
+    choose_crop_mode,
+    choose_page_mode,
+)
+from twopass.families.interface import PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.registry import FAMILIES, get_family
 from twopass.pages.text_layer import TextLayer
 from twopass.text import prose
 
 FAMILY = DEEPSEEK_OCR
-A4 = Look(1191, 1684, ink=0.15, characters=2800)
-FREE = Rung("free", PROMPTS["free"], reads="plain")
+A4 = PageFeatures(1191, 1684, ink=0.15, characters=2800)
+FREE = Rung("free", PROMPTS["free"], grammar="plain")
 
 
-def parse(text: str, layer: tuple[Word, ...] = (), rung: Rung | None = None) -> Answer:
-    return FAMILY.parse(text, 1, rung or FAMILY.ladder(A4, Asked())[0], TextLayer.of(layer))
+def parse(text: str, layer: tuple[Word, ...] = (), rung: Rung | None = None) -> ParsedPage:
+    return FAMILY.parse(text, 1, rung or FAMILY.ladder(A4, PageRequest())[0], TextLayer.of(layer))
 
 
 def only(text: str, **fields: Any) -> Element:
@@ -38,8 +45,8 @@ def only(text: str, **fields: Any) -> Element:
     return element
 
 
-# label and content -> the fields that must come of it
-QUIRKS: dict[str, tuple[str, dict[str, Any]]] = {
+# a block -> fields of its element
+BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "title": (block("title", "# A Report"), {"kind": Kind.TITLE, "level": 1, "text": "A Report"}),
     "numbered title": (block("title", "# 3. Methods"), {"kind": Kind.SECTION_HEADER, "numbering": "3"}),
     "deep title": (block("title", "#### Small"), {"kind": Kind.TITLE, "level": 4}),
@@ -64,7 +71,7 @@ QUIRKS: dict[str, tuple[str, dict[str, Any]]] = {
         block("text", "des Einführungs- gesetzes, der Gesellschafts-\nform, der Freiheits-beraubung"),
         {"text": "des Einführungsgesetzes, der Gesellschaftsform, der Freiheitsberaubung"},
     ),
-    "hyphens that are spelt": (
+    "hyphens that belong to the word": (
         block(
             "text",
             "Bildungs- und Kulturamt, Zahlungs- bzw. Lieferfrist, rot- grün, Reichs-militär, Leitungs- A, lungs- x",
@@ -111,9 +118,9 @@ QUIRKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "fields"), QUIRKS.values(), ids=QUIRKS)
-def test_every_quirk_has_its_element(text: str, fields: dict[str, Any]) -> None:
-    """What the model has been seen to write, and what people mean by it."""
+@pytest.mark.parametrize(("text", "fields"), BLOCKS.values(), ids=BLOCKS)
+def test_every_form_of_block_gives_its_element(text: str, fields: dict[str, Any]) -> None:
+    """Every way in which the model has been seen to write a block gives the element that is meant."""
     element = only(text)
 
     assert {name: getattr(element, name) for name in fields} == fields
@@ -135,13 +142,13 @@ def test_every_quirk_has_its_element(text: str, fields: dict[str, Any]) -> None:
         (None, Kind.TEXT),
     ],
 )
-def test_unknown_labels_are_told_by_what_is_in_them(label: str | None, kind: Kind) -> None:
-    """Labels by what they contain, with captions and notes before what they belong to."""
-    assert kind_of(label) is kind
+def test_unknown_labels_are_classified_by_the_words_in_them(label: str | None, kind: Kind) -> None:
+    """An unknown label gets the kind of a word in it; caption and footnote count before table and figure."""
+    assert classify_label(label) is kind
 
 
 def test_a_page_of_everything() -> None:
-    """The interposed caption gives its table back; captions know their owners; maths and money are apart."""
+    """A table below its caption goes to its tag, captions are linked, and maths and money are distinguished."""
     title, head, text, table, caption, formula, picture, legend, items = parse(answers.PAGE).elements
 
     assert (title.kind, head.numbering, formula.formula and formula.formula.latex) == (
@@ -156,8 +163,7 @@ def test_a_page_of_everything() -> None:
 
 
 def test_a_table_without_a_tag_and_a_tag_without_a_table_are_kept() -> None:
-    """HTML that nobody announced is a table without a box; a tag alone is a table that pass 2 must read."""
-    lone, tagged = parse(block("text", f"before {TABLE} after") + block("table", "")).elements[1], None
+    """HTML without a tag is a table without a box; a tag without HTML is a table that pass 2 must read."""
     found = parse(block("text", f"before {TABLE} after") + block("table", "")).elements
 
     assert [(e.kind, e.text[:6], bool(e.boxes), e.flags) for e in found] == [
@@ -166,11 +172,11 @@ def test_a_table_without_a_tag_and_a_tag_without_a_table_are_kept() -> None:
         (Kind.TEXT, "after", False, ("untagged",)),
         (Kind.TABLE, "", True, ()),
     ]
-    assert lone.table and tagged is None
+    assert found[1].table and found[3].table is None
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"),
+    ("cell", "text"),
     [
         ("a&lt;b and c&gt;d", "a<b and c>d"),
         ("use &lt;td&gt; here", "use <td> here"),
@@ -179,26 +185,27 @@ def test_a_table_without_a_tag_and_a_tag_without_a_table_are_kept() -> None:
         ("\\( a \\coloneqq b \\)", "\\( a := b \\)"),
     ],
 )
-def test_a_cells_entities_are_no_tags(cell: str, said: str) -> None:
-    """Of a table and of a chart's data: what is escaped is text, however often."""
-    told = f"<table><tr><td>{cell}</td><td>n</td></tr></table>"
-    table = only(block("table", told)).table
-    figure = FAMILY.reread(only(block("image")), [Reply(told, PROMPTS["figure"])]).figure
+def test_a_cells_entities_are_no_tags(cell: str, text: str) -> None:
+    """Escaped characters in the cells of a table or of a chart's data are text, even if escaped twice."""
+    html = f"<table><tr><td>{cell}</td><td>n</td></tr></table>"
+    table = only(block("table", html)).table
+    question = Question("figure_data", PROMPTS["figure"])
+    figure = FAMILY.apply_replies(only(block("image")), [Reply(question, html)]).figure
 
-    assert table and [found.text for found in table.cells] == [said, "n"]
+    assert table and [found.text for found in table.cells] == [text, "n"]
     assert figure and figure.data == table
 
 
 def test_an_escaped_table_in_prose_is_prose() -> None:
-    """A text about HTML says its tags."""
+    """A text about HTML keeps the tags it mentions."""
     assert only(block("text", "write &lt;table&gt; and &lt;td&gt;")).text == "write <table> and <td>"
 
 
 OTHER = TABLE.replace("Pump", "Valve")
 
 
-def test_html_under_a_tag_of_its_own_is_the_tables() -> None:
-    """A table's tag, then a text that is only its HTML: one table, in both boxes."""
+def test_html_under_a_text_tag_belongs_to_the_table_above() -> None:
+    """A table tag followed by a text with only its HTML is one table with both boxes."""
     (one,) = parse(block("table", "", (1, 2, 900, 400)) + block("text", TABLE, (1, 410, 900, 430))).elements
     apart = parse(block("table") + block("text", "a") + block("text", TABLE)).elements
 
@@ -210,7 +217,7 @@ def test_html_under_a_tag_of_its_own_is_the_tables() -> None:
 
 
 def test_tables_below_their_tags_keep_their_order() -> None:
-    """Two tags and two tables: the first is the first's; one table alone is the nearest tag's."""
+    """Two tables go to the two tags above in order; a single table goes to the nearest tag."""
     tags = block("table", "", (1, 2, 900, 100)) + block("table", "", (1, 200, 900, 400))
     two = parse(tags + block("table_caption", f"Both\n{TABLE}{OTHER}", (1, 410, 900, 430))).elements
     one = parse(tags + block("table_caption", f"One\n{TABLE}", (1, 410, 900, 430))).elements
@@ -220,7 +227,7 @@ def test_tables_below_their_tags_keep_their_order() -> None:
 
 
 def test_two_tables_with_crossed_captions_find_their_owners() -> None:
-    """By white space, not by order alone: a caption above and one below."""
+    """Captions are linked by the gap to their table, not by order alone: one is above its table, one below."""
     first = block("table_caption", "Table 1: a", (100, 80, 900, 98)) + block("table", TABLE, (100, 100, 900, 200))
     second = block("table", TABLE, (100, 300, 900, 400)) + block("table_caption", "Table 2: b", (100, 402, 900, 420))
     one, above, below, two = parse(first + second).elements
@@ -228,8 +235,8 @@ def test_two_tables_with_crossed_captions_find_their_owners() -> None:
     assert (one.parent_id, two.parent_id) == (above.id, below.id)
 
 
-def test_a_tables_footnote_is_tied_to_it() -> None:
-    """table_footnote belongs to the table; a page's footnote is left to the document."""
+def test_a_tables_footnote_is_linked_to_it() -> None:
+    """A table_footnote belongs to its table; a footnote of the page is linked later, in the document."""
     table, note, foot = parse(
         block("table", TABLE, (100, 100, 900, 200))
         + block("table_footnote", "* est.", (100, 202, 900, 215))
@@ -239,8 +246,8 @@ def test_a_tables_footnote_is_tied_to_it() -> None:
     assert (note.kind, note.parent_id, foot.parent_id) == (Kind.FOOTNOTE, table.id, None)
 
 
-def test_a_heading_glued_to_the_next_paragraph_is_cut() -> None:
-    """Only to the letter, only without a blank between: a paragraph that begins like its heading keeps its words."""
+def test_a_heading_repeated_in_the_next_paragraph_is_cut() -> None:
+    """Only exact repetitions without a space are cut; a paragraph that begins like its heading keeps its words."""
     heads = block("sub_title", "## 4. Evaluation") + block("sub_title", "### 4.1. Compression Study")
     glued = parse(heads + block("text", "4. Evaluation4.1. Compression StudyWe select pages.")).elements[-1]
     legit = parse(block("sub_title", "## Results") + block("text", "Results show that.")).elements[-1]
@@ -250,7 +257,7 @@ def test_a_heading_glued_to_the_next_paragraph_is_cut() -> None:
 
 
 def test_text_without_a_box_is_ungrounded() -> None:
-    """Kept paragraph by paragraph; on the last rung it is an answer."""
+    """An answer without boxes is kept as paragraphs and marked ungrounded, except on the last rung."""
     text = f"# Title\n\nA paragraph\nof two lines.\n\n---\n\n{TABLE}\n\n\\[ a = b \\]\n\n- one\n- two"
 
     assert parse(text).reason is Code.UNGROUNDED
@@ -264,12 +271,12 @@ def test_text_without_a_box_is_ungrounded() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n", "<｜end▁of▁sentence｜>"])
 def test_nothing_is_no_element(text: str) -> None:
-    """Whether an inked page may be empty is the ladder's question."""
-    assert parse(text) == Answer()
+    """An empty answer gives no elements and no reason; pass 1 decides whether the page may be empty."""
+    assert parse(text) == ParsedPage()
 
 
 def test_a_cut_tag_is_truncated_and_the_last_element_doubtful() -> None:
-    """Nothing before it is lost."""
+    """A tag cut off at the end is dropped, the element before it is doubtful, and nothing else is lost."""
     answer = parse(answers.PAGE + "<|ref|>text<|/ref|><|det|>[[520")
 
     assert answer.reason is Code.TRUNCATED
@@ -278,7 +285,7 @@ def test_a_cut_tag_is_truncated_and_the_last_element_doubtful() -> None:
 
 @pytest.mark.parametrize("text", answers.LOOPS.values(), ids=answers.LOOPS)
 def test_a_looping_answer_keeps_what_came_before(text: str) -> None:
-    """The page's nine elements, and at most the loop's first rounds."""
+    """The nine elements before the loop are kept, and at most the first repetitions of the loop."""
     answer = parse(text)
 
     assert answer.reason is Code.LOOP
@@ -288,34 +295,34 @@ def test_a_looping_answer_keeps_what_came_before(text: str) -> None:
 
 
 def words(text: str, y: float = 0.15) -> tuple[Word, ...]:
-    """A line of a text layer."""
+    """The words of one line of a text layer."""
     return tuple(Word(Box(0.1 + 0.02 * n, y - 0.01, 0.115 + 0.02 * n, y + 0.01), w) for n, w in enumerate(text.split()))
 
 
-def test_the_text_layer_is_a_witness() -> None:
-    """What it knows is sure, what it does not know is doubtful, and it changes no text."""
+def test_the_text_layer_is_compared_with_the_answer() -> None:
+    """Text that the layer has gets confidence 1, text it does not have is doubtful, and no text is changed."""
     layer = words("The pump was read on Monday")
 
     known = only(block("text", "The pump was read on Monday"), layer=layer)
-    strange = only(block("text", "Tne qump vas reab no Nonday"), layer=layer)
+    unknown = only(block("text", "Tne qump vas reab no Nonday"), layer=layer)
 
     assert known.confidence and (known.confidence.score, known.confidence.method, known.flags) == (
         1.0,
         "text_layer",
         (),
     )
-    assert strange.flags == ("not_in_text_layer", "doubtful") and strange.text == "Tne qump vas reab no Nonday"
+    assert unknown.flags == ("not_in_text_layer", "doubtful") and unknown.text == "Tne qump vas reab no Nonday"
 
 
-def test_a_stamp_on_a_scan_is_no_witness() -> None:
-    """A layer that says far less than was read knows nothing of the page."""
+def test_the_text_layer_of_a_stamp_on_a_scan_is_ignored() -> None:
+    """A layer with far fewer words than the answer is not compared."""
     element = only(block("text", "The meter of the pump was read on Monday by both of them " * 3), layer=words("Draft"))
 
     assert (element.confidence, element.flags) == (None, ())
 
 
-def test_a_layer_of_garbage_is_no_witness() -> None:
-    """Fonts that lie accuse nobody."""
+def test_a_text_layer_of_garbage_is_ignored() -> None:
+    """A layer whose fonts map to wrong characters makes nothing doubtful."""
     element = only(
         block("text", "The pump was read"), layer=words("\ue001\ue002 \ue003\ue004 \ue005\ue006 \ue007\ue008")
     )
@@ -323,18 +330,18 @@ def test_a_layer_of_garbage_is_no_witness() -> None:
     assert element.flags == ()
 
 
-def test_the_ladder_goes_on_with_a_changed_condition() -> None:
-    """Tighter ban and some chance; another mode; no boxes."""
-    rungs = FAMILY.ladder(A4, Asked())
+def test_each_rung_of_the_ladder_changes_something() -> None:
+    """The rungs add a tighter n-gram ban and temperature, then another mode, then a prompt without boxes."""
+    rungs = FAMILY.ladder(A4, PageRequest())
 
-    assert [(r.name, r.mode, r.reads) for r in rungs] == [
+    assert [(r.name, r.mode, r.grammar) for r in rungs] == [
         ("normal", "gundam", "document"),
         ("again", "gundam", "document"),
         ("mode", "large", "document"),
         ("free", "gundam", "plain"),
     ]
     assert dict(rungs[1].sampling) == {"temperature": 0.2, "ngram": 10, "window": 256}
-    assert [r.mode for r in FAMILY.ladder(A4, Asked("base"))][:3] == ["base", "base", "gundam"]
+    assert [r.mode for r in FAMILY.ladder(A4, PageRequest("base"))][:3] == ["base", "base", "gundam"]
 
 
 @pytest.mark.parametrize(
@@ -349,8 +356,8 @@ def test_the_ladder_goes_on_with_a_changed_condition() -> None:
     ],
 )
 def test_every_task_has_its_official_prompt(task: str, prompt: str | None, text: str) -> None:
-    """Word for word, on every rung."""
-    assert {rung.prompt for rung in FAMILY.ladder(A4, Asked(task=task, prompt=prompt))} == {text}
+    """Every rung of a task uses its official prompt, word for word."""
+    assert {rung.prompt for rung in FAMILY.ladder(A4, PageRequest(task=task, prompt=prompt))} == {text}
 
 
 # task, answer -> kind, text, boxes
@@ -366,12 +373,12 @@ TASKS = {
 
 @pytest.mark.parametrize("task", TASKS)
 def test_other_tasks_give_one_element(task: str) -> None:
-    """With its text and boxes; what was empty is nothing."""
-    text, kind, said, boxes = TASKS[task]
-    element = only(text, rung=Rung("normal", PROMPTS.get(task, "<image>\nx"), reads=task))
+    """The element has all text and boxes of the answer; an empty answer gives none."""
+    text, kind, content, boxes = TASKS[task]
+    element = only(text, rung=Rung("normal", PROMPTS.get(task, "<image>\nx"), grammar=task))
 
-    assert (element.kind, element.text, len(element.boxes), element.read_by) == (kind, said, boxes, 1)
-    assert not parse("", rung=Rung("normal", "", reads=task)).elements
+    assert (element.kind, element.text, len(element.boxes), element.read_by) == (kind, content, boxes, 1)
+    assert not parse("", rung=Rung("normal", "", grammar=task)).elements
 
 
 @pytest.mark.parametrize(
@@ -384,61 +391,61 @@ def test_other_tasks_give_one_element(task: str) -> None:
     ],
 )
 def test_an_answer_without_data_is_not_lost(task: str, text: str, description: str | None) -> None:
-    """It is the picture's description, text and Markdown."""
-    element = only(text, rung=Rung("normal", PROMPTS[task], reads=task))
+    """An answer about a picture without data is kept as its text, Markdown and, unless it is words, description."""
+    element = only(text, rung=Rung("normal", PROMPTS[task], grammar=task))
 
     assert element.figure and element.figure.description == description
     assert element.text == element.markdown == (description or text)
 
 
 @pytest.mark.parametrize(
-    ("look", "mode"),
+    ("features", "mode"),
     [
-        (Look(400, 300, 0.1, 200), "tiny"),
-        (Look(400, 60, 0.1, 20), "base"),  # stretched to a square it would be illegible
-        (Look(500, 500, 0.1, 1500), "base"),  # small print
-        (Look(640, 600, 0.1, 0), "small"),
-        (Look(1000, 800, 0.1, 900), "base"),
-        (Look(1191, 1684, 0.02, 300), "base"),  # a title page
-        (Look(1191, 1684, 0.02, 2000), "gundam"),  # thin type: little ink, much text
-        (Look(1191, 1684, 0.12, 0), "gundam"),  # a scan
-        (Look(1440, 1080, 0.1, 400), "large"),  # a slide
-        (Look(2366, 3843, 0.31, 15813), "gundam"),
-        (Look(0, 0), "tiny"),
+        (PageFeatures(400, 300, 0.1, 200), "tiny"),
+        (PageFeatures(400, 60, 0.1, 20), "base"),  # stretched to a square it would be illegible
+        (PageFeatures(500, 500, 0.1, 1500), "base"),  # small print
+        (PageFeatures(640, 600, 0.1, 0), "small"),
+        (PageFeatures(1000, 800, 0.1, 900), "base"),
+        (PageFeatures(1191, 1684, 0.02, 300), "base"),  # a title page
+        (PageFeatures(1191, 1684, 0.02, 2000), "gundam"),  # thin type: little ink, much text
+        (PageFeatures(1191, 1684, 0.12, 0), "gundam"),  # a scan
+        (PageFeatures(1440, 1080, 0.1, 400), "large"),  # a slide
+        (PageFeatures(2366, 3843, 0.31, 15813), "gundam"),
+        (PageFeatures(0, 0), "tiny"),
     ],
 )
-def test_auto_takes_the_smallest_mode_that_loses_no_text(look: Look, mode: str) -> None:
-    """By size, ink and the text layer, from one table."""
-    assert page_mode(look) == mode
+def test_auto_takes_the_smallest_mode_that_loses_no_text(features: PageFeatures, mode: str) -> None:
+    """The mode is the first row of the table that fits the page's size, ink and characters."""
+    assert choose_page_mode(features) == mode
 
 
 @given(st.integers(0, 40_000), st.integers(0, 40_000), st.floats(0, 1), st.integers(0, 10**6))
 def test_every_page_and_crop_has_a_mode(width: int, height: int, ink: float, characters: int) -> None:
-    """Whatever its size; and the one asked for stands."""
+    """Pages and crops of any size get a mode that the family has."""
     for family in (DEEPSEEK_OCR, DEEPSEEK_OCR_2):
-        look = Look(width, height, ink, characters)
-        assert {rung.mode for rung in family.ladder(look, Asked())} <= family.modes - {"auto"}
-        assert crop_mode((width, height), family.crop_modes) in family.modes
-    assert crop_mode((300, 60), CROP_MODES) == "small"
+        features = PageFeatures(width, height, ink, characters)
+        assert {rung.mode for rung in family.ladder(features, PageRequest())} <= family.modes - {"auto"}
+        assert choose_crop_mode((width, height), family.crop_modes) in family.modes
+    assert choose_crop_mode((300, 60), CROP_MODES) == "small"
 
 
 def test_the_second_version_knows_two_prompts_and_two_modes() -> None:
-    """Only what its authors document; pictures are read for their words."""
-    family = named("deepseek_ocr2")
+    """DeepSeek-OCR-2 uses only what its authors document; pictures are read for their words."""
+    family = get_family("deepseek_ocr2")
     picture = only(block("image"))
 
     assert family.modes == {"auto", "base", "gundam"}
     assert set(family.prompts) == {"document", "free"}
-    question = family.question(picture, True, (300, 300), ())
+    question = family.next_question(picture, True, (300, 300), ())
     assert question and question.prompt == "<image>\nFree OCR."
-    assert family.question(picture, True, (300, 300), (), [Reply("x", "")]) is None
+    assert family.next_question(picture, True, (300, 300), (), [Reply(question, "x")]) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
-def test_a_family_travels_to_page_workers(family: Any) -> None:
-    """With its rungs."""
+def test_a_family_can_be_sent_to_page_workers(family: Any) -> None:
+    """A family and its rungs survive pickling."""
     assert pickle.loads(pickle.dumps(family)) == family
-    assert pickle.loads(pickle.dumps(family.ladder(A4, Asked()))) == family.ladder(A4, Asked())
+    assert pickle.loads(pickle.dumps(family.ladder(A4, PageRequest()))) == family.ladder(A4, PageRequest())
 
 
 PIECES = [
@@ -458,8 +465,8 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=30).map("".join))
 def test_any_text_is_an_answer(text: str) -> None:
-    """Of every grammar; ids count, boxes lie on the page, and whoever is named exists."""
-    for rung in (None, FREE, *(Rung("normal", "", reads=task) for task in TASKS)):
+    """Any text parses in every grammar: ids are consecutive, and linked elements exist."""
+    for rung in (None, FREE, *(Rung("normal", "", grammar=task) for task in TASKS)):
         answer = parse(text, words("some layer of words here"), rung)
         ids = [element.id for element in answer.elements]
         assert ids == [f"p0001-e{n:03}" for n in range(len(ids))]
@@ -474,32 +481,32 @@ PLAIN = st.lists(st.sampled_from(["Water", "pump", "中文", "réservoir", "12.5
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(LABELS)), PLAIN), max_size=8))
-def test_elements_written_as_an_answer_are_read_again(told: list[tuple[Kind, str]]) -> None:
-    """Kind, text and box of each, in order."""
+def test_elements_written_as_an_answer_are_read_again(written: list[tuple[Kind, str]]) -> None:
+    """Kind, text and box of each element survive the round trip, in order."""
     hashes = {Kind.TITLE: "# Xy ", Kind.SECTION_HEADER: "## Xy "}
     text = "".join(
-        block(LABELS[kind], hashes.get(kind, "") + said, (10 * n, 100 * n, 900, 100 * n + 90))
-        for n, (kind, said) in enumerate(told)
+        block(LABELS[kind], hashes.get(kind, "") + content, (10 * n, 100 * n, 900, 100 * n + 90))
+        for n, (kind, content) in enumerate(written)
     )
 
     found = parse(text).elements
 
-    assert [(e.kind, e.text.removeprefix("Xy ")) for e in found] == told
+    assert [(e.kind, e.text.removeprefix("Xy ")) for e in found] == written
     assert [e.boxes for e in found] == [
-        (Box.from_grid(10 * n, 100 * n, 900, 100 * n + 90, 999),) for n in range(len(told))
+        (Box.from_grid(10 * n, 100 * n, 900, 100 * n + 90, 999),) for n in range(len(written))
     ]
 
 
 _TAG = re.compile(
     r"<\|ref\|>(?:(?!<\|/?(?:ref|det)\|>).)*<\|/ref\|>|^[a-z_]+(?=\[\[)|<｜[^\s｜<>]{1,40}｜>", re.DOTALL | re.MULTILINE
 )
-_TOKEN = re.compile(r"<\|/?[a-z]{3,9}\|>")  # may stand within an HTML tag
+_TOKEN = re.compile(r"<\|/?[a-z]{3,9}\|>")  # may occur within an HTML tag
 _HTML = re.compile(r"<[^<>]*(?:>|\Z)")
-CUT = 60  # characters of a tag that breaks off
+CUT = 60  # characters of a tag that is cut off
 
 
 def outside_tags(text: str) -> str:
-    """What an answer says to people."""
+    """The text of an answer that a reader sees."""
     return unescape(unescape(_HTML.sub(" ", _TOKEN.sub("", _TAG.sub(" ", text)))))
 
 
@@ -507,7 +514,7 @@ _BROKEN = re.compile(r"</?(?:table|tr|td|th)\b[^>]*<")
 
 
 def test_ten_thousand_mutations_are_ten_thousand_answers() -> None:
-    """Real ones where somebody has them, and our own: no word outside their tags is lost."""
+    """No word outside the tags of mutated answers is lost; real answers are included where they are available."""
     sources = [
         answers.PAGE,
         *answers.LOOPS.values(),
@@ -517,50 +524,50 @@ def test_ten_thousand_mutations_are_ten_thousand_answers() -> None:
     for _ in range(10_000):
         start = rolls.randrange(400)
         source = rolls.choice(sources)
-        text = answers.mutated(source[start : start + 700], rolls)
+        text = answers.mutate(source[start : start + 700], rolls)
         answer = parse(text)
-        if answer.reason is Code.LOOP:  # rightly, now and then: what follows it is cut off
+        if answer.reason is Code.LOOP:  # some sources contain one, and what follows it is cut
             assert source in answers.LOOPS.values()
             continue
-        if _BROKEN.search(text):  # a table's tag cut in its middle: of three such texts in 10,000 a word is lost
+        if _BROKEN.search(text):  # a table tag cut in the middle: three such texts in 10,000 lose a word
             continue
-        told = outside_tags(_TAG.sub(" ", text)[:-CUT] if answer.reason is Code.TRUNCATED else text)
-        told = re.sub(r"\w+\s*\[\[", " ", told)  # the bare form of a tag: its label
+        expected = outside_tags(_TAG.sub(" ", text)[:-CUT] if answer.reason is Code.TRUNCATED else text)
+        expected = re.sub(r"\w+\s*\[\[", " ", expected)  # the label of a bare tag
         shown = re.sub(r"[\W_]", "", "".join(element.text + element.markdown for element in answer.elements))
-        assert not [word for word in re.findall(r"[^\W\d_]{4,}", told) if word not in shown], text
+        assert not [word for word in re.findall(r"[^\W\d_]{4,}", expected) if word not in shown], text
 
 
-@pytest.mark.skipif(not answers.PAIRS.exists(), reason="real answers are not beside the repository")
+@pytest.mark.skipif(not answers.PAIRS.exists(), reason="the real answers are not part of the repository")
 def test_the_real_pairs_figure_has_its_caption() -> None:
-    """One picture of a paper, and the caption below it."""
+    """The caption below the picture of a real page is linked to it."""
     picture, caption = parse((answers.PAIRS / "en_paper.answer.txt").read_text()).elements
 
     assert (picture.caption_ids, caption.parent_id) == ((caption.id,), picture.id)
     assert caption.text.startswith("Figure 1: Demonstration of PPO") and caption.text.endswith("search engine.")
 
 
-@pytest.mark.skipif(not answers.REAL.exists(), reason="real answers are not beside the repository")
+@pytest.mark.skipif(not answers.REAL.exists(), reason="the real answers are not part of the repository")
 def test_the_real_answers_lose_no_word() -> None:
-    """Every word outside the tags is in an element as often as it was told, up to a loop."""
+    """Every word outside the tags of a real answer is in an element as often as in the answer, up to a loop."""
     for path in sorted(answers.REAL.glob("*.txt")):
         text = path.read_text()
         answer = parse(text, rung=None if "grounding" in path.name else FREE)
         loops = path.name == "simple_form.grounding_markdown.txt"
         assert answer.reason == (Code.LOOP if loops else None)
-        assert loops or said(answer) == heard(text)
+        assert loops or words_of(answer) == visible_words(text)
         assert not [element.flags for element in answer.elements if element.flags and not loops]
 
 
 def test_our_own_page_loses_no_word() -> None:
-    """The same of an answer that everybody has."""
-    assert said(parse(answers.PAGE)) == heard(answers.PAGE)
+    """Every word outside the tags of our own answer is in an element as often as in the answer."""
+    assert words_of(parse(answers.PAGE)) == visible_words(answers.PAGE)
 
 
-def said(answer: Answer) -> Counter[str]:
-    return Counter(prose.words(" ".join(element.text for element in answer.elements)))
+def words_of(answer: ParsedPage) -> Counter[str]:
+    return Counter(prose.split_words(" ".join(element.text for element in answer.elements)))
 
 
-def heard(text: str) -> Counter[str]:
-    """Halves of a German word that a line's end broke are one."""
+def visible_words(text: str) -> Counter[str]:
+    """The words that readers see; a German word broken at a line's end counts as one."""
     text = re.sub(r"(?<=ungs)-\s?(?=[a-zäöü])|(?<=heits|keits)-\s?(?=[a-zäöü])", "", text)
-    return Counter(prose.words(outside_tags(re.sub(r"<\|det\|>.*?<\|/det\|>", " ", text))))
+    return Counter(prose.split_words(outside_tags(re.sub(r"<\|det\|>.*?<\|/det\|>", " ", text))))

@@ -1,4 +1,4 @@
-"""The grammar of grounded answers: every way a tag has been seen, and every text whatever."""
+"""The grammar of grounded answers: every known form of a tag, and arbitrary text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from twopass.families.deepseek.grounding import GRID
 
 TAG = "<|ref|>text<|/ref|><|det|>{}<|/det|>\nwords"
 
-# what stands in a det, and the boxes it means
+# the coordinates in a tag -> the boxes they mean
 COORDINATES = {
     "one": ("[[1, 2, 300, 400]]", [(1, 2, 300, 400)]),
     "several": ("[[1, 2, 3, 4], [5, 6, 7, 8]]", [(1, 2, 3, 4), (5, 6, 7, 8)]),
@@ -37,31 +37,31 @@ COORDINATES = {
 }
 
 
-@pytest.mark.parametrize(("told", "boxes"), COORDINATES.values(), ids=COORDINATES)
-def test_boxes_are_read_however_they_are_written(told: str, boxes: list[tuple[float, ...]]) -> None:
-    """Number by number; the words behind the tag stay the tag's."""
-    (block,) = grounding.read(TAG.format(told)).blocks
+@pytest.mark.parametrize(("coordinates", "boxes"), COORDINATES.values(), ids=COORDINATES)
+def test_boxes_are_read_in_every_notation(coordinates: str, boxes: list[tuple[float, ...]]) -> None:
+    """Coordinates are read number by number, and the words after the tag stay its content."""
+    (block,) = grounding.parse(TAG.format(coordinates)).blocks
 
     assert (list(block.corners), block.content.strip(), block.label) == (boxes, "words", "text")
-    assert block.unread == (told in ("[[1, 2, 3, 4, 5]]", "[[1, 2, 3]]"))
+    assert block.unread_box == (coordinates in ("[[1, 2, 3, 4, 5]]", "[[1, 2, 3]]"))
 
 
 def test_the_grid_is_inclusive_and_cut_at_the_pages_edge() -> None:
-    """999 is the page's right edge, and what lies beyond is on it."""
-    (block,) = grounding.read(TAG.format("[[0, 0, 999, 999], [900, -5, 1200, 500]]")).blocks
+    """999 is the right edge of the page, and larger numbers are cut to it."""
+    (block,) = grounding.parse(TAG.format("[[0, 0, 999, 999], [900, -5, 1200, 500]]")).blocks
 
     assert block.boxes == (Box(0, 0, 1, 1), Box(round(900 / 999, 5), 0, 1, round(500 / 999, 5)))
 
 
-def test_boxes_that_cannot_be_drawn_are_dropped_and_told() -> None:
-    """Corners in the wrong order are no box, and neither is a line."""
-    (block,) = grounding.read(TAG.format("[[71, 844, 20, 860], [1, 5, 9, 5], [1, 2, 3, 4]]")).blocks
+def test_boxes_without_an_area_are_dropped_and_reported() -> None:
+    """Corners in the wrong order and lines give no box, and the block is degenerate."""
+    (block,) = grounding.parse(TAG.format("[[71, 844, 20, 860], [1, 5, 9, 5], [1, 2, 3, 4]]")).blocks
 
     assert len(block.boxes) == 1
     assert block.is_degenerate
 
 
-# an answer, and its (label, content) pairs
+# an answer -> the labels and contents of its blocks
 SHAPES = {
     "blank between ref and det": ("<|ref|>text<|/ref|> \n <|det|>[[1,2,3,4]]<|/det|>a", [("text", "a")]),
     "text before the first tag": ("Hello\n" + TAG.format("[[1,2,3,4]]"), [(None, "Hello"), ("text", "words")]),
@@ -94,37 +94,37 @@ SHAPES = {
 
 @pytest.mark.parametrize(("text", "pairs"), SHAPES.values(), ids=SHAPES)
 def test_a_tag_is_found_in_every_shape(text: str, pairs: list[tuple[str | None, str]]) -> None:
-    """What is no tag stays text."""
-    told = grounding.read(text)
+    """Every form of a tag gives a block, and everything else stays text."""
+    answer = grounding.parse(text)
 
-    assert [(block.label, block.content.strip()) for block in told.blocks] == pairs
-    assert not told.cut
+    assert [(block.label, block.content.strip()) for block in answer.blocks] == pairs
+    assert not answer.cut_off
 
 
 @pytest.mark.parametrize(
     "tail", ["<|ref|>te", "<|ref|>text<|/ref|>", "<|ref|>text<|/ref|><|det|>[[520", "<|ref|>text<|/re", "<|", "<|ref"]
 )
-def test_a_tag_that_breaks_off_is_told_and_leaves_nothing(tail: str) -> None:
-    """The tokens ended within it; no half of it becomes text."""
-    told = grounding.read(TAG.format("[[1,2,3,4]]") + "\n" + tail)
+def test_a_tag_that_is_cut_off_is_reported_and_dropped(tail: str) -> None:
+    """An answer may end within a tag; no part of that tag becomes text."""
+    answer = grounding.parse(TAG.format("[[1,2,3,4]]") + "\n" + tail)
 
-    assert told.cut
-    assert [block.content.strip() for block in told.blocks] == ["words"]
-
-
-def test_a_bare_tag_that_breaks_off_is_told() -> None:
-    """The same where a server has skipped the special tokens."""
-    told = grounding.read("text[[1, 2, 3, 4]]\na\ntext[[520, 3")
-
-    assert told.cut
-    assert [block.content.strip() for block in told.blocks] == ["a"]
+    assert answer.cut_off
+    assert [block.content.strip() for block in answer.blocks] == ["words"]
 
 
-def test_text_itself_may_be_what_stands_in_a_ref() -> None:
-    """`OCR this image.` puts lines of text where other answers have a label."""
-    told = grounding.read("Pay 5 < 6 €[[1, 2, 3, 4]]\n", any_label=True)
+def test_a_bare_tag_that_is_cut_off_is_reported() -> None:
+    """The same holds for an answer from which a server removed the special tokens."""
+    answer = grounding.parse("text[[1, 2, 3, 4]]\na\ntext[[520, 3")
 
-    assert [block.label for block in told.blocks] == ["Pay 5 < 6 €"]
+    assert answer.cut_off
+    assert [block.content.strip() for block in answer.blocks] == ["a"]
+
+
+def test_a_label_may_be_the_text_itself() -> None:
+    """`OCR this image.` writes lines of text where other answers have a label."""
+    answer = grounding.parse("Pay 5 < 6 €[[1, 2, 3, 4]]\n", any_label=True)
+
+    assert [block.label for block in answer.blocks] == ["Pay 5 < 6 €"]
 
 
 fields = st.integers(0, GRID - 1)
@@ -135,28 +135,33 @@ labels = st.sampled_from(["text", "title", "sub_title", "table", "image", "equat
 contents = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="<|｜")).map(str.strip)
 
 
+def format_block(label: str, corners: tuple[tuple[int, int, int, int], ...], content: str) -> str:
+    """Write a block as the model does."""
+    return f"<|ref|>{label}<|/ref|><|det|>{[list(box) for box in corners]}<|/det|>\n{content}  \n\n"
+
+
 @given(st.lists(st.tuples(labels, st.lists(corners, min_size=1, max_size=3).map(tuple), contents), max_size=8))
-def test_what_was_written_is_read_again(told: list[tuple[str, tuple[tuple[int, int, int, int], ...], str]]) -> None:
-    """Labels, boxes and texts, in order."""
-    whole = "".join(grounding.written(*block) for block in told)
+def test_what_was_written_is_read_again(written: list[tuple[str, tuple[tuple[int, int, int, int], ...], str]]) -> None:
+    """Labels, boxes and contents survive the round trip, in order."""
+    text = "".join(format_block(*block) for block in written)
 
-    blocks = grounding.read(whole).blocks
+    blocks = grounding.parse(text).blocks
 
-    assert [(block.label, block.corners, block.content.strip()) for block in blocks] == told
+    assert [(block.label, block.corners, block.content.strip()) for block in blocks] == written
     assert all(block.boxes == tuple(Box.from_grid(*c, GRID) for c in block.corners) for block in blocks)
 
 
 @given(st.lists(st.sampled_from(answers.PIECES) | st.text(max_size=5), max_size=30).map("".join))
 def test_any_text_is_some_blocks(text: str) -> None:
-    """Nothing breaks the grammar; every letter outside tags is in some block, and offsets rise."""
-    told = grounding.read(text)
+    """Any text parses: boxes lie on the page, offsets rise, and no tag is left in the contents."""
+    answer = grounding.parse(text)
 
-    assert all(0 <= box.x0 <= box.x1 <= 1 for block in told.blocks for box in block.boxes)
-    assert all(a.start <= b.start for a, b in pairwise(told.blocks))
-    assert not any(re.search(r"<\|/?(?:ref|det)\|>", block.content) for block in told.blocks)
+    assert all(0 <= box.x0 <= box.x1 <= 1 for block in answer.blocks for box in block.boxes)
+    assert all(a.start <= b.start for a, b in pairwise(answer.blocks))
+    assert not any(re.search(r"<\|/?(?:ref|det)\|>", block.content) for block in answer.blocks)
 
 
 def test_enormous_numbers_and_long_answers_take_no_time() -> None:
-    """Neither a number of ten thousand digits nor a million unclosed tags is a trap."""
-    assert grounding.read(TAG.format("[[" + "9" * 10_000 + ", 1, 2, 3]]")).blocks
-    assert grounding.read("<|ref|>" * 100_000 + "<|det|>[[" * 10_000)
+    """Numbers of ten thousand digits and a hundred thousand unclosed tags are parsed without delay."""
+    assert grounding.parse(TAG.format("[[" + "9" * 10_000 + ", 1, 2, 3]]")).blocks
+    assert grounding.parse("<|ref|>" * 100_000 + "<|det|>[[" * 10_000)

@@ -1,1 +1,1 @@
-"""The engine of any laptop: text layer, layout model and OCR, without a GPU."""
+"""The CPU engine: text layer, layout model and OCR, without a GPU."""

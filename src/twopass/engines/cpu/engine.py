@@ -1,8 +1,7 @@
-"""A prompt with a page pointer in, the page's layout and text as JSON out: the engine of any laptop.
+"""The CPU engine: read text and layout of a page in a page worker, without a GPU.
 
-Knows page workers. What a page worker does is `cpu_page.read_page`; the JSON it writes is the
-grammar that families/layout.py documents and parses. Does no sampling, so it answers the same
-bytes for the same page.
+`page.read_page` does the work there. families/layout/ documents and parses the JSON that it returns. The engine does
+not sample, so the same page always gives the same answer.
 """
 
 from __future__ import annotations
@@ -10,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 
-from twopass.engines.cpu.page import load, read_page
+from twopass.engines.cpu.page import load_layout_model, read_page
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import PagePool
 
 
 class CpuEngine(Engine):
-    """PyMuPDF's layout model and text layer, RapidOCR on pages without one."""
+    """PyMuPDF's layout model with the text layer, or with RapidOCR on pages without one."""
 
     kind = "cpu"
-    canary = False
+    needs_canary = False
     precision = "float32"
     family = "layout"
 
@@ -29,17 +28,17 @@ class CpuEngine(Engine):
         self._page_pool: PagePool | None = None
 
     async def open(self, page_pool: PagePool) -> None:
-        """Load the layout model in every page worker; calls made at once go to different ones."""
+        """Load the layout model in every page worker; concurrent calls go to different workers."""
         self._page_pool = page_pool
-        await asyncio.gather(*(page_pool.call(load) for _ in range(page_pool.count)))
+        await asyncio.gather(*(page_pool.call(load_layout_model) for _ in range(page_pool.count)))
 
     async def generate(self, prompt: Prompt) -> Completion:
         if self._page_pool is None or prompt.page is None:
-            raise EngineError(Code.ENGINE_DEAD, "the cpu engine reads pages of files and is asked after `open`")
+            raise EngineError(Code.ENGINE_DEAD, "the cpu engine needs a page of a file, and `open` before `generate`")
         started = time.monotonic()
         text = await self._page_pool.call(read_page, prompt.page, prompt.image, prompt.language)
         return Completion(text, seconds=time.monotonic() - started)
 
     async def close(self) -> None:
-        """The page workers belong to the house."""
+        """Release the page pool, which the worker owns and closes."""
         self._page_pool = None

@@ -1,8 +1,7 @@
-"""In a page worker: one page of a file in, the JSON that families/layout.py parses out.
+"""Read one page into the JSON that families/layout/ parses. Runs in page workers.
 
-A page with a usable text layer is read from it, any other through OCR; both then go through
-PyMuPDF's layout model, which sees where lines stand and what is drawn. Knows PyMuPDF and, through
-`scan`, pixels. Knows nothing of elements, documents or jobs.
+A page with a usable text layer is read from that layer, any other page by OCR. PyMuPDF's layout model then finds the
+regions from the positions of lines and drawings.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from functools import cache
 from typing import Any
 
 from twopass.engines.cpu import reading_order, scanned_page, table_grid
-from twopass.engines.cpu.reading_order import Grid, Rect, Region, Word
-from twopass.engines.interface import PagePointer
+from twopass.engines.cpu.reading_order import Grid, Rect, Region, StyledWord
 from twopass.pages import ocr, source_files
+from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
 from twopass.text.prose import is_garbage
 
-GRAMMAR = 1
-IMAGE_POINTS = 0.5  # points a pixel of an image file; boxes are read as fractions, so any will do
-DENSE_LINES = 700  # text lines: the model took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400
-LARGEST = 50e6  # square points: the model draws the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
-DENSE_LAYER = 400  # lines of a hidden layer that are not read again: OCR of an 800-line newspaper took 31 s
-FEW_WORDS = 20  # visible words on such a scan may be a stamp; OCR must read MUCH_MORE to replace them
-MUCH_MORE = 1.5
-NEXT_TO_NOTHING = 0.1  # of a hidden layer's words: OCR saw no text, or a smudge
-THIN = table_grid.THIN
-LONGER = 150.0  # points by which a table's rules are longer than its text at most
+GRAMMAR_VERSION = 1
+POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
+# A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
+DENSE_LINES = 700
+MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
+DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
+FEW_WORDS = 20  # fewer visible words on a scan may be a stamp
+OCR_ADVANTAGE = 1.5  # OCR must read this many times their number to replace them
+MIN_OCR_SHARE = 0.1  # of a hidden layer's words: less means that OCR saw no text, or a smudge
+MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A page's own text: what is seen of it, and what lies unseen under a scan."""
+class _TextLayerWords:
+    """The words in a page's text layer; `hidden` if most are invisible or lie under a scan."""
 
-    words: tuple[Word, ...]
+    words: tuple[StyledWord, ...]
     hidden: bool
 
     @property
@@ -51,8 +50,8 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What goes into the answer."""
+class _PageContent:
+    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise."""
 
     width: float
     height: float
@@ -65,8 +64,8 @@ class _Seen:
 
 
 @cache
-def load() -> None:
-    """Have the layout model ready (a second or two); RapidOCR's come with the first scan."""
+def load_layout_model() -> None:
+    """Load the layout model, which takes a second or two; the models of RapidOCR load at the first scan."""
     import onnxruntime
 
     def one_thread() -> Any:
@@ -74,37 +73,38 @@ def load() -> None:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         return options
 
-    # pymupdf.layout takes default options: a spinning thread per core in every worker, 0.35 s of
-    # processor a page instead of 0.23. Nothing else lets us say so.
+    # pymupdf.layout uses default session options: a spinning thread per core in every worker, 0.35 s of CPU time
+    # per page instead of 0.23. Replacing SessionOptions is the only way to change them.
     make_options, onnxruntime.SessionOptions = onnxruntime.SessionOptions, one_thread
-    import pymupdf4llm  # noqa: F401 - its import switches the layout model on
+    import pymupdf4llm  # noqa: F401 - importing it activates the layout model
 
 
 def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
-    """The page as compact JSON; the same bytes for the same page."""
+    """Return the page as compact JSON; the same page always gives the same bytes."""
     if not _is_pdf(pointer.file):
-        return _written(_scanned(pixels, language, pixels.width * IMAGE_POINTS, pixels.height * IMAGE_POINTS))
-    with _upright(pointer) as page:
-        return _written(_read(page, pixels, language))
+        width, height = pixels.width * POINTS_PER_PIXEL, pixels.height * POINTS_PER_PIXEL
+        return _to_json(_read_scan(pixels, language, width, height))
+    with _open_upright(pointer) as page:
+        return _to_json(_read_pdf_page(page, pixels, language))
 
 
-def _read(page: Any, pixels: Pixels, language: str | None) -> _Seen:
-    blocks, layer, full_image = _text_layer(page)
-    visible = bool(layer.words) and not layer.hidden and not layer.is_garbage
-    if visible and not (full_image and len(layer.words) < FEW_WORDS):
-        return _laid_out(page, blocks, layer.words, "text_layer")
-    kept = bool(layer.words) and not layer.is_garbage
-    if kept and layer.lines > DENSE_LAYER:
-        return _laid_out(page, blocks, layer.words, "hidden_layer")
-    seen = _scanned(pixels, language, page.rect.width, page.rect.height)
-    read = sum(len(region.words) for region in seen.regions)
-    enough = (NEXT_TO_NOTHING if layer.hidden else MUCH_MORE) * len(layer.words)
-    if kept and read < enough:
-        return _laid_out(page, blocks, layer.words, "hidden_layer" if layer.hidden else "text_layer")
-    return seen
+def _read_pdf_page(page: Any, pixels: Pixels, language: str | None) -> _PageContent:
+    """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
+    blocks, layer, is_scan = _extract_text(page)
+    is_usable = bool(layer.words) and not layer.is_garbage
+    if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
+        return _analyse_layout(page, blocks, layer.words, "text_layer")
+    if is_usable and layer.lines > DENSE_HIDDEN_LINES:
+        return _analyse_layout(page, blocks, layer.words, "hidden_layer")
+    content = _read_scan(pixels, language, page.rect.width, page.rect.height)
+    ocr_words = sum(len(region.words) for region in content.regions)
+    required_words = (MIN_OCR_SHARE if layer.hidden else OCR_ADVANTAGE) * len(layer.words)
+    if is_usable and ocr_words < required_words:
+        return _analyse_layout(page, blocks, layer.words, "hidden_layer" if layer.hidden else "text_layer")
+    return content
 
 
-# -- the file
+# ---- the file ----
 
 
 def _is_pdf(file: str) -> bool:
@@ -113,26 +113,26 @@ def _is_pdf(file: str) -> bool:
 
 
 @contextmanager
-def _upright(pointer: PagePointer) -> Iterator[Any]:
-    """The page, upright and without /Rotate."""
-    with source_files.shared_pdf(pointer.file, pointer.password) as shared:
+def _open_upright(pointer: PagePointer) -> Iterator[Any]:
+    """Open the page, upright and without /Rotate."""
+    with source_files.open_shared_pdf(pointer.file, pointer.password) as shared:
         page = shared[pointer.number - 1]
         if not (page.rotation or pointer.turn):
             yield page
             return
-    # Taking a rotation out rewrites the page, and the shared file must stay as it is.
-    with source_files.opened_pdf(pointer.file, pointer.password) as own:
-        page = own[pointer.number - 1]
+    # Removing a rotation rewrites the page, and the shared document must not change.
+    with source_files.open_pdf(pointer.file, pointer.password) as document:
+        page = document[pointer.number - 1]
         page.set_rotation((page.rotation + pointer.turn) % 360)
         page.remove_rotation()
         yield page
 
 
-# -- its text
+# ---- its text layer ----
 
 
-def _text_layer(page: Any) -> tuple[list[Any], _Layer, bool]:
-    """MuPDF's blocks, the words on the page, and whether a scan fills the page."""
+def _extract_text(page: Any) -> tuple[list[Any], _TextLayerWords, bool]:
+    """Return MuPDF's blocks, the words of the text layer, and whether an image fills the page."""
     import pymupdf
 
     flags = (
@@ -143,18 +143,19 @@ def _text_layer(page: Any) -> tuple[list[Any], _Layer, bool]:
     )
     textpage = page.get_textpage(flags=flags)
     blocks = textpage.extractDICT()["blocks"]
-    words = tuple(_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
-    full_image, hidden = source_files.covered(page) if words else (True, False)
-    return blocks, _Layer(words, hidden), full_image
+    words = tuple(_build_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
+    is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
+    return blocks, _TextLayerWords(words, hidden), is_scan
 
 
-def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
+def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any]) -> Iterator[StyledWord]:
+    """Yield MuPDF's words with the style of their lines; lines are numbered in the order of their first words."""
     numbers: dict[tuple[int, int], int] = {}
-    for x0, y0, x1, y1, text, block, line, _ in found:
+    for x0, y0, x1, y1, text, block, line, _ in raw_words:
         number = numbers.setdefault((block, line), len(numbers))
         source = blocks[block]["lines"][line]
         spans = [span for span in source["spans"] if span["text"].strip()] or source["spans"]
-        yield Word(
+        yield StyledWord(
             Rect(x0, y0, x1, y1),
             text.encode("utf-8", "replace").decode(),
             number,
@@ -165,67 +166,68 @@ def _words(found: Sequence[Any], blocks: Sequence[Any]) -> Iterator[Word]:
         )
 
 
-# -- its layout
+# ---- its layout ----
 
 
-def _laid_out(page: Any, blocks: Sequence[Any], words: Sequence[Word], via: str) -> _Seen:
-    whole = Rect(*page.rect)
-    dense = len({word.line for word in words}) > DENSE_LINES or whole.area > LARGEST
-    regions = [] if dense else _regions(page, blocks)
-    filled = reading_order.fill(regions, words, whole)
-    return _Seen(whole.x1, whole.y1, via, reading_order.in_order(filled, whole), dense=dense)
+def _analyse_layout(page: Any, blocks: Sequence[Any], words: Sequence[StyledWord], via: str) -> _PageContent:
+    """Group the words into regions in reading order; the layout model is skipped on a dense or very large page."""
+    bounds = Rect(*page.rect)
+    dense = len({word.line for word in words}) > DENSE_LINES or bounds.area > MAX_LAYOUT_AREA
+    regions = [] if dense else _detect_regions(page, blocks)
+    regions = reading_order.sort_regions(reading_order.assign_words(regions, words, bounds), bounds)
+    return _PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 
 
-def _regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
-    """What the layout model sees, and pictures that it missed."""
-    load()
+def _detect_regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
+    """Return the regions that the layout model finds, and pictures that it missed."""
+    load_layout_model()
     from pymupdf4llm.helpers import utils
 
     page.get_layout(return_raw=True)
-    raw = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
-    rules = tuple(_rules(blocks))
-    regions = [_region(group, rules) for group in raw]
+    groups = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
+    rules = tuple(_find_rules(blocks))
+    regions = [_build_region(group, rules) for group in groups]
     page.layout_information = [(*region.box, region.label) for region in regions]
-    known = len(regions)
+    detected = len(regions)
     utils.add_image_orphans(page, list(blocks))
-    regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[known:]]
+    regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[detected:]]
     drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
-    return reading_order.grown(regions, drawings, Rect(*page.rect))
+    return reading_order.grow_pictures(regions, drawings, Rect(*page.rect))
 
 
 def _is_large(box: Sequence[float]) -> bool:
     return box[2] - box[0] > 2 and box[3] - box[1] > 2
 
 
-def _region(group: Any, rules: Sequence[Rect]) -> Region:
+def _build_region(group: Any, rules: Sequence[Rect]) -> Region:
     box, label, lines = Rect(*map(float, group["group_bbox"])), group["class_name"], group.get("table_grid")
     if label != "table":
         return Region(label, box)
     if not lines:
         return Region("text", box)
-    rows, cols = (tuple(float(at) for at in axis) for axis in (lines.h_lines, lines.v_lines))
-    near = tuple(_around(box, rules))
-    return Region(label, box, grid=Grid(tuple(at + box.y0 for at in rows), tuple(at + box.x0 for at in cols), near))
+    rows = tuple(float(y) + box.y0 for y in lines.h_lines)
+    cols = tuple(float(x) + box.x0 for x in lines.v_lines)
+    return Region(label, box, grid=Grid(rows, cols, tuple(_find_table_rules(box, rules))))
 
 
-def _around(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
-    """The rules that run through the table's text, and those that these lead to; no frames of the page."""
-    reach = table_grid.CLOSED
-    width, height = box.x1 - box.x0 + LONGER, box.height + LONGER
+def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
+    """Return the rules that cross the table's text and the rules around those, without frames of the page."""
+    margin = table_grid.MAX_BORDER_DISTANCE
+    width, height = box.x1 - box.x0 + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
     fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
-    outer = Rect(box.x0 - reach, box.y0 - reach, box.x1 + reach, box.y1 + reach)
-    through = [rule for rule in fitting if rule.meets(outer)]
-    hull = reading_order.around([box, *through])
-    return [rule for rule in fitting if hull.holds(rule.centre, table_grid.SAME_LINE)]
+    outer = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
+    crossing = [rule for rule in fitting if rule.intersects(outer)]
+    bounds = reading_order.enclose([box, *crossing])
+    return [rule for rule in fitting if bounds.contains(rule.centre, table_grid.SAME_LINE)]
 
 
-def _rules(blocks: Sequence[Any]) -> Iterator[Rect]:
-    """Thin drawings, and the four sides of drawn boxes."""
+def _find_rules(blocks: Sequence[Any]) -> Iterator[Rect]:
+    """Yield thin drawings and the four sides of drawn boxes."""
     for block in blocks:
         if block["type"] != 3:
             continue
         box = Rect(*block["bbox"])
-        if min(box.x1 - box.x0, box.y1 - box.y0) <= THIN:
+        if min(box.x1 - box.x0, box.y1 - box.y0) <= table_grid.MAX_RULE_WIDTH:
             yield box
         elif block.get("stroked") and block.get("isrect"):
             yield box._replace(y1=box.y0)
@@ -234,60 +236,61 @@ def _rules(blocks: Sequence[Any]) -> Iterator[Rect]:
             yield box._replace(x0=box.x1)
 
 
-# -- its pixels
+# ---- its pixels ----
 
 
-def _scanned(pixels: Pixels, language: str | None, width: float, height: float) -> _Seen:
+def _read_scan(pixels: Pixels, language: str | None, width: float, height: float) -> _PageContent:
+    """Read the page by OCR; width and height of the page are in points."""
     import pymupdf
 
     array = pixels.array()
-    reading = ocr.read(array, language)
-    skew = scanned_page.skew(reading.lines)
+    scan = ocr.read(array, language)
+    skew = scanned_page.estimate_skew(scan.lines)
     scale = width / pixels.width
-    words = tuple(scanned_page.words_of(reading.lines, scale, skew, width, height))
+    words = tuple(scanned_page.split_into_words(scan.lines, scale, skew, width, height))
     if not words:
-        return _Seen(width, height, "ocr", (), reading.score, unreadable=reading.unreadable)
+        return _PageContent(width, height, "ocr", (), scan.score, unreadable=scan.unreadable)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
-        scanned_page.draw(page, array, words, skew)
-        blocks, _, _ = _text_layer(page)
-        seen = _laid_out(page, blocks, words, "ocr")
-    source_files.empty_store()  # of the picture, which nobody draws again
-    return _Seen(width, height, "ocr", seen.regions, reading.score, seen.dense, reading.unreadable, skew)
+        scanned_page.draw_page(page, array, words, skew)
+        blocks, _, _ = _extract_text(page)
+        content = _analyse_layout(page, blocks, words, "ocr")
+    source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
+    return _PageContent(width, height, "ocr", content.regions, scan.score, content.dense, scan.unreadable, skew)
 
 
-# -- the answer
+# ---- the answer ----
 
 
-def _written(seen: _Seen) -> str:
+def _to_json(content: _PageContent) -> str:
     answer: dict[str, Any] = {
-        "v": GRAMMAR,
-        "width": round(seen.width, 2),
-        "height": round(seen.height, 2),
-        "via": seen.via,
-        "score": 1.0 if seen.score is None else round(seen.score, 4),
-        "dense": seen.dense,
-        "unreadable_script": seen.unreadable,
-        "boxes": [_box(region, seen) for region in seen.regions],
+        "v": GRAMMAR_VERSION,
+        "width": round(content.width, 2),
+        "height": round(content.height, 2),
+        "via": content.via,
+        "score": 1.0 if content.score is None else round(content.score, 4),
+        "dense": content.dense,
+        "unreadable_script": content.unreadable,
+        "boxes": [_region_to_json(region, content) for region in content.regions],
     }
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
 
-def _box(region: Region, seen: _Seen) -> dict[str, Any]:
-    box: dict[str, Any] = {"label": region.label, "box": _placed(region.box, seen)}
+def _region_to_json(region: Region, content: _PageContent) -> dict[str, Any]:
+    box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
     if region.grid is not None:
-        rows, cols, cells = table_grid.cells(region.box, region.grid, region.words)
+        rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
         return box
     if region.words:
-        lines = reading_order.rows if region.label in ("picture", "formula") else reading_order.columns
-        box["lines"] = [_line(line, seen) for line in lines(region.words)]
+        lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
+        box["lines"] = [_line_to_json(line, content) for line in lines(region.words)]
     return box
 
 
-def _line(words: Sequence[Word], seen: _Seen) -> dict[str, Any]:
+def _line_to_json(words: Sequence[StyledWord], content: _PageContent) -> dict[str, Any]:
     line: dict[str, Any] = {
-        "box": _placed(reading_order.around([word.box for word in words]), seen),
+        "box": _to_page_box(reading_order.enclose([word.box for word in words]), content),
         "text": " ".join(word.text for word in words),
         "size": round(statistics.median(word.size for word in words), 1),
     }
@@ -295,17 +298,17 @@ def _line(words: Sequence[Word], seen: _Seen) -> dict[str, Any]:
         line["bold"] = True
     if all(word.mono for word in words):
         line["mono"] = True
-    if seen.via == "ocr":
+    if content.via == "ocr":
         line["score"] = round(statistics.mean(word.score for word in words), 4)
     return line
 
 
-def _placed(box: Rect, seen: _Seen) -> list[float]:
-    """Back to where it stands on a page that leans."""
-    if not seen.skew:
+def _to_page_box(box: Rect, content: _PageContent) -> list[float]:
+    """Return the box in page coordinates: words of a skewed scan were straightened."""
+    if not content.skew:
         return [round(value, 2) for value in box]
     corners = [
-        scanned_page.turned(x, y, seen.skew, seen.width, seen.height)
+        scanned_page.rotate_point(x, y, content.skew, content.width, content.height)
         for x in (box.x0, box.x1)
         for y in (box.y0, box.y1)
     ]

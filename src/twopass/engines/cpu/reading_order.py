@@ -1,6 +1,6 @@
-"""Words with boxes and labelled regions in, regions that hold every word in reading order out.
+"""Assign a page's words to layout regions and put both in reading order.
 
-Pure geometry in points of the displayed page. Knows nothing of PDF, models or JSON.
+This is plain geometry, in points of the displayed page.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-ORPHAN = "orphan"  # text that the layout model left out
-FRAME = 0.5  # of the page: a larger drawing is a background, not part of a picture
-GROWTHS = 4  # a drawing may lead to the next; arrows lead to the last box of a diagram
-WHOLE_PAGE = 0.6  # of the page: a picture larger than this that holds running text is a page
-RUNNING_WORDS = 30  # in such a picture; a photo has fewer
-REACH = 0.3  # of a word's area inside a box, for words whose centre is in none
-SAME_ROW = 0.5  # of the smaller height shared, to stand on one line
-PARAGRAPH_GAP = 0.8  # of the line's height, between lines of one paragraph
-GUTTER = 1.2  # of the line's height: white space this wide through the whole region parts columns
-COLUMN_LINES, COLUMN_WORDS = 3, 4  # at least, and words a line at least, to be a column of running text
-BOX_GUTTER = -6.0  # points: one stray word makes the boxes of two columns overlap by so much
-BESIDE = 0.3  # of the lower column's height shared, to stand side by side and not askew
-HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; furniture elsewhere is body
+ORPHAN = "orphan"  # label of text that the layout model missed
+MAX_DRAWING_SHARE = 0.5  # of the page: a larger drawing is a background, not part of a picture
+MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arrows connect the boxes of a diagram
+FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
+MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
+MIN_WORD_OVERLAP = 0.3  # of a word's area inside a region, for words whose centre is in none
+SAME_ROW_OVERLAP = 0.5  # of the smaller height, for two fragments of one line
+PARAGRAPH_GAP = 0.8  # of the line's height: a larger gap ends the paragraph
+GUTTER = 1.2  # of the line's height: white space this wide through the whole region separates columns
+MIN_COLUMN_LINES, MIN_COLUMN_WORDS = 3, 4  # words are a line's median, in a column of running text
+BOX_GUTTER = -6.0  # points: the boxes of two columns may overlap this far, because of one stray word
+SIDE_BY_SIDE_OVERLAP = 0.3  # of the smaller height, for boxes that stand side by side
+HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; a header or footer elsewhere is body text
 
 
 class Rect(NamedTuple):
@@ -44,13 +44,13 @@ class Rect(NamedTuple):
     def centre(self) -> tuple[float, float]:
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
-    def shared(self, other: Rect) -> float:
+    def overlap_area(self, other: Rect) -> float:
         return Rect(max(self.x0, other.x0), max(self.y0, other.y0), min(self.x1, other.x1), min(self.y1, other.y1)).area
 
-    def meets(self, other: Rect) -> bool:
+    def intersects(self, other: Rect) -> bool:
         return self.x0 <= other.x1 and other.x0 <= self.x1 and self.y0 <= other.y1 and other.y0 <= self.y1
 
-    def holds(self, point: tuple[float, float], margin: float = 0.0) -> bool:
+    def contains(self, point: tuple[float, float], margin: float = 0.0) -> bool:
         x, y = point
         return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
 
@@ -58,16 +58,16 @@ class Rect(NamedTuple):
         return Rect(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
 
 
-def around(rects: Sequence[Rect]) -> Rect:
-    whole = rects[0]
+def enclose(rects: Sequence[Rect]) -> Rect:
+    bounds = rects[0]
     for rect in rects[1:]:
-        whole = whole.union(rect)
-    return whole
+        bounds = bounds.union(rect)
+    return bounds
 
 
 @dataclass(frozen=True)
-class Word:
-    """One word. `line` numbers the reader's own line; `upright` is False for text that runs up or down."""
+class StyledWord:
+    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text."""
 
     box: Rect
     text: str
@@ -81,7 +81,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Grid:
-    """Row and column lines inside a table, and the rules drawn in and around it."""
+    """The positions of row and column lines inside a table, and the rules drawn in and around it."""
 
     rows: tuple[float, ...]
     cols: tuple[float, ...]
@@ -92,80 +92,84 @@ class Grid:
 class Region:
     label: str
     box: Rect
-    words: tuple[Word, ...] = ()
+    words: tuple[StyledWord, ...] = ()
     grid: Grid | None = field(default=None, repr=False)
 
 
-def grown(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
-    """Pictures made large enough to hold the drawings they cut through; a crop must not cut a diagram's boxes."""
+def grow_pictures(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
+    """Enlarge pictures to include the drawings that cross their edge, so that a crop does not cut a diagram's boxes."""
     texts = [region.box for region in regions if region.label != "picture"]
-    loose = [d for d in drawings if d.area <= FRAME * page.area and not any(d.meets(text) for text in texts)]
-    return [replace(r, box=_grown(r.box, loose)) if r.label == "picture" else r for r in regions]
+    small = [drawing for drawing in drawings if drawing.area <= MAX_DRAWING_SHARE * page.area]
+    free = [drawing for drawing in small if not any(drawing.intersects(text) for text in texts)]
+    return [replace(r, box=_grow(r.box, free)) if r.label == "picture" else r for r in regions]
 
 
-def _grown(box: Rect, drawings: Sequence[Rect]) -> Rect:
-    for _ in range(GROWTHS):
-        larger = around([box, *(drawing for drawing in drawings if drawing.meets(box))])
+def _grow(box: Rect, drawings: Sequence[Rect]) -> Rect:
+    for _ in range(MAX_GROWTHS):
+        larger = enclose([box, *(drawing for drawing in drawings if drawing.intersects(box))])
         if larger == box:
             return box
         box = larger
     return box
 
 
-def fill(regions: Sequence[Region], words: Sequence[Word], page: Rect) -> list[Region]:
-    """Give every word to one region; those that fit none become regions of their own at the end."""
-    regions = _outermost(_without_page_pictures(regions, words, page))
-    held: list[list[Word]] = [[] for _ in regions]
-    orphans: list[Word] = []
+def assign_words(regions: Sequence[Region], words: Sequence[StyledWord], page: Rect) -> list[Region]:
+    """Assign every word to one region; words that fit none form orphan regions at the end."""
+    regions = _drop_nested(_drop_full_page_pictures(regions, words, page))
+    words_by_region: list[list[StyledWord]] = [[] for _ in regions]
+    orphans: list[StyledWord] = []
     for word in words:
-        index = _home(word, regions)
-        (held[index] if index is not None else orphans).append(word)
-    filled = [replace(region, words=tuple(own)) for region, own in zip(regions, held, strict=True)]
-    kept = [region for region in filled if region.words or region.label == "picture"]
-    return kept + paragraphs(orphans)
+        index = _find_region(word, regions)
+        (words_by_region[index] if index is not None else orphans).append(word)
+    filled = [replace(region, words=tuple(own)) for region, own in zip(regions, words_by_region, strict=True)]
+    return [*(region for region in filled if region.words or region.label == "picture"), *group_paragraphs(orphans)]
 
 
-def _without_page_pictures(regions: Sequence[Region], words: Sequence[Word], page: Rect) -> list[Region]:
+def _drop_full_page_pictures(regions: Sequence[Region], words: Sequence[StyledWord], page: Rect) -> list[Region]:
+    """Drop pictures that fill the page and hold running text: their words then become text."""
+
     def is_page(region: Region) -> bool:
-        if region.label != "picture" or region.box.shared(page) < WHOLE_PAGE * page.area:
+        if region.label != "picture" or region.box.overlap_area(page) < FULL_PAGE_SHARE * page.area:
             return False
-        return sum(region.box.holds(word.box.centre) for word in words) >= RUNNING_WORDS
+        return sum(region.box.contains(word.box.centre) for word in words) >= MIN_RUNNING_WORDS
 
     return [region for region in regions if not is_page(region)]
 
 
-def _outermost(regions: Sequence[Region]) -> list[Region]:
-    """Without regions that lie wholly inside another."""
+def _drop_nested(regions: Sequence[Region]) -> list[Region]:
+    """Drop regions that lie inside another region."""
     kept: list[Region] = []
     for region in sorted(regions, key=lambda r: -r.box.area):
-        if not any(region.box.shared(other.box) >= 0.99 * region.box.area for other in kept):
+        if not any(region.box.overlap_area(other.box) >= 0.99 * region.box.area for other in kept):
             kept.append(region)
     return [region for region in regions if region in kept]
 
 
-def _home(word: Word, regions: Sequence[Region]) -> int | None:
-    inside = [i for i, region in enumerate(regions) if region.box.holds(word.box.centre, 1.0)]
+def _find_region(word: StyledWord, regions: Sequence[Region]) -> int | None:
+    """Return the index of the smallest region around the word's centre, or of the one that overlaps it most."""
+    inside = [i for i, region in enumerate(regions) if region.box.contains(word.box.centre, 1.0)]
     if inside:
         return min(inside, key=lambda i: regions[i].box.area)
-    shares = [(region.box.shared(word.box), i) for i, region in enumerate(regions)]
+    shares = [(region.box.overlap_area(word.box), i) for i, region in enumerate(regions)]
     share, index = max(shares, default=(0.0, 0))
-    return index if share > REACH * word.box.area and share > 0 else None
+    return index if share > MIN_WORD_OVERLAP * word.box.area and share > 0 else None
 
 
-def paragraphs(words: Sequence[Word]) -> list[Region]:
-    """Words without a region as text regions in reading order, by cutting at white space."""
-    fragments = [around([word.box for word in line]) for line in _fragments(words)]
-    own = list(_fragments(words))
-    parts = (part for leaf in cut(fragments) for part in _by_gap(fragments, leaf))
+def group_paragraphs(words: Sequence[StyledWord]) -> list[Region]:
+    """Group words without a region into text regions in reading order, split at white space."""
+    lines = list(_group_by_line(words))
+    boxes = [enclose([word.box for word in line]) for line in lines]
+    parts = (part for block in split_blocks(boxes) for part in _split_at_gaps(boxes, block))
     return [
-        Region(ORPHAN, around([fragments[i] for i in part]), tuple(word for i in part for word in own[i]))
+        Region(ORPHAN, enclose([boxes[i] for i in part]), tuple(word for i in part for word in lines[i]))
         for part in parts
     ]
 
 
-def _by_gap(rects: Sequence[Rect], leaf: Sequence[int]) -> Iterator[list[int]]:
+def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list[int]]:
+    """Split a block of lines into paragraphs at large vertical gaps; yields indices from top to bottom."""
     part: list[int] = []
-    for index in sorted(leaf, key=lambda i: (rects[i].y0, rects[i].x0)):
+    for index in sorted(block, key=lambda i: (rects[i].y0, rects[i].x0)):
         if part and rects[index].y0 - max(rects[i].y1 for i in part) > PARAGRAPH_GAP * rects[index].height:
             yield part
             part = []
@@ -174,25 +178,25 @@ def _by_gap(rects: Sequence[Rect], leaf: Sequence[int]) -> Iterator[list[int]]:
         yield part
 
 
-def cut(rects: Sequence[Rect]) -> list[list[int]]:
-    """Indices in reading order, one list a block: columns first where a gutter runs through, else rows."""
+def split_blocks(rects: Sequence[Rect]) -> list[list[int]]:
+    """Return indices in reading order, one list per block: columns if a gutter separates them, else rows."""
     if not rects:
         return []
     height = statistics.median(rect.height for rect in rects)
-    done: list[list[int]] = []
-    waiting = [list(range(len(rects)))]
-    while waiting:
-        part = waiting.pop()
+    blocks: list[list[int]] = []
+    stack = [list(range(len(rects)))]
+    while stack:
+        part = stack.pop()
         pieces = _split(rects, part, 0, GUTTER * height) or _split(rects, part, 1, PARAGRAPH_GAP * height)
         if pieces:
-            waiting.extend(reversed(pieces))
+            stack.extend(reversed(pieces))
         else:
-            done.append(part)
-    return done
+            blocks.append(part)
+    return blocks
 
 
 def _split(rects: Sequence[Rect], part: Sequence[int], axis: int, gap: float) -> list[list[int]]:
-    """Parts between white bands at least `gap` wide; empty when there is no such band."""
+    """Split along an axis (0 is x, 1 is y) at white bands of at least `gap`; empty if there is no such band."""
     ordered = sorted(part, key=lambda i: rects[i][axis])
     pieces, end = [[ordered[0]]], rects[ordered[0]][axis + 2]
     for index in ordered[1:]:
@@ -203,120 +207,124 @@ def _split(rects: Sequence[Rect], part: Sequence[int], axis: int, gap: float) ->
     return pieces if len(pieces) > 1 else []
 
 
-def _fragments(words: Sequence[Word]) -> Iterator[list[Word]]:
+def _group_by_line(words: Sequence[StyledWord]) -> Iterator[list[StyledWord]]:
+    """Yield runs of consecutive words with the same line number."""
     for _, group in groupby(words, key=lambda word: word.line):
         yield list(group)
 
 
-def rows(words: Sequence[Word]) -> list[list[Word]]:
-    """The region's lines from top to bottom, words from left to right; text that runs up or down comes last."""
-    lines: list[list[Word]] = []
-    tall = [fragment for fragment in _fragments(words) if not fragment[0].upright]
-    level = [fragment for fragment in _fragments(words) if fragment[0].upright]
-    for fragment in sorted(level, key=lambda f: around([w.box for w in f]).centre[1]):
-        if lines and _on_one_row(lines[-1], fragment):
+def group_rows(words: Sequence[StyledWord]) -> list[list[StyledWord]]:
+    """Return lines from top to bottom, with words from left to right; vertical text comes last."""
+    lines: list[list[StyledWord]] = []
+    vertical = [fragment for fragment in _group_by_line(words) if not fragment[0].upright]
+    horizontal = [fragment for fragment in _group_by_line(words) if fragment[0].upright]
+    for fragment in sorted(horizontal, key=lambda f: enclose([w.box for w in f]).centre[1]):
+        if lines and _is_same_row(lines[-1], fragment):
             lines[-1].extend(fragment)
         else:
             lines.append(list(fragment))
-    return [sorted(line, key=lambda w: w.box.x0) for line in lines] + tall
+    return [sorted(line, key=lambda w: w.box.x0) for line in lines] + vertical
 
 
-def _on_one_row(line: Sequence[Word], fragment: Sequence[Word]) -> bool:
-    one, other = around([w.box for w in line]), around([w.box for w in fragment])
-    shared = min(one.y1, other.y1) - max(one.y0, other.y0)
-    return shared >= SAME_ROW * min(one.height, other.height)
+def _is_same_row(line: Sequence[StyledWord], fragment: Sequence[StyledWord]) -> bool:
+    one, other = enclose([w.box for w in line]), enclose([w.box for w in fragment])
+    overlap = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return overlap >= SAME_ROW_OVERLAP * min(one.height, other.height)
 
 
-def columns(words: Sequence[Word]) -> list[list[Word]]:
-    """The lines of a text region, column after column where a gutter parts running text."""
-    fragments = list(_fragments(words))
-    rects = [around([word.box for word in fragment]) for fragment in fragments]
+def order_lines(words: Sequence[StyledWord]) -> list[list[StyledWord]]:
+    """Return the lines of a text region, one column after the other if a gutter separates running text."""
+    fragments = list(_group_by_line(words))
+    rects = [enclose([word.box for word in fragment]) for fragment in fragments]
     height = statistics.median(rect.height for rect in rects)
     pieces = _split(rects, range(len(rects)), 0, GUTTER * height)
-    parts = [rows([word for i in sorted(piece) for word in fragments[i]]) for piece in pieces]
+    parts = [group_rows([word for i in sorted(piece) for word in fragments[i]]) for piece in pieces]
     if len(parts) < 2 or not all(map(_is_running, parts)):
-        return rows(words)
+        return group_rows(words)
     return [line for part in parts for line in part]
 
 
-def _is_running(lines: Sequence[Sequence[Word]]) -> bool:
-    """Names and values side by side are no columns."""
-    return len(lines) >= COLUMN_LINES and statistics.median(map(len, lines)) >= COLUMN_WORDS
+def _is_running(lines: Sequence[Sequence[StyledWord]]) -> bool:
+    """Return whether the lines are running text; names and values side by side are not columns."""
+    return len(lines) >= MIN_COLUMN_LINES and statistics.median(map(len, lines)) >= MIN_COLUMN_WORDS
 
 
 def is_furniture(region: Region, page: Rect) -> bool:
+    """Return whether a header stands at the top of the page or a footer at its bottom."""
     if region.label == "page-header":
         return region.box.y1 <= page.y0 + HEADER_BAND * page.height
     return region.label == "page-footer" and region.box.y0 >= page.y0 + FOOTER_BAND * page.height
 
 
-def in_order(regions: Sequence[Region], page: Rect) -> list[Region]:
-    """Reading order: headers, body by columns, footers; orphans go behind what stands above them."""
-    heads = [region for region in regions if region.label == "page-header" and is_furniture(region, page)]
-    feet = [region for region in regions if region.label == "page-footer" and is_furniture(region, page)]
-    strays = [region for region in regions if region.label == ORPHAN]
-    body = [region for region in regions if not any(region is other for other in (*heads, *feet, *strays))]
-    ordered = [body[index] for index in read_order([region.box for region in body])]
-    heads.sort(key=lambda region: (region.box.y0, region.box.x0))
-    feet.sort(key=lambda region: (region.box.y0, region.box.x0))
-    # Without a body to hang on to, orphans are in order already.
-    return [*heads, *(insert(ordered, strays) if ordered else strays), *feet]
+def sort_regions(regions: Sequence[Region], page: Rect) -> list[Region]:
+    """Sort into reading order: headers, body by columns, footers; an orphan follows the region above it."""
+    headers = [region for region in regions if region.label == "page-header" and is_furniture(region, page)]
+    footers = [region for region in regions if region.label == "page-footer" and is_furniture(region, page)]
+    orphans = [region for region in regions if region.label == ORPHAN]
+    body = [region for region in regions if not any(region is other for other in (*headers, *footers, *orphans))]
+    ordered = [body[index] for index in order_boxes([region.box for region in body])]
+    headers.sort(key=lambda region: (region.box.y0, region.box.x0))
+    footers.sort(key=lambda region: (region.box.y0, region.box.x0))
+    # Without a body, orphans keep their order, which is the reading order already.
+    return [*headers, *(insert_orphans(ordered, orphans) if ordered else orphans), *footers]
 
 
-def read_order(rects: Sequence[Rect]) -> list[int]:
-    """Indices of boxes: columns where a gutter runs through, else bands from top to bottom.
+def order_boxes(rects: Sequence[Rect]) -> list[int]:
+    """Return indices in reading order: columns if a gutter separates them, else bands from top to bottom.
 
-    Bands that make columns together are one: a heading over one of two columns belongs to its column.
+    Bands that form columns together are merged: a heading over one of two columns belongs to its column.
     """
-    return _ordered(rects, range(len(rects)))
+    return _order_part(rects, range(len(rects)))
 
 
-def _ordered(rects: Sequence[Rect], part: Sequence[int]) -> list[int]:
+def _order_part(rects: Sequence[Rect], part: Sequence[int]) -> list[int]:
+    """Order some of the boxes, by splitting them until no gutter and no band is left."""
     pieces = _split(rects, part, 0, BOX_GUTTER) if part else []
     if not pieces:
         bands: list[list[int]] = []
-        for stripe in _split(rects, part, 1, 0.0) if part else []:
-            if bands and _make_columns(rects, bands[-1], stripe):
-                bands[-1].extend(stripe)
+        for band in _split(rects, part, 1, 0.0) if part else []:
+            if bands and _form_columns(rects, bands[-1], band):
+                bands[-1].extend(band)
             else:
-                bands.append(list(stripe))
+                bands.append(list(band))
         pieces = bands
     if len(pieces) < 2:
         return sorted(part, key=lambda i: (rects[i].y0, rects[i].x0))
-    return [index for piece in pieces for index in _ordered(rects, piece)]
+    return [index for piece in pieces for index in _order_part(rects, piece)]
 
 
-def _make_columns(rects: Sequence[Rect], band: Sequence[int], stripe: Sequence[int]) -> bool:
-    """Whether both stand side by side in parts, and are not two rows of columns with a break between."""
-    if _side_by_side(rects, band) and _side_by_side(rects, stripe):
+def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[int]) -> bool:
+    """Return whether two bands form columns only together; two bands of columns have a break between them."""
+    if _are_side_by_side(rects, upper) and _are_side_by_side(rects, lower):
         return False
-    return _side_by_side(rects, [*band, *stripe])
+    return _are_side_by_side(rects, [*upper, *lower])
 
 
-def _side_by_side(rects: Sequence[Rect], part: Sequence[int]) -> bool:
-    columns = [around([rects[i] for i in piece]) for piece in _split(rects, part, 0, BOX_GUTTER)]
+def _are_side_by_side(rects: Sequence[Rect], part: Sequence[int]) -> bool:
+    columns = [enclose([rects[i] for i in piece]) for piece in _split(rects, part, 0, BOX_GUTTER)]
     return len(columns) > 1 and all(
-        min(one.y1, other.y1) - max(one.y0, other.y0) > BESIDE * min(one.height, other.height)
+        min(one.y1, other.y1) - max(one.y0, other.y0) > SIDE_BY_SIDE_OVERLAP * min(one.height, other.height)
         for one, other in pairwise(columns)
     )
 
 
-def insert(ordered: Sequence[Region], strays: Sequence[Region]) -> list[Region]:
-    """Put regions that have no place yet behind the nearest region above them in their column."""
+def insert_orphans(ordered: Sequence[Region], orphans: Sequence[Region]) -> list[Region]:
+    """Insert each orphan behind the nearest region above it in its column, else before the first one below it."""
     placed = list(ordered)
-    for stray in strays:
-        above = [i for i, region in enumerate(placed) if _is_above(region.box, stray.box)]
+    for orphan in orphans:
+        above = [i for i, region in enumerate(placed) if _is_above(region.box, orphan.box)]
         if above:
-            placed.insert(max(above, key=lambda i: (placed[i].box.y1, i)) + 1, stray)
+            placed.insert(max(above, key=lambda i: (placed[i].box.y1, i)) + 1, orphan)
             continue
-        below = [i for i, region in enumerate(placed) if _is_above(stray.box, region.box)]
-        placed.insert(min(below) if below else _by_height(placed, stray), stray)
+        below = [i for i, region in enumerate(placed) if _is_above(orphan.box, region.box)]
+        placed.insert(min(below) if below else _find_index_by_height(placed, orphan), orphan)
     return placed
 
 
 def _is_above(one: Rect, other: Rect) -> bool:
+    """Return whether two boxes share a column and the centre of the first is not lower."""
     return one.x0 < other.x1 and other.x0 < one.x1 and one.centre[1] <= other.centre[1]
 
 
-def _by_height(placed: Sequence[Region], stray: Region) -> int:
-    return sum(region.box.centre[1] <= stray.box.centre[1] for region in placed)
+def _find_index_by_height(placed: Sequence[Region], orphan: Region) -> int:
+    return sum(region.box.centre[1] <= orphan.box.centre[1] for region in placed)

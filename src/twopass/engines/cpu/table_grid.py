@@ -1,28 +1,31 @@
-"""A table's words, grid lines and drawn rules in, cells with spans out.
+"""Build a table's cells and spans from its words, grid lines and drawn rules.
 
-Where a table is ruled all round, its rules are the grid and a missing piece of a rule joins two
-cells; elsewhere the layout model's lines are. Pure geometry. Knows nothing of PDF or JSON.
+If rules enclose the table, they are the grid, and a missing piece of a rule joins two cells. Otherwise the layout
+model's lines are the grid.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from twopass.engines.cpu.reading_order import Grid, Rect, Word, rows
+from twopass.engines.cpu.reading_order import Grid, Rect, StyledWord, group_rows
 
-SAME_LINE = 4.0  # points: grid lines nearer than this are one
-THIN = 3.0  # points: a filled box no wider than this is a rule
-FULL_COLUMN, FULL_ROW = 0.4, 0.25  # of the table's height or width ruled, to be a line of its grid
-CLOSED = 12.0  # points between the text's box and the outermost rule around it
-MORE_ROWS = 1.6  # times more rows by the model than by rules: only groups of rows are ruled
-DRAWN = 0.5  # of an edge between two cells covered by a rule, to part them
-WORD_GAP = 0.6  # of the type size: words of one line nearer than this belong together across a column line
+SAME_LINE = 4.0  # points: grid lines closer than this are one line
+MAX_RULE_WIDTH = 3.0  # points: a filled box no wider than this is a rule
+MIN_RULED_HEIGHT, MIN_RULED_WIDTH = 0.4, 0.25  # of the table's height and width, for a grid line
+MAX_BORDER_DISTANCE = 12.0  # points, from the text's box to the outermost rule around it
+MANY_MORE_ROWS = 1.6  # times as many rows by the model as by rules: the rules separate groups of rows
+MIN_RULE_COVERAGE = 0.5  # of the edge between two cells, for a rule that separates them
+WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase across a column line
+
+
+Slot = tuple[int, int]  # row and column
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     row: int
     col: int
     row_span: int
@@ -32,79 +35,81 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """Grid lines of one axis and which of them are drawn."""
+class _AxisLines:
+    """Positions of the grid lines of one axis, and which of them are drawn."""
 
-    at: list[float]
+    positions: list[float]
     drawn: list[bool]
 
+    @property
+    def slots(self) -> int:
+        return len(self.positions) - 1
 
-def cells(box: Rect, grid: Grid, words: Sequence[Word]) -> tuple[int, int, list[Cell]]:
-    """Rows, columns and cells; every word is in exactly one cell."""
-    level = [rule for rule in grid.rules if rule.x1 - rule.x0 >= rule.y1 - rule.y0]
-    upright = [rule for rule in grid.rules if rule.x1 - rule.x0 < rule.y1 - rule.y0]
-    ruled_rows = _ruled(level, 1, FULL_ROW * (box.x1 - box.x0))
-    ruled_cols = _ruled(upright, 0, FULL_COLUMN * (box.y1 - box.y0))
+
+def build_cells(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[int, int, list[GridCell]]:
+    """Return the numbers of rows and columns and the cells; every word is in exactly one cell."""
+    horizontal = [rule for rule in grid.rules if rule.x1 - rule.x0 >= rule.y1 - rule.y0]
+    vertical = [rule for rule in grid.rules if rule.x1 - rule.x0 < rule.y1 - rule.y0]
+    ruled_rows = _find_ruled_positions(horizontal, 1, MIN_RULED_WIDTH * (box.x1 - box.x0))
+    ruled_cols = _find_ruled_positions(vertical, 0, MIN_RULED_HEIGHT * (box.y1 - box.y0))
     closed = _encloses(ruled_rows, box.y0, box.y1) and _encloses(ruled_cols, box.x0, box.x1)
     model_rows, model_cols = [box.y0, *grid.rows, box.y1], [box.x0, *grid.cols, box.x1]
-    ys = _lines(ruled_rows, model_rows, closed and len(model_rows) - 1 < MORE_ROWS * (len(ruled_rows) - 1))
-    xs = _lines(ruled_cols, model_cols, closed)
-    slots = _slots(ys, xs, words)
-    owner = _joined(ys, xs, slots, level, upright, closed)
-    found = list(_cells(owner, len(ys.at) - 1, len(xs.at) - 1, slots))
-    return len(ys.at) - 1, len(xs.at) - 1, _with_header(found)
+    ys = _merge_lines(ruled_rows, model_rows, closed and len(model_rows) - 1 < MANY_MORE_ROWS * (len(ruled_rows) - 1))
+    xs = _merge_lines(ruled_cols, model_cols, closed)
+    slots = _assign_words(ys, xs, words)
+    owners = _join_slots(ys, xs, slots, horizontal, vertical, closed)
+    return ys.slots, xs.slots, _mark_header(list(_iterate_cells(owners, slots)))
 
 
-def _ruled(rules: Sequence[Rect], axis: int, least: float) -> list[float]:
-    """Positions where rules add up to `least` points, in order."""
+def _find_ruled_positions(rules: Sequence[Rect], axis: int, min_length: float) -> list[float]:
+    """Return the positions where rules add up to `min_length` points; axis 0 is x, 1 is y."""
     clusters: list[list[tuple[float, float]]] = []
-    for at, length in sorted(((r[axis] + r[axis + 2]) / 2, r[3 - axis] - r[1 - axis]) for r in rules):
-        if clusters and at - clusters[-1][0][0] <= SAME_LINE:
-            clusters[-1].append((at, length))
+    for position, length in sorted(((r[axis] + r[axis + 2]) / 2, r[3 - axis] - r[1 - axis]) for r in rules):
+        if clusters and position - clusters[-1][0][0] <= SAME_LINE:
+            clusters[-1].append((position, length))
         else:
-            clusters.append([(at, length)])
-    return [sum(at for at, _ in c) / len(c) for c in clusters if sum(length for _, length in c) >= least]
+            clusters.append([(position, length)])
+    return [sum(p for p, _ in c) / len(c) for c in clusters if sum(length for _, length in c) >= min_length]
 
 
 def _encloses(ruled: Sequence[float], start: float, stop: float) -> bool:
-    return len(ruled) >= 3 and ruled[0] <= start + CLOSED / 3 and ruled[-1] >= stop - CLOSED / 3
+    margin = MAX_BORDER_DISTANCE / 3
+    return len(ruled) >= 3 and ruled[0] <= start + margin and ruled[-1] >= stop - margin
 
 
-def _lines(ruled: Sequence[float], model: Sequence[float], rules_only: bool) -> _Lines:
+def _merge_lines(ruled: Sequence[float], model: Sequence[float], rules_only: bool) -> _AxisLines:
+    """Combine the rules with the model's lines; a rule replaces a line of the model close to it."""
     if rules_only:
-        return _Lines(list(ruled), [True] * len(ruled))
-    inner = [at for at in ruled if model[0] + SAME_LINE < at < model[-1] - SAME_LINE]
-    own = [at for at in model if all(abs(at - other) > SAME_LINE for other in inner)]
-    merged = sorted([(at, True) for at in inner] + [(at, False) for at in own])
-    return _Lines([at for at, _ in merged], [drawn for _, drawn in merged])
+        return _AxisLines(list(ruled), [True] * len(ruled))
+    inner = [rule for rule in ruled if model[0] + SAME_LINE < rule < model[-1] - SAME_LINE]
+    undrawn = [line for line in model if all(abs(line - rule) > SAME_LINE for rule in inner)]
+    merged = sorted([(line, True) for line in inner] + [(line, False) for line in undrawn])
+    return _AxisLines([line for line, _ in merged], [drawn for _, drawn in merged])
 
 
-def _slots(ys: _Lines, xs: _Lines, words: Sequence[Word]) -> dict[tuple[int, int], list[Word]]:
-    """Words by grid slot; what sticks out falls into the outermost one."""
-    slots: dict[tuple[int, int], list[Word]] = {}
+def _assign_words(ys: _AxisLines, xs: _AxisLines, words: Sequence[StyledWord]) -> dict[Slot, list[StyledWord]]:
+    """Group words by grid slot; a word outside the grid goes into the nearest slot."""
+    slots: dict[Slot, list[StyledWord]] = {}
     for word in words:
         x, y = word.box.centre
-        slots.setdefault((_index(ys.at, y), _index(xs.at, x)), []).append(word)
+        slots.setdefault((_find_slot(ys.positions, y), _find_slot(xs.positions, x)), []).append(word)
     return slots
 
 
-def _index(lines: Sequence[float], at: float) -> int:
-    return min(max(bisect_right(lines, at) - 1, 0), len(lines) - 2)
+def _find_slot(lines: Sequence[float], position: float) -> int:
+    return min(max(bisect_right(lines, position) - 1, 0), len(lines) - 2)
 
 
-Slot = tuple[int, int]
-
-
-def _joined(
-    ys: _Lines,
-    xs: _Lines,
-    slots: dict[Slot, list[Word]],
-    level: Sequence[Rect],
-    upright: Sequence[Rect],
+def _join_slots(
+    ys: _AxisLines,
+    xs: _AxisLines,
+    slots: dict[Slot, list[StyledWord]],
+    horizontal: Sequence[Rect],
+    vertical: Sequence[Rect],
     closed: bool,
 ) -> dict[Slot, Slot]:
-    """Slot -> the first slot of its cell."""
-    parent = {(r, c): (r, c) for r in range(len(ys.at) - 1) for c in range(len(xs.at) - 1)}
+    """Map each slot to the first slot of its cell (union-find over slots that no rule separates)."""
+    parent = {(r, c): (r, c) for r in range(ys.slots) for c in range(xs.slots)}
 
     def root(slot: Slot) -> Slot:
         while parent[slot] != slot:
@@ -112,25 +117,27 @@ def _joined(
         return slot
 
     def may_join(one: Slot, other: Slot) -> bool:
-        # Where rules do not close the table, two texts are two cells whatever is missing between them.
+        # Unless rules enclose the table, two slots with text are two cells even without a rule between them.
         return other in parent and (closed or not (slots.get(one) and slots.get(other)))
 
     for slot in list(parent):
         r, c = slot
         right, below = (r, c + 1), (r + 1, c)
-        edge = (upright, 0, xs.at[c + 1], ys.at[r], ys.at[r + 1])
+        (top, bottom), (left_x, right_x) = ys.positions[r : r + 2], xs.positions[c : c + 2]
         drawn = xs.drawn[c + 1]
-        if right in parent and _run_on(slots.get(slot, ()), slots.get(right, ())) and (not drawn or _open(*edge)):
+        is_open = not drawn or _is_open(vertical, 0, right_x, top, bottom)
+        is_phrase = right in parent and _is_one_phrase(slots.get(slot, ()), slots.get(right, ()))
+        if is_phrase and is_open:
             parent[root(right)] = root(slot)
-        if may_join(slot, right) and drawn and _open(*edge):
+        if may_join(slot, right) and drawn and is_open:
             parent[root(right)] = root(slot)
-        if may_join(slot, below) and ys.drawn[r + 1] and _open(level, 1, ys.at[r + 1], xs.at[c], xs.at[c + 1]):
+        if may_join(slot, below) and ys.drawn[r + 1] and _is_open(horizontal, 1, bottom, left_x, right_x):
             parent[root(below)] = root(slot)
-    return _rectangles({slot: root(slot) for slot in parent})
+    return _keep_rectangles({slot: root(slot) for slot in parent})
 
 
-def _run_on(left: Sequence[Word], right: Sequence[Word]) -> bool:
-    """Whether one phrase crosses the column line."""
+def _is_one_phrase(left: Sequence[StyledWord], right: Sequence[StyledWord]) -> bool:
+    """Return whether one phrase crosses the column line."""
     for one in left:
         for other in right:
             if one.line == other.line and abs(other.box.x0 - one.box.x1) <= WORD_GAP * max(one.size, one.box.height):
@@ -138,46 +145,44 @@ def _run_on(left: Sequence[Word], right: Sequence[Word]) -> bool:
     return False
 
 
-def _open(rules: Sequence[Rect], axis: int, at: float, start: float, stop: float) -> bool:
-    """Whether no rule parts the cells on both sides of this edge."""
-    near = [r for r in rules if abs((r[axis] + r[axis + 2]) / 2 - at) <= SAME_LINE]
-    share = sum(max(min(r[3 - axis], stop) - max(r[1 - axis], start), 0.0) for r in near)
-    return share < DRAWN * (stop - start)
+def _is_open(rules: Sequence[Rect], axis: int, position: float, start: float, stop: float) -> bool:
+    """Return whether no rule separates the cells on both sides of an edge; axis 0 is x, 1 is y."""
+    near = [r for r in rules if abs((r[axis] + r[axis + 2]) / 2 - position) <= SAME_LINE]
+    covered = sum(max(min(r[3 - axis], stop) - max(r[1 - axis], start), 0.0) for r in near)
+    return covered < MIN_RULE_COVERAGE * (stop - start)
 
 
-def _rectangles(owner: dict[Slot, Slot]) -> dict[Slot, Slot]:
-    """Joined slots that do not make a rectangle stay single."""
+def _keep_rectangles(owners: dict[Slot, Slot]) -> dict[Slot, Slot]:
+    """Separate joined slots again if they do not form a rectangle."""
     groups: dict[Slot, list[Slot]] = {}
-    for slot, first in owner.items():
+    for slot, first in owners.items():
         groups.setdefault(first, []).append(slot)
-    whole: dict[Slot, Slot] = {}
+    kept: dict[Slot, Slot] = {}
     for group in groups.values():
         height = max(r for r, _ in group) - min(r for r, _ in group) + 1
         width = max(c for _, c in group) - min(c for _, c in group) + 1
         first = min(group)
-        whole.update({slot: first if height * width == len(group) else slot for slot in group})
-    return whole
+        kept.update({slot: first if height * width == len(group) else slot for slot in group})
+    return kept
 
 
-def _cells(owner: dict[Slot, Slot], n_rows: int, n_cols: int, slots: dict[Slot, list[Word]]) -> Iterator[Cell]:
-    for first in sorted(set(owner.values())):
-        group = [slot for slot, own in owner.items() if own == first]
+def _iterate_cells(owners: dict[Slot, Slot], slots: dict[Slot, list[StyledWord]]) -> Iterator[GridCell]:
+    for first in sorted(set(owners.values())):
+        group = [slot for slot, owner in owners.items() if owner == first]
         words = sorted((word for slot in group for word in slots.get(slot, ())), key=lambda w: w.line)
-        text = "\n".join(" ".join(word.text for word in line) for line in rows(words))
+        text = "\n".join(" ".join(word.text for word in line) for line in group_rows(words))
         row_span = max(r for r, _ in group) - first[0] + 1
         col_span = max(c for _, c in group) - first[1] + 1
-        yield Cell(first[0], first[1], row_span, col_span, text, header=False)
+        yield GridCell(first[0], first[1], row_span, col_span, text, header=False)
 
 
-def _with_header(found: Sequence[Cell]) -> list[Cell]:
-    """The first row is the header, and what its spans reach down to; a first row of figures is none."""
-    first = [cell for cell in found if cell.row == 0]
-    said = [cell.text for cell in first if cell.text]
-    if not said or all(any(letter.isdigit() for letter in text) for text in said):
-        return list(found)
-    depth = max(cell.row_span for cell in first)
-    if any(cell.col_span > 1 for cell in first):
-        depth = max(depth, min(2, max(cell.row for cell in found)))
-    return [
-        Cell(c.row, c.col, c.row_span, c.col_span, c.text, header=c.row < depth) if c.row < depth else c for c in found
-    ]
+def _mark_header(cells: Sequence[GridCell]) -> list[GridCell]:
+    """Mark the first row and the rows that it spans as header, unless every cell of the first row has digits."""
+    first_row = [cell for cell in cells if cell.row == 0]
+    texts = [cell.text for cell in first_row if cell.text]
+    if not texts or all(any(letter.isdigit() for letter in text) for text in texts):
+        return list(cells)
+    depth = max(cell.row_span for cell in first_row)
+    if any(cell.col_span > 1 for cell in first_row):
+        depth = max(depth, min(2, max(cell.row for cell in cells)))
+    return [replace(cell, header=True) if cell.row < depth else cell for cell in cells]

@@ -1,1 +1,1 @@
-"""The reference engine: Transformers in this process."""
+"""The hf engine: a model in this process, run by Transformers."""

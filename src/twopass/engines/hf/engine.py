@@ -1,6 +1,6 @@
-"""A prompt in, a completion out, from Transformers in this process: the slow, plain yardstick for the others.
+"""The hf engine: answer prompts with Transformers in this process, as a slow reference for the other engines.
 
-One prompt at a time, in one thread. Knows when to stop; how a model is loaded and asked is hf_models'.
+It answers one prompt at a time, in one thread. models.py loads the models and generates the answers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import PagePool
 
 if TYPE_CHECKING:
-    from twopass.engines.hf.models import Model
+    from twopass.engines.hf.models import LoadedModel
 
 
 class HfEngine(Engine):
-    """DeepSeek-OCR or its second version as Transformers runs it."""
+    """DeepSeek-OCR or DeepSeek-OCR-2, run by Transformers."""
 
     kind = "hf"
-    canary = True
+    needs_canary = True
     sequences = 1
 
     def __init__(self, model: str, folder: Path, dtype: str) -> None:
@@ -38,33 +38,33 @@ class HfEngine(Engine):
         self.family = model
         self.precision = dtype
         self._load = partial(models.load, model, folder, dtype)
-        self._model: Model | None = None
-        self._thread = ThreadPoolExecutor(1, "twopass-hf")  # one sequence: the next waits for the thread
+        self._model: LoadedModel | None = None
+        self._thread = ThreadPoolExecutor(1, "twopass-hf")  # one prompt at a time: the next one waits for the thread
 
     async def open(self, page_pool: PagePool) -> None:
         """Load the weights."""
         self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
 
     async def generate(self, prompt: Prompt) -> Completion:
-        """Answer; a cancelled prompt ends with its next token, and the thread is free."""
+        """Answer one prompt; after a cancellation, generation ends at the next token, which frees the thread."""
         if self._model is None:
-            raise EngineError(Code.ENGINE_DEAD, "the hf engine is asked after `open`")
-        given_up = threading.Event()
-        work = partial(_timed, self._model, prompt, given_up)
+            raise EngineError(Code.ENGINE_DEAD, "the hf engine needs `open` before `generate`")
+        cancelled = threading.Event()
+        work = partial(_generate_timed, self._model, prompt, cancelled)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         finally:
-            given_up.set()
+            cancelled.set()
 
     async def close(self) -> None:
-        """Waits for a last token, off the loop."""
+        """Wait for the current prompt to end, without blocking the event loop."""
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None
 
 
-def _timed(model: Model, prompt: Prompt, given_up: threading.Event) -> Completion:
-    if given_up.is_set():  # cancelled while it waited
+def _generate_timed(model: LoadedModel, prompt: Prompt, cancelled: threading.Event) -> Completion:
+    if cancelled.is_set():  # while it waited for the thread
         return Completion("", "abort")
     started = time.monotonic()
-    completion = model.answer(prompt, given_up.is_set)
+    completion = model.answer(prompt, cancelled.is_set)
     return replace(completion, seconds=time.monotonic() - started)

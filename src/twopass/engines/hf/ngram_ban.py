@@ -1,6 +1,6 @@
-"""Tokens said in, tokens that may not come next out: DeepSeek-OCR's ban on repeating itself.
+"""Find the tokens that DeepSeek-OCR's n-gram ban excludes next.
 
-The rule of the official code and of vLLM's NGramPerReqLogitsProcessor. Knows numbers and no model.
+The rule is that of the official code and of vLLM's NGramPerReqLogitsProcessor.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 
-def banned(said: Sequence[int], size: int, window: int, allowed: Collection[int] = ()) -> set[int]:
-    """Whatever would end an n-gram of this size that already stands in the last `window` tokens.
+def find_banned_tokens(tokens: Sequence[int], size: int, window: int, allowed: Collection[int] = ()) -> set[int]:
+    """Return the tokens that would repeat an n-gram of `size` tokens within the last `window` tokens.
 
-    `allowed` tokens are never banned: a table is the same cell over and over. A size of 1 bans nothing, as in
-    vLLM, where the empty beginning of such an n-gram equals none.
+    `allowed` tokens are never banned, because the cells of a table repeat. A size of 1 bans nothing, as in vLLM, where
+    the empty prefix of such an n-gram matches nothing.
     """
-    if size < 2 or len(said) < size:
+    if size < 2 or len(tokens) < size:
         return set()
-    begun = tuple(said[-(size - 1) :])
-    starts = range(max(0, len(said) - window), len(said) - size + 1)
-    return {said[at + size - 1] for at in starts if tuple(said[at : at + size - 1]) == begun} - set(allowed)
+    prefix = tuple(tokens[-(size - 1) :])
+    starts = range(max(0, len(tokens) - window), len(tokens) - size + 1)
+    return {tokens[at + size - 1] for at in starts if tuple(tokens[at : at + size - 1]) == prefix} - set(allowed)

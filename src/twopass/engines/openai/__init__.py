@@ -1,1 +1,1 @@
-"""The engine that asks an OpenAI-compatible server."""
+"""The engine that sends prompts to an OpenAI-compatible server."""

@@ -1,7 +1,6 @@
-"""A prompt in, the bytes of a chat request out: what is said to an OpenAI-compatible server.
+"""Build the body of a chat completion request, with the fields that vLLM adds to OpenAI's protocol.
 
-Knows the protocol's fields and the ones vLLM adds. Runs in page workers: a page's PNG and its base64 take
-longer than an event loop may be held. Knows nothing of connections.
+It runs in page workers: compressing a page as PNG and encoding it as base64 would block the event loop too long.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Any
 from twopass.engines.interface import Prompt
 from twopass.pages.shared_pixels import Pixels
 
-FAST = 1  # zlib's level: a page takes 40 ms instead of 300, and a quarter more bytes
-BESIDE_TEXT = 64  # tokens a chat template may add around the text
+PNG_COMPRESSION = 1  # zlib's level 1: a page takes 40 ms instead of 300 and a quarter more bytes
+TEMPLATE_TOKENS = 64  # tokens that a chat template may add around the text
 
 
 @dataclass(frozen=True)
-class Served:
-    """What a request must know of the server.
+class ServerOptions:
+    """What the server serves and which request fields it accepts.
 
-    `context` is the model's length in tokens, None when the server does not tell. `plain` leaves out what only
-    vLLM knows, `priority` and `modes` add what only some servers take.
+    `context` is the model's context length in tokens, None if the server does not report it. `plain` omits the fields
+    that only vLLM accepts; `priority` and `modes` add fields that only some servers accept.
     """
 
     model: str
@@ -34,59 +33,59 @@ class Served:
     modes: bool = False
 
 
-def body(prompt: Prompt, served: Served) -> bytes:
-    """In a page worker: the request's JSON."""
-    return json.dumps({**_openai(prompt, served), **_beyond(prompt, served)}).encode()
+def build_body(prompt: Prompt, server: ServerOptions) -> bytes:
+    """Return the request's JSON."""
+    return json.dumps({**_build_standard_fields(prompt, server), **_build_vllm_fields(prompt, server)}).encode()
 
 
-def _openai(prompt: Prompt, served: Served) -> dict[str, Any]:
-    image = {"type": "image_url", "image_url": {"url": data_url(prompt.image)}}
-    said: dict[str, Any] = {
-        "model": served.model,
+def _build_standard_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
+    image = {"type": "image_url", "image_url": {"url": encode_data_url(prompt.image)}}
+    fields: dict[str, Any] = {
+        "model": server.model,
         "messages": [{"role": "user", "content": [image, {"type": "text", "text": prompt.text}]}],
         "temperature": prompt.sampling.temperature,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if (tokens := max_tokens(prompt, served.context)) is not None:
-        said["max_tokens"] = tokens
-    return said
+    if (tokens := choose_max_tokens(prompt, server.context)) is not None:
+        fields["max_tokens"] = tokens
+    return fields
 
 
-def max_tokens(prompt: Prompt, context: int | None) -> int | None:
-    """The limit to send, None for the context's own end.
+def choose_max_tokens(prompt: Prompt, context: int | None) -> int | None:
+    """Return the token limit to send; None means none, and the answer may then fill the context.
 
-    vLLM refuses a limit that leaves the text no room, 8192 of 8192 for instance; without one it answers up to
-    the context's end, which is what such a caller wants.
+    vLLM refuses a limit that leaves no room for the prompt, such as 8192 of 8192. Sending none has the effect that the
+    caller wants.
     """
-    asked = prompt.sampling.max_tokens
-    room = len(prompt.text.encode()) + BESIDE_TEXT  # no token is shorter than a byte
-    return None if asked is None or (context is not None and asked + room > context) else asked
+    limit = prompt.sampling.max_tokens
+    prompt_tokens = len(prompt.text.encode()) + TEMPLATE_TOKENS  # upper bound: a token has at least one byte
+    return None if limit is None or (context is not None and limit + prompt_tokens > context) else limit
 
 
-def _beyond(prompt: Prompt, served: Served) -> dict[str, Any]:
-    """Fields that OpenAI itself does not know."""
-    if served.plain:
+def _build_vllm_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
+    """Return the fields that are not part of OpenAI's protocol."""
+    if server.plain:
         return {}
     sampling = prompt.sampling
-    said: dict[str, Any] = {"skip_special_tokens": False}  # <|ref|> and <|det|> are the answer's grammar
-    if sampling.ngram:  # no processor takes a ban of nothing
-        said["vllm_xargs"] = {
+    fields: dict[str, Any] = {"skip_special_tokens": False}  # <|ref|> and <|det|> are part of the answer
+    if sampling.ngram:  # the logits processors refuse a size of 0
+        fields["vllm_xargs"] = {
             "ngram_size": sampling.ngram,
             "window_size": sampling.window,
             "whitelist_token_ids": list(sampling.allowed_tokens),
         }
-    if served.priority:
-        said["priority"] = prompt.priority
-    if served.modes:
-        said["mm_processor_kwargs"] = {"mode": prompt.mode, "max_crops": prompt.max_crops}
-    return said
+    if server.priority:
+        fields["priority"] = prompt.priority
+    if server.modes:
+        fields["mm_processor_kwargs"] = {"mode": prompt.mode, "max_crops": prompt.max_crops}
+    return fields
 
 
-def data_url(pixels: Pixels) -> str:
-    """PNG: what JPEG does to letters, the model reads."""
+def encode_data_url(pixels: Pixels) -> str:
+    """Encode as PNG, because JPEG artefacts around letters are misread."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(pixels.array()).save(file, "PNG", compress_level=FAST)
+    Image.fromarray(pixels.array()).save(file, "PNG", compress_level=PNG_COMPRESSION)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,7 +1,4 @@
-"""Lines of server-sent events in, a growing answer out.
-
-Knows what the events of a chat completion look like. Knows nothing of connections.
-"""
+"""Parse the server-sent events of a streamed chat completion."""
 
 from __future__ import annotations
 
@@ -10,29 +7,33 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-FINISHES = {"stop": "stop", "length": "length", "abort": "abort"}  # any other, content_filter for one, is an error
+FINISH_REASONS = {
+    "stop": "stop",
+    "length": "length",
+    "abort": "abort",
+}  # any other reason, such as content_filter, becomes error
 
 
-class Garbled(Exception):
-    """The stream is not what the protocol says."""
+class MalformedStream(Exception):
+    """The stream does not follow the protocol."""
 
 
-class Told(Exception):
-    """The server says within its stream that it failed; `status` is its HTTP code, 500 where it names none."""
+class ReportedError(Exception):
+    """The server reports an error within its stream; `status` is the HTTP status it names, or 500."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 @dataclass
-class Answer:
-    """What has come so far. `pieces` counts deltas: a token each, unless the server joins some."""
+class StreamedAnswer:
+    """The answer so far. `deltas` counts its parts: one token each, unless the server joins several."""
 
     parts: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, int] = field(default_factory=dict)
-    pieces: int = 0
+    deltas: int = 0
 
     @property
     def text(self) -> str:
@@ -44,59 +45,60 @@ class Answer:
 
     @property
     def tokens_out(self) -> int:
-        return self.usage.get("completion_tokens", self.pieces)
+        return self.usage.get("completion_tokens", self.deltas)
 
 
-async def growing(lines: AsyncIterator[str]) -> AsyncGenerator[Answer, None]:
-    """The answer after every event, the same object each time; raises Garbled or Told."""
-    answer = Answer()
+async def accumulate(lines: AsyncIterator[str]) -> AsyncGenerator[StreamedAnswer, None]:
+    """Yield the answer after every event, the same object each time; raises MalformedStream or ReportedError."""
+    answer = StreamedAnswer()
     async for line in lines:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             break
         if data and line.startswith("data:"):
-            _take(answer, _event(data))
+            _apply_event(answer, _parse_event(data))
             yield answer
     if answer.finish_reason is None:
-        raise Garbled("the answer breaks off")
+        raise MalformedStream("the answer ends without a finish_reason")
 
 
-def _event(data: str) -> dict[str, Any]:
+def _parse_event(data: str) -> dict[str, Any]:
     try:
         event = json.loads(data)
     except ValueError:
-        raise Garbled("an event is no JSON") from None
+        raise MalformedStream("an event is not JSON") from None
     if not isinstance(event, dict):
-        raise Garbled("an event is no object")
+        raise MalformedStream("an event is not an object")
     if error := event.get("error"):
-        raise Told(*_trouble(error))
+        raise ReportedError(*_parse_error(error))
     return event
 
 
-def _take(answer: Answer, event: dict[str, Any]) -> None:
+def _apply_event(answer: StreamedAnswer, event: dict[str, Any]) -> None:
     try:
         answer.usage |= {name: count for name, count in (event.get("usage") or {}).items() if isinstance(count, int)}
         for choice in event.get("choices") or ():
-            if said := choice["delta"].get("content"):
-                answer.parts.append("" + said)
-                answer.pieces += 1
+            if text := choice["delta"].get("content"):
+                answer.parts.append("" + text)  # a TypeError unless it is a string
+                answer.deltas += 1
             if reason := choice.get("finish_reason"):
-                answer.finish_reason = FINISHES.get(reason, "error")
+                answer.finish_reason = FINISH_REASONS.get(reason, "error")
     except (KeyError, TypeError, AttributeError):
-        raise Garbled("an event is no part of a chat completion") from None
+        raise MalformedStream("an event is not part of a chat completion") from None
 
 
-def _trouble(error: Any) -> tuple[int, str]:
-    told = error if isinstance(error, dict) else {"message": str(error)}
-    code = told.get("code")
-    return (code if isinstance(code, int) else 500), str(told.get("message", ""))
+def _parse_error(error: Any) -> tuple[int, str]:
+    """Return status and message."""
+    fields = error if isinstance(error, dict) else {"message": str(error)}
+    code = fields.get("code")
+    return (code if isinstance(code, int) else 500), str(fields.get("message", ""))
 
 
-def words(body: bytes) -> str:
-    """The first of what a server says about a refusal: enough to act on, too little to be a document."""
+def extract_message(body: bytes) -> str:
+    """Return the start of a server's error message: enough to act on, too short to contain a document."""
     try:
-        told = json.loads(body)
-        told = told.get("error", told)
-        return str(told.get("message", told) if isinstance(told, dict) else told)[:200]
+        reply = json.loads(body)
+        error = reply.get("error", reply)
+        return str(error.get("message", error) if isinstance(error, dict) else error)[:200]
     except (ValueError, AttributeError):
         return body[:200].decode(errors="replace")

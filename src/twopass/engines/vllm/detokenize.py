@@ -1,28 +1,28 @@
-"""Tokens in, an answer's text as far as it is whole characters: many tokens at a time, each turned into text once."""
+"""Turn an answer's tokens into text as they arrive, many at a time, decoding each token once where possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-BROKEN = "\N{REPLACEMENT CHARACTER}"  # what bytes become that are no character, or not yet one
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what `decode` makes of bytes that are not, or not yet, a character
 
 
-class GrowingText:
-    """`decode` turns ids into text and knows nothing of those before them, as byte-level tokenizers do."""
+class IncrementalDetokenizer:
+    """`decode` must turn ids into text independently of the ids before them, as byte-level tokenizers do."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
-        self._whole = ""
-        self._open: list[int] = []  # since the last whole character
+        self._text = ""
+        self._pending: list[int] = []  # tokens since the last complete character
 
     def add(self, tokens: Sequence[int]) -> str:
-        """The text so far; a character whose bytes are not all there waits for the rest."""
-        self._open += tokens
-        text = self._decode(self._open)
-        if not text.endswith(BROKEN):
-            self._whole, self._open = self._whole + text, []
-        return self._whole
+        """Return the text so far, without a last character whose bytes are incomplete."""
+        self._pending += tokens
+        text = self._decode(self._pending)
+        if not text.endswith(REPLACEMENT):
+            self._text, self._pending = self._text + text, []
+        return self._text
 
-    def end(self) -> str:
-        """All of it but the bytes of a character that an answer was cut off in."""
-        return self._whole + self._decode(self._open).rstrip(BROKEN)
+    def finish(self) -> str:
+        """Return the whole text, without the bytes of a character in which the answer was cut off."""
+        return self._text + self._decode(self._pending).rstrip(REPLACEMENT)

@@ -1,7 +1,4 @@
-"""Prompts that share an engine, and now and then one that must have it alone.
-
-Knows who is inside. Knows nothing of prompts.
-"""
+"""A lock that many prompts share, and that one prompt can take exclusively."""
 
 from __future__ import annotations
 
@@ -10,37 +7,37 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Solitude:
-    """Lives on one event loop."""
+class SharedExclusiveLock:
+    """A readers-writer lock for the tasks of one event loop; exclusive holders precede new shared ones."""
 
     def __init__(self) -> None:
-        self._inside = 0
-        self._turn = asyncio.Lock()
-        self._open, self._empty = asyncio.Event(), asyncio.Event()
-        self._open.set()
-        self._empty.set()
+        self._shared_holders = 0
+        self._exclusive_turn = asyncio.Lock()
+        self._open_to_shared, self._no_shared_holder = asyncio.Event(), asyncio.Event()
+        self._open_to_shared.set()
+        self._no_shared_holder.set()
 
     @asynccontextmanager
-    async def among(self) -> AsyncIterator[None]:
-        """Beside others; not while somebody is alone, or waits to be."""
-        while not self._open.is_set():
-            await self._open.wait()
-        self._inside += 1
-        self._empty.clear()
+    async def shared(self) -> AsyncIterator[None]:
+        """Hold the lock together with others; waits while a task holds it exclusively or waits to do so."""
+        while not self._open_to_shared.is_set():
+            await self._open_to_shared.wait()
+        self._shared_holders += 1
+        self._no_shared_holder.clear()
         try:
             yield
         finally:
-            self._inside -= 1
-            if not self._inside:
-                self._empty.set()
+            self._shared_holders -= 1
+            if not self._shared_holders:
+                self._no_shared_holder.set()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """With nobody else: waits for those inside, and all others for this one."""
-        async with self._turn:
-            self._open.clear()
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the lock alone: waits for the current holders, and makes all others wait."""
+        async with self._exclusive_turn:
+            self._open_to_shared.clear()
             try:
-                await self._empty.wait()
+                await self._no_shared_holder.wait()
                 yield
             finally:
-                self._open.set()
+                self._open_to_shared.set()

@@ -1,7 +1,4 @@
-"""What makes vLLM start sooner: where its caches lie, which graphs it records, weights that are read ahead.
-
-Knows nothing of prompts.
-"""
+"""Make vLLM start sooner: compile caches that are kept, few CUDA graphs, and weights read ahead."""
 
 from __future__ import annotations
 
@@ -14,51 +11,52 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from twopass.engines.gpus import Cards, cards
+from twopass.engines.gpus import GpuInfo, detect_gpus
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
-    "OMP_NUM_THREADS": "1",  # more threads than cores: vLLM's own advice, and page workers want the cores
-    "VLLM_ENABLE_STARTUP_PLAN": "1",  # the cache's size as measured before, where as much memory is free
+    "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
+    "VLLM_ENABLE_STARTUP_PLAN": "1",  # reuse the measured size of the KV cache if as much memory is free
 }
-BUILT_WITH = ("vllm", "torch", "triton", "transformers")
-SMALL, STEP = (1, 2, 4, 8, 16), 32  # sizes of the decoder's graphs; a step takes the next larger one
+CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
+SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
 
 
-def set_up(caches: Path | None) -> Cards:
-    """The environment, before anybody imports vLLM; what is there already stays. The GPUs that were found."""
+def prepare_environment(caches: Path | None) -> GpuInfo:
+    """Set vLLM's environment variables, before vLLM is imported, and return the GPUs; existing values are kept."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    found = cards()
+    gpus = detect_gpus()
     if caches:
-        folder = caches / key(found)
+        folder = caches / cache_key(gpus)
         os.environ.setdefault("VLLM_CACHE_ROOT", str(folder / "vllm"))
         os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
-    return found
+    return gpus
 
 
-def key(found: Cards) -> str:
-    """A folder's name: code compiled for one chip, driver or version does not run, or not well, on another."""
-    parts = [found.name or "cpu", found.driver, *(f"{name}{_version(name)}" for name in BUILT_WITH)]
+def cache_key(gpus: GpuInfo) -> str:
+    """A folder name: code compiled for one chip, driver or version fails or is slow on another."""
+    packages = (f"{name}{_installed_version(name)}" for name in CACHE_KEY_PACKAGES)
+    parts = [gpus.name or "cpu", gpus.driver, *packages]
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(filter(None, parts)))
 
 
-def _version(name: str) -> str:
+def _installed_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return ""
 
 
-def graphs(sequences: int) -> dict[str, Any]:
-    """vLLM's compilation settings: graphs for decoding alone, in few sizes.
+def cuda_graph_config(sequences: int) -> dict[str, Any]:
+    """vLLM's compilation settings: CUDA graphs for decoding only, in few sizes.
 
-    A step that takes a page in has more tokens than any graph; vLLM's own 51 and 35 sizes take 11 s to record.
+    A step that prefills a page has more tokens than any graph; capturing vLLM's own 51 and 35 sizes takes 11 s.
     """
-    sizes = {*SMALL, *range(STEP, sequences, STEP), sequences}
+    sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {
         "cudagraph_mode": "FULL_DECODE_ONLY",
         "cudagraph_capture_sizes": sorted(size for size in sizes if size <= sequences),
@@ -67,7 +65,7 @@ def graphs(sequences: int) -> dict[str, Any]:
 
 @contextmanager
 def read_ahead(model: Path) -> Iterator[None]:
-    """Weights come into the page cache by another process while this one imports."""
+    """Read the weights into the page cache in another process while this one imports vLLM."""
     files = sorted(model.glob("*.safetensors"))
     reader = subprocess.Popen(["cat", *files], stdout=subprocess.DEVNULL) if files else None
     try:

@@ -1,8 +1,9 @@
-"""A picture in, the views of it that DeepSeek-OCR looks at out: one of the whole, and tiles where it is cut.
+"""Turn an image into the views that DeepSeek-OCR encodes: one global view, and tiles in modes that cut the image.
 
-What the official code does, pixel for pixel: tiles are stretched, the whole is padded with grey, and where
-nothing is cut up to 640 pixels the whole is stretched too. The one exception: what stretching would make
-illegible is padded there as well. Knows sizes and pixels; knows nothing of models, tokens' meaning or engines.
+Follows the official code pixel for pixel: the tiles are cut out of the stretched image, the global view is padded
+with grey, and in modes without tiles a global view of up to 640 pixels is stretched instead of padded. The one
+exception: an image that stretching would make illegible is padded there as well. Knows sizes and pixels; knows
+nothing of models, engines or the meaning of tokens.
 """
 
 from __future__ import annotations
@@ -19,159 +20,170 @@ from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBuffer, Pixels
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
-STRETCHED = 640  # a whole view without tiles up to this size is stretched, a larger one padded
-STRAIGHT = 1.5  # times as long as wide: beyond that it is padded, or a line of text would be drawn out beyond reading
-CELL = 64  # pixels of a view that become one token: patches of 16, four to a side
-LEAST_CROPS = 2
-MOST_CROPS = 9
+MAX_STRETCHED_SIDE = 640  # in modes without tiles, a global view up to this side is stretched, a larger one padded
+MAX_STRETCHED_RATIO = 1.5  # long side to short side; a longer image is padded, or its text would become illegible
+TOKEN_SIDE = 64  # pixels: a square of this side becomes one token (patches of 16, four to a side)
+MIN_CROPS = 2
+MAX_CROPS = 9
 
 Array = npt.NDArray[np.uint8]
-InSize = Callable[[int, int], Array]
-"""A picture in so many pixels across and down: height × width × 3."""
+RenderAtSize = Callable[[int, int], Array]
+"""Return the image at this width and height in pixels: height × width × 3."""
 
 
-class Shape(NamedTuple):
-    """A mode: the side of the whole view in pixels, and whether the picture is cut into tiles."""
+class ModeSpec(NamedTuple):
+    """A resolution mode: the side of the global view in pixels, and whether the image is also cut into tiles."""
 
-    base: int
-    cut: bool = False
+    base_size: int
+    is_tiled: bool = False
 
 
-class Tiles(NamedTuple):
-    """How a picture is cut: so many tiles across and down; (1, 1) is not cut."""
+class TileGrid(NamedTuple):
+    """Columns and rows of tiles; (1, 1) means that the image is not cut."""
 
-    across: int
-    down: int
+    columns: int
+    rows: int
 
     @property
-    def number(self) -> int:
-        return self.across * self.down if self.across * self.down > 1 else 0
+    def tile_count(self) -> int:
+        return self.columns * self.rows if self.columns * self.rows > 1 else 0
 
 
 @dataclass(frozen=True)
-class Vision:
-    """How one line of models cuts pictures. `tile` is a tile's side; `newlines`: a token ends every row."""
+class VisionSpec:
+    """How one family of models cuts images: its modes, a tile's side in pixels, and whether a token ends every row."""
 
-    modes: Mapping[str, Shape]
-    tile: int
+    modes: Mapping[str, ModeSpec]
+    tile_size: int
     newlines: bool
 
-    def tiles(self, width: int, height: int, mode: str, max_crops: int) -> Tiles:
-        """How a picture of this size is cut in this mode."""
-        if not self.modes[mode].cut or max(width, height) <= self.tile:
-            return Tiles(1, 1)
-        return _closest(width, height, self.tile, max_crops)
+    def choose_grid(self, width: int, height: int, mode: str, max_crops: int) -> TileGrid:
+        """Choose how an image of this size is cut in this mode."""
+        if not self.modes[mode].is_tiled or max(width, height) <= self.tile_size:
+            return TileGrid(1, 1)
+        return _closest_grid(width, height, self.tile_size, max_crops)
 
-    def grid(self, tiles: Tiles) -> tuple[int, int]:
-        """Width and height of all tiles together, which is what the picture is stretched to."""
-        return self.tile * tiles.across, self.tile * tiles.down
+    def grid_size(self, grid: TileGrid) -> tuple[int, int]:
+        """Width and height of all tiles together, to which the image is stretched before it is cut."""
+        return self.tile_size * grid.columns, self.tile_size * grid.rows
 
-    def enlarges(self, width: int, height: int, tiles: Tiles) -> bool:
-        """Whether the tiles have more pixels than a picture of this size."""
-        return tiles.number * self.tile**2 > width * height
+    def is_upscaled(self, width: int, height: int, grid: TileGrid) -> bool:
+        """Whether the tiles have more pixels than an image of this size."""
+        return grid.tile_count * self.tile_size**2 > width * height
 
-    def tokens(self, mode: str, tiles: Tiles) -> int:
-        """Places in the prompt: the tiles' grid, the whole view's, and one separator."""
-        across, down = (tiles.across, tiles.down) if tiles.number else (0, 0)
-        side, cells = self.modes[mode].base // CELL, self.tile // CELL
-        return self._grid(side, side) + self._grid(cells * across, cells * down) + 1
+    def count_tokens(self, mode: str, grid: TileGrid) -> int:
+        """Count the image tokens in the prompt: those of the tiles, of the global view, and one separator."""
+        columns, rows = (grid.columns, grid.rows) if grid.tile_count else (0, 0)
+        base_tokens, tile_tokens = self.modes[mode].base_size // TOKEN_SIDE, self.tile_size // TOKEN_SIDE
+        return (
+            self._count_grid_tokens(base_tokens, base_tokens)
+            + self._count_grid_tokens(tile_tokens * columns, tile_tokens * rows)
+            + 1
+        )
 
-    def _grid(self, across: int, down: int) -> int:
-        return down * (across + (1 if self.newlines and across else 0))
+    def _count_grid_tokens(self, columns: int, rows: int) -> int:
+        return rows * (columns + (1 if self.newlines and columns else 0))
 
-    def nbytes(self, mode: str, tiles: Tiles) -> int:
-        """Of all views, three bytes a pixel."""
-        return 3 * (self.modes[mode].base ** 2 + tiles.number * self.tile**2)
+    def nbytes(self, mode: str, grid: TileGrid) -> int:
+        """Size of all views of one image, at three bytes a pixel."""
+        return 3 * (self.modes[mode].base_size ** 2 + grid.tile_count * self.tile_size**2)
 
     @property
-    def most_bytes(self) -> int:
-        """That the views of one picture can have, in any mode."""
-        return max(self.nbytes(mode, Tiles(1, MOST_CROPS if shape.cut else 1)) for mode, shape in self.modes.items())
+    def max_nbytes(self) -> int:
+        """The largest size that the views of one image can have, in any mode."""
+        return max(
+            self.nbytes(name, TileGrid(1, MAX_CROPS if mode.is_tiled else 1)) for name, mode in self.modes.items()
+        )
 
 
-DEEPSEEK_OCR = Vision(
+DEEPSEEK_OCR = VisionSpec(
     {
-        "tiny": Shape(512),
-        "small": Shape(640),
-        "base": Shape(1024),
-        "large": Shape(1280),
-        "gundam": Shape(1024, True),
+        "tiny": ModeSpec(512),
+        "small": ModeSpec(640),
+        "base": ModeSpec(1024),
+        "large": ModeSpec(1280),
+        "gundam": ModeSpec(1024, True),
     },
-    tile=640,
+    tile_size=640,
     newlines=True,
 )
-DEEPSEEK_OCR_2 = Vision({"base": Shape(1024), "gundam": Shape(1024, True)}, tile=768, newlines=False)
+DEEPSEEK_OCR_2 = VisionSpec({"base": ModeSpec(1024), "gundam": ModeSpec(1024, True)}, tile_size=768, newlines=False)
 
 
 @lru_cache(maxsize=4096)
-def _closest(width: int, height: int, tile: int, max_crops: int) -> Tiles:
-    """The grid nearest in shape; of two as near, the larger where the picture has pixels for half of it."""
-    best, least = Tiles(1, 1), float("inf")
-    for grid in _grids(max_crops):
-        far = abs(width / height - grid.across / grid.down)
-        if far < least:
-            best, least = grid, far
-        elif far == least and width * height > 0.5 * tile * tile * grid.across * grid.down:
+def _closest_grid(width: int, height: int, tile_size: int, max_crops: int) -> TileGrid:
+    """The grid closest in aspect ratio; on a tie, the larger one if the image has pixels for half of it."""
+    best, least = TileGrid(1, 1), float("inf")
+    for grid in _candidate_grids(max_crops):
+        difference = abs(width / height - grid.columns / grid.rows)
+        if difference < least:
+            best, least = grid, difference
+        elif difference == least and width * height > 0.5 * tile_size * tile_size * grid.columns * grid.rows:
             best = grid
     return best
 
 
 @lru_cache
-def _grids(max_crops: int) -> tuple[Tiles, ...]:
-    """By number of tiles; inside a number in a set's order, as the official code has it (ties depend on it)."""
+def _candidate_grids(max_crops: int) -> tuple[TileGrid, ...]:
+    """Sorted by number of tiles; equal numbers keep the set's order, as in the official code: ties depend on it."""
     pairs = {
-        (across, down)
-        for most in range(LEAST_CROPS, max_crops + 1)
-        for across in range(1, most + 1)
-        for down in range(1, most + 1)
-        if LEAST_CROPS <= across * down <= max_crops
+        (columns, rows)
+        for most in range(MIN_CROPS, max_crops + 1)
+        for columns in range(1, most + 1)
+        for rows in range(1, most + 1)
+        if MIN_CROPS <= columns * rows <= max_crops
     }
-    return tuple(Tiles(*pair) for pair in sorted(pairs, key=lambda pair: pair[0] * pair[1]))
+    return tuple(TileGrid(*pair) for pair in sorted(pairs, key=lambda pair: pair[0] * pair[1]))
 
 
 class Views(NamedTuple):
-    """The whole (base × base × 3) and its tiles (count × tile × tile × 3, row by row), uint8."""
+    """The global view (base × base × 3) and the tiles (count × tile × tile × 3, row by row), uint8."""
 
-    whole: Array
+    global_view: Array
     tiles: Array
 
 
-def views(vision: Vision, picture: Array, mode: str, tiles: Tiles, enlarged: InSize | None = None) -> Views:
-    """What the model looks at; `tiles` as `Vision.tiles` says, cut out of the resized picture or of one `enlarged`."""
+def make_views(
+    spec: VisionSpec, image: Array, mode: str, grid: TileGrid, render_at: RenderAtSize | None = None
+) -> Views:
+    """Make the views of an image; the tiles are cut out of what `render_at` returns, or of the resized image."""
     from PIL import ImageOps
 
-    shape = vision.modes[mode]
-    image = pillow_image.image(picture)
-    cut = np.zeros((0, vision.tile, vision.tile, 3), np.uint8)
-    if tiles.number:
-        grid = vision.grid(tiles)
-        cut = _cut(enlarged(*grid) if enlarged else pillow_image.rgb(image.resize(grid)), vision.tile)
-    if not shape.cut and shape.base <= STRETCHED and max(image.size) <= STRAIGHT * min(image.size):
-        image = image.resize((shape.base, shape.base))
-    whole = ImageOps.pad(image, (shape.base, shape.base), color=(GREY,) * len(image.getbands()))
-    return Views(pillow_image.rgb(whole), cut)
+    mode_spec = spec.modes[mode]
+    pillow = pillow_image.to_image(image)
+    tiles = np.zeros((0, spec.tile_size, spec.tile_size, 3), np.uint8)
+    if grid.tile_count:
+        size = spec.grid_size(grid)
+        tiles = _cut_tiles(
+            render_at(*size) if render_at else pillow_image.to_rgb_array(pillow.resize(size)), spec.tile_size
+        )
+    is_short = max(pillow.size) <= MAX_STRETCHED_RATIO * min(pillow.size)
+    if not mode_spec.is_tiled and mode_spec.base_size <= MAX_STRETCHED_SIDE and is_short:
+        pillow = pillow.resize((mode_spec.base_size, mode_spec.base_size))
+    padded = ImageOps.pad(pillow, (mode_spec.base_size, mode_spec.base_size), color=(GREY,) * len(pillow.getbands()))
+    return Views(pillow_image.to_rgb_array(padded), tiles)
 
 
-def _cut(grid: Array, tile: int) -> Array:
-    """A grid of tiles as a row of them."""
-    down, across = grid.shape[0] // tile, grid.shape[1] // tile
-    parts = grid.reshape(down, tile, across, tile, 3).swapaxes(1, 2)
-    return parts.reshape(down * across, tile, tile, 3)
+def _cut_tiles(image: Array, tile_size: int) -> Array:
+    """Cut an image whose sides are multiples of `tile_size` into count × tile × tile × 3."""
+    rows, columns = image.shape[0] // tile_size, image.shape[1] // tile_size
+    parts = image.reshape(rows, tile_size, columns, tile_size, 3).swapaxes(1, 2)
+    return parts.reshape(rows * columns, tile_size, tile_size, 3)
 
 
-def mapped(vision: Vision, buffer: PixelBuffer, mode: str, tiles: Tiles) -> Views:
-    """Views that lie in a slab, the whole first."""
-    base = vision.modes[mode].base
-    memory = np.frombuffer(buffer.map(vision.nbytes(mode, tiles)), np.uint8)
-    whole = memory[: 3 * base * base].reshape(base, base, 3)
-    return Views(whole, memory[3 * base * base :].reshape(-1, vision.tile, vision.tile, 3))
+def map_views(spec: VisionSpec, buffer: PixelBuffer, mode: str, grid: TileGrid) -> Views:
+    """The views as arrays over the buffer's memory, the global view first."""
+    base_size = spec.modes[mode].base_size
+    memory = np.frombuffer(buffer.map(spec.nbytes(mode, grid)), np.uint8)
+    global_view = memory[: 3 * base_size * base_size].reshape(base_size, base_size, 3)
+    return Views(global_view, memory[3 * base_size * base_size :].reshape(-1, spec.tile_size, spec.tile_size, 3))
 
 
-def prepare(vision: Vision, pixels: Pixels, mode: str, tiles: Tiles, buffer: PixelBuffer) -> None:
-    """In a page worker: the picture's views into a slab."""
-    put(views(vision, pixels.array(), mode, tiles), mapped(vision, buffer, mode, tiles))
+def write_views(spec: VisionSpec, pixels: Pixels, mode: str, grid: TileGrid, buffer: PixelBuffer) -> None:
+    """Write an image's views into a buffer; runs in a page worker."""
+    copy_views(make_views(spec, pixels.array(), mode, grid), map_views(spec, buffer, mode, grid))
 
 
-def put(made: Views, there: Views) -> None:
-    there.whole[:] = made.whole
-    there.tiles[:] = made.tiles
+def copy_views(source: Views, target: Views) -> None:
+    target.global_view[:] = source.global_view
+    target.tiles[:] = source.tiles

@@ -1,139 +1,139 @@
-"""What DeepSeek-OCR writes between its tags in; the same as people mean it out.
-
-Knows the model's maths, entities, hyphens and doubled headings. Knows nothing of tags, boxes or kinds.
-"""
+"""Clean the text that DeepSeek-OCR writes between its tags: maths, entities, hyphens and repeated headings."""
 
 from __future__ import annotations
 
 import re
 from html import unescape
 
-_SPELLED = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # run_dpsk_ocr_pdf.py: KaTeX and MathJax know neither
+MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
+_LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
 _DISPLAY = re.compile(r"\\\[(.+?)\\\]|\$\$(.+?)\$\$", flags=re.DOTALL)
-_CENTRED = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
+_CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
 _BREAK = re.compile(r"[ \t]*<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
-_TWICE = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
+_DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_STRONG = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
-# After a hyphen that stands for a word's other half: "in- and output", "Bildungs- und Kulturamt".
-_PAIRED = r"(?!(?:und|u|oder|od|bis|bzw|beziehungsweise|respektive|sowie|als|wie|noch|statt|and|or|to|et|ou|y|o|e)\b)"
-_HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_PAIRED}(?=\w)")
-# A German stem that never stands alone: before a small letter its hyphen is a line's end and no spelling. No other
-# ending tells; rot-grün, rabbit-hole and operations-based have theirs.
-_BROKEN = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_PAIRED}(?=[a-zäöüß])")
+_EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
+# No conjunction follows: in "in- and output" and "Bildungs- und Kulturamt" the hyphen replaces half of a word.
+_NOT_PAIRED = (
+    r"(?!(?:und|u|oder|od|bis|bzw|beziehungsweise|respektive|sowie|als|wie|noch|statt|and|or|to|et|ou|y|o|e)\b)"
+)
+_HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
+# German stems that are not words of their own: before a lower-case letter the hyphen comes from a line break. After any
+# other ending the hyphen may be part of the word, as in rot-grün, rabbit-hole and operations-based.
+_BROKEN_WORD = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_NOT_PAIRED}(?=[a-zäöüß])")
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
-_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # #include and #1 need no blank, and are no headings
-_TAGGED = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
-_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TAGGED.pattern})")
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # with a space after the hashes: #include and #1 are no headings
+_TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
+_NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TRAILING_NUMBER.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
 _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
 
 
-def cleaned(text: str) -> str:
-    """Prose without centring, line-end blanks and the second layer of escapes; breaks are line ends.
+def clean_prose(text: str) -> str:
+    """Clean prose: fix markup, turn breaks into line ends, decode entities, drop trailing spaces.
 
-    What it makes of `&lt;td&gt;` looks like a tag: tables are taken out before.
+    Take tables out first: a decoded `&lt;td&gt;` looks like a tag.
     """
-    text = _BREAK.sub("\n", tidied(text))
-    text = _ENTITY.sub(lambda found: unescape(found.group()), _TWICE.sub("&", text))
+    text = _BREAK.sub("\n", fix_markup(text))
+    text = _ENTITY.sub(lambda found: unescape(found.group()), _DOUBLE_ESCAPED.sub("&", text))
     text = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def tidied(text: str) -> str:
-    """An answer without centring and misspelled maths: its tables and entities are as the model wrote them."""
-    for wrong, right in _SPELLED.items():
+def fix_markup(text: str) -> str:
+    """Drop center tags and fix LaTeX commands; tables and entities stay as the model wrote them."""
+    for wrong, right in _LATEX_FIXES.items():
         text = text.replace(wrong, right)
-    return "\n".join(line.rstrip() for line in _CENTRED.sub("", text).replace("\r", "\n").split("\n"))
+    return "\n".join(line.rstrip() for line in _CENTER_TAG.sub("", text).replace("\r", "\n").split("\n"))
 
 
-def hyphenated(text: str) -> str:
-    """The model puts a blank behind every hyphen (daisy- chain, 01- C), and keeps those of line ends."""
-    return _HYPHEN.sub("-", _BROKEN.sub(r"\1", text))
+def fix_hyphens(text: str) -> str:
+    """Remove the space that the model puts after every hyphen (daisy- chain, 01- C), and hyphens of line breaks."""
+    return _HYPHEN.sub("-", _BROKEN_WORD.sub(r"\1", text))
 
 
-def unmarked(text: str) -> str:
-    """Plain text: what is strong or struck out in Markdown without its marks. Maths stays as the model wrote it."""
-    return _STRONG.sub(r"\2", text)
+def strip_emphasis(text: str) -> str:
+    """Remove Markdown's marks for bold and struck-out text. Maths stays as the model wrote it."""
+    return _EMPHASIS.sub(r"\2", text)
 
 
-def markdown(text: str) -> str:
-    """With maths between dollars; a dollar that is money is escaped where there is maths."""
+def to_markdown(text: str) -> str:
+    """Write maths between dollar signs. Where there is maths, other dollar signs are escaped."""
     if not _MATHS.search(text):
         return text
     parts, at = [], 0
     for found in _MATHS.finditer(text):
         fence = "$" if found[1] else "$$"
-        parts += [_escaped(text[at : found.start()]), f"{fence}{(found[1] or found[2]).strip()}{fence}"]
+        parts += [_escape_dollars(text[at : found.start()]), f"{fence}{(found[1] or found[2]).strip()}{fence}"]
         at = found.end()
-    return "".join([*parts, _escaped(text[at:])])
+    return "".join([*parts, _escape_dollars(text[at:])])
 
 
-def _escaped(text: str) -> str:
+def _escape_dollars(text: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", text)
 
 
 def is_heading(text: str) -> bool:
-    """Whether hashes alone make a text a heading."""
+    """Whether a text starts with the hashes of a Markdown heading."""
     return bool(_HEADING.match(text))
 
 
-def hashes(text: str) -> int | None:
-    """The level that the hashes of what is a heading tell; None without."""
+def heading_level(text: str) -> int | None:
+    """Return the number of hashes of a heading, None without hashes."""
     found = _HASHES.match(text)
     return len(found[1]) if found else None
 
 
-def without_hashes(text: str) -> str:
+def strip_hashes(text: str) -> str:
     return _HASHES.sub("", text).strip()
 
 
-def is_display(text: str) -> bool:
-    """Whether a text is one displayed formula and nothing else."""
+def is_display_formula(text: str) -> bool:
+    """Whether a text is one display formula and nothing else."""
     found = _DISPLAY.match(text)
-    return found is not None and not _TAGGED.sub("", text[found.end() :]).strip(" .,;")
+    return found is not None and not _TRAILING_NUMBER.sub("", text[found.end() :]).strip(" .,;")
 
 
-def latex(text: str) -> str:
-    """A formula without delimiters, its number as a tag; several in lines of their own."""
-    shown = [(found[1] or found[2]).strip() for found in _DISPLAY.finditer(text)]
-    if not shown:
+def to_latex(text: str) -> str:
+    r"""Return the LaTeX without delimiters, with the number as \tag; several formulas go on lines of their own."""
+    formulas = [(found[1] or found[2]).strip() for found in _DISPLAY.finditer(text)]
+    if not formulas:
         return re.sub(r"\A\s*(?:\\\(|\$)|(?:\\\)|\$)\s*\Z", "", text).strip()
-    number = _TAGGED.search(_DISPLAY.sub("", text))
-    tag = rf" \tag{{{number[1]}}}" if number and len(shown) == 1 and r"\tag" not in shown[0] else ""
-    return " \\\\\n".join(shown) + tag
+    number = _TRAILING_NUMBER.search(_DISPLAY.sub("", text))
+    tag = rf" \tag{{{number[1]}}}" if number and len(formulas) == 1 and r"\tag" not in formulas[0] else ""
+    return " \\\\\n".join(formulas) + tag
 
 
-def is_numbered(formula: str) -> bool:
-    """Whether a formula's number is told, in it or behind it."""
+def has_number(formula: str) -> bool:
+    """Whether a formula has a number, in it or after it."""
     return bool(_NUMBER.search(formula))
 
 
-def unnumbered(formula: str) -> str:
+def strip_number(formula: str) -> str:
     return _NUMBER.sub("", formula)
 
 
-def is_item(text: str) -> bool:
-    """Whether a text is a list: each of its lines begins with a bullet or a number."""
+def is_list(text: str) -> bool:
+    """Whether each line of a text starts with a bullet or a number."""
     lines = [line for line in text.splitlines() if line.strip()]
     return bool(lines) and all(_ITEM.match(line) for line in lines)
 
 
-def after_heading(text: str, headings: str) -> str:
-    """A paragraph without the headings above it where the model has glued them to its first word.
+def cut_headings(text: str, headings: str) -> str:
+    """Cut the headings above a paragraph from its start, where the model repeated them there.
 
-    Cut only where they are there to the letter and the next word follows without a blank: a paragraph that begins
-    with its heading's words keeps them.
+    Only if all their letters match and the next word follows without a space. A paragraph that itself starts with the
+    words of its heading keeps them.
     """
-    told, said = re.sub(r"\s+", "", headings), 0
-    for place, letter in enumerate(text):
-        if said == len(told):
-            glued = not letter.isspace() and not letter.islower() and letter.isalpha()
-            return text[place:] if glued and said >= 6 else text
+    expected, matched = re.sub(r"\s+", "", headings), 0
+    for index, letter in enumerate(text):
+        if matched == len(expected):
+            is_next_word = not letter.isspace() and not letter.islower() and letter.isalpha()
+            return text[index:] if is_next_word and matched >= MIN_HEADING_LETTERS else text
         if letter.isspace():
             continue
-        if letter != told[said]:
+        if letter != expected[matched]:
             return text
-        said += 1
+        matched += 1
     return text

@@ -1,7 +1,4 @@
-"""A page's elements in, the same with captions and notes tied to their tables and figures out.
-
-Knows labels, boxes and the order of an answer. Knows nothing of texts or other pages.
-"""
+"""Link captions and notes to their tables and figures, by labels, boxes and the order of the answer."""
 
 from __future__ import annotations
 
@@ -9,55 +6,58 @@ from collections.abc import Sequence
 
 from twopass.document import Box, Element, Kind
 
-CAPTION_REACH = 0.2  # of the page's height between a caption and its table or figure
+CAPTION_REACH = 0.2  # largest gap to the table or figure, as a share of the page's height
 
 
-def tied(elements: Sequence[Element]) -> list[Element]:
-    """Captions and notes tied to the nearest table or figure they can belong to; both sides know it."""
+def link_captions(elements: Sequence[Element]) -> list[Element]:
+    """Link each caption and note to the nearest table or figure that it can belong to, in both directions."""
     owners: dict[str, str] = {}
-    taken: set[str] = set()
-    for place, element in enumerate(elements):
-        owner = _owner(place, elements, taken) if _is_tied(element) else None
+    captioned: set[str] = set()
+    for index, element in enumerate(elements):
+        owner = _find_owner(index, elements, captioned) if _needs_owner(element) else None
         if owner:
             owners[element.id] = owner
-            taken |= {owner} if element.kind is Kind.CAPTION else set()
+            captioned |= {owner} if element.kind is Kind.CAPTION else set()
     captions = [element.id for element in elements if element.kind is Kind.CAPTION]
-    known = []
+    linked = []
     for element in elements:
-        own = tuple(caption for caption in captions if owners.get(caption) == element.id)
-        known.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": own}))
-    return known
+        caption_ids = tuple(caption for caption in captions if owners.get(caption) == element.id)
+        linked.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": caption_ids}))
+    return linked
 
 
-def _is_tied(element: Element) -> bool:
-    """A caption, or a note that its label ties to a table or figure; other notes are assemble's."""
-    told = element.native_label or ""
-    return element.kind is Kind.CAPTION or (element.kind is Kind.FOOTNOTE and told != "footnote")
+def _needs_owner(element: Element) -> bool:
+    """Whether it is a caption, or a note of a table or figure by its label; steps/assemble.py links other notes."""
+    label = element.native_label or ""
+    return element.kind is Kind.CAPTION or (element.kind is Kind.FOOTNOTE and label != "footnote")
 
 
-def _owner(place: int, elements: Sequence[Element], taken: set[str]) -> str | None:
-    """The nearest by white space, then by place in the answer; one that has a caption only if no other is near."""
-    near = []
+def _find_owner(index: int, elements: Sequence[Element], captioned: set[str]) -> str | None:
+    """Return the id of the table or figure a caption or note belongs to, None if there is none within reach.
+
+    The nearest by gap, then by order in the answer. One that has a caption is chosen only if no other is within reach.
+    """
+    candidates = []
     for other, visual in enumerate(elements):
-        if _fits(elements[place], visual):
-            steps = abs(other - place) * 2 + (other > place)  # of equals the one told before: captions interpose
-            gap = _gap(elements[place].box, visual.box)
+        if _can_own(elements[index], visual):
+            # Of two equally near, prefer the earlier one: captions usually follow the table or figure.
+            steps = abs(other - index) * 2 + (other > index)
+            gap = _gap(elements[index].box, visual.box)
             if gap <= CAPTION_REACH:
-                near.append(
-                    (visual.id in taken and elements[place].kind is Kind.CAPTION, steps > 3, gap, steps, visual.id)
-                )
-    return min(near)[-1] if near else None
+                has_caption = visual.id in captioned and elements[index].kind is Kind.CAPTION
+                candidates.append((has_caption, steps > 3, gap, steps, visual.id))  # up to 3: next to it in the answer
+    return min(candidates)[-1] if candidates else None
 
 
-def _fits(caption: Element, visual: Element) -> bool:
-    told = caption.native_label or ""
+def _can_own(caption: Element, visual: Element) -> bool:
+    label = caption.native_label or ""
     if visual.kind is Kind.TABLE:
-        return not told.startswith(("image", "figure", "chart"))
-    return visual.is_figure and not told.startswith("table")
+        return not label.startswith(("image", "figure", "chart"))
+    return visual.is_figure and not label.startswith("table")
 
 
 def _gap(one: Box | None, other: Box | None) -> float:
-    """White space between two boxes one above the other; a little where a box is missing, much beside each other."""
+    """The vertical gap between two boxes; half of CAPTION_REACH if one is missing, 1.0 if they are side by side."""
     if one is None or other is None:
         return CAPTION_REACH / 2
     if min(one.x1, other.x1) <= max(one.x0, other.x0):

@@ -1,259 +1,294 @@
-"""Pass 2 of DeepSeek-OCR: an element and its replies in, the next prompt or the element that stands out.
+"""Pass 2 of DeepSeek-OCR: choose the questions about an element, and decide which reading of it is used.
 
-What is asked: a table is told again as a document (it comes as HTML), a picture is parsed and, where that gives no
-data, described; formulas and doubtful text are read without boxes. Which reading stands:
+A table is read again as a document, because its answer is HTML. A picture is parsed for data, and
+described if that gives none. Formulas and doubtful text are read without boxes. The first row that applies decides:
 
-| the reply | the element | stands | flag |
+| the reply | the element | used | flag |
 |---|---|---|---|
-| is cut off, or repeats itself | any | pass 1 | pass2_cut, pass2_loop |
-| says nothing (a table's: has no table) | any | pass 1 | pass2_empty |
-| says something | had nothing to say | pass 2 | |
-| has other rows, columns or fewer spans | has cells | pass 1 | pass2_disagrees |
+| is cut off or repeats itself | any | pass 1 | pass2_cut, pass2_loop |
+| is empty (for a table: has no table) | any | pass 1 | pass2_empty |
+| has text | has no text | pass 2 | |
+| has other rows or columns, or fewer spans | has cells | pass 1 | pass2_disagrees |
 | has nearly all words of pass 1 | is a table without cells | pass 2 | |
-| has not | is a table without cells | pass 1 | pass2_disagrees |
+| lacks words of pass 1 | is a table without cells | pass 1 | pass2_disagrees |
 | lacks the number | is a formula with one | pass 1 | |
-| says something | the text layer has words there | what agrees more with them, of equals pass 1 | |
-| agrees (0.9) | is a table, a formula or doubtful | pass 2: it was nearer | |
+| has text | overlaps words of the text layer | the one closer to them; pass 1 if equal | |
+| agrees (0.9) | is a table, a formula or doubtful | pass 2: it saw more detail | |
 | agrees (0.9) | any other | pass 1: its markdown comes from the whole page | |
-| has all words of pass 1 and a little more | is no heading and no caption | pass 2 | |
+| has all words of pass 1 and a few more | is no heading and no caption | pass 2 | |
 | differs, with fewer signs of a bad reading | any | pass 2 | |
 | differs | any | pass 1 | |
 
-Two readings that agree less than 0.9 always leave pass2_disagrees. The first row that holds counts.
-
-So nothing that pass 1 read is lost to a worse reading; both raw answers are in the checkpoint. `confidence` is how
-far both agree. Knows elements and replies. Knows nothing of engines, crops or pages.
+Two readings whose similarity is below 0.9 always get pass2_disagrees. A worse second reading therefore never replaces
+the first; both raw answers are in the checkpoint. `confidence` is the similarity of the two readings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from twopass.document import Analysis, Confidence, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
-from twopass.families.deepseek import answer_text as prose
-from twopass.families.deepseek import elements, figures, grounding, loops
+from twopass.families.deepseek import answer_text, elements, figures, grounding, loops
+from twopass.families.deepseek.figures import FigureReading
 from twopass.families.interface import Reply
-from twopass.text import prose as words
+from twopass.text import prose
 
-LEAST_SIDE = 20  # pixels of a crop, padding included: less shows a rule or a dot
-AGREE = 0.9
-KEEPS, LONGER = 0.95, 1.3  # has all of the other's words, and no neighbour of the crop beside them
-CLEARLY = 0.02  # more agreement with the layer than the other reading has
-LAYER_WORDS = 3
-NEARER = frozenset({Kind.TABLE, Kind.FORMULA})  # a closer look writes better HTML and LaTeX of the same words
-SUMMED = 3  # sentences of a description
-# Signs of pass 1's bad reading, gone with it.
-_ANSWERED = frozenset(
+MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
+AGREEMENT = 0.9  # similarity from which two readings count as the same
+MIN_COVERAGE = 0.95  # share of one reading's words that the other must have, to have all of them
+MAX_LENGTH_RATIO = 1.3  # a longer second reading includes a neighbour of the crop
+MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than pass 1
+MIN_LAYER_WORDS = 3
+BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
+MAX_SUMMARY_SENTENCES = 3  # of a description
+# Signs of a bad reading in pass 1, dropped with that reading.
+_RESOLVED_FLAGS = frozenset(
     {text_layer_check.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"}
 )
 
 
-def next_prompt(
-    element: Element, everything: bool, size: tuple[int, int], replies: Sequence[Reply], knows_figures: bool
-) -> str | None:
-    """The name of the prompt to ask next, None when no more is wanted."""
-    if min(size) < LEAST_SIDE:
+class QuestionName(StrEnum):
+    """What pass 2 asks about an element; the reply is parsed accordingly."""
+
+    TABLE = "table"
+    TEXT = "text"
+    FIGURE_DATA = "figure_data"
+    VISIBLE_TEXT = "visible_text"  # the words in a figure, where the model has no prompts for figures
+    DESCRIPTION = "description"
+
+
+def choose_question(
+    element: Element, ask_all: bool, crop_size: tuple[int, int], replies: Sequence[Reply], knows_figures: bool
+) -> QuestionName | None:
+    """Return what to ask next, None when there is nothing more to ask."""
+    if min(crop_size) < MIN_CROP_SIDE:
         return None
     if element.is_figure and knows_figures:
-        return _of_figure(replies)
+        return _choose_figure_question(replies)
     if replies:
         return None
-    if element.kind is Kind.TABLE:
-        return "document"
-    doubtful = text_layer_check.DOUBTFUL in element.flags
-    wanted = everything or element.kind is Kind.FORMULA or element.is_figure or doubtful
-    return "free" if wanted else None
-
-
-def _of_figure(replies: Sequence[Reply]) -> str | None:
-    if not replies:
-        return "figure"
-    data = len(replies) == 1 and not failure(replies[0]) and figures.parsed(grounding.plain(replies[0].text))
-    return "describe" if len(replies) == 1 and not data else None
-
-
-def reread(element: Element, replies: Sequence[Reply]) -> Element:
-    """The element after pass 2."""
-    if not replies:
-        return element
     if element.is_figure:
-        return _seen(element, replies)
-    reply = replies[-1]
-    return _table(element, reply) if element.kind is Kind.TABLE else _text(element, reply)
+        return QuestionName.VISIBLE_TEXT
+    if element.kind is Kind.TABLE:
+        return QuestionName.TABLE
+    is_doubtful = text_layer_check.DOUBTFUL in element.flags
+    return QuestionName.TEXT if ask_all or element.kind is Kind.FORMULA or is_doubtful else None
 
 
-def failure(reply: Reply) -> str | None:
-    """The flag of a reply that cannot stand, whatever it says."""
-    if reply.finish_reason == "loop" or loops.looping(reply.text):
+def _choose_figure_question(replies: Sequence[Reply]) -> QuestionName | None:
+    if not replies:
+        return QuestionName.FIGURE_DATA
+    if len(replies) > 1:
+        return None
+    text = grounding.strip_special_tokens(replies[0].text)
+    has_data = not find_failure(replies[0]) and figures.parse_figure_data(text)
+    return None if has_data else QuestionName.DESCRIPTION
+
+
+def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
+    """Return the element after pass 2. A failed reply only adds its flag."""
+    for reply in replies:
+        flag = find_failure(reply)
+        element = (
+            add_flags(element, flag) if flag else _APPLY_BY_NAME[QuestionName(reply.question.name)](element, reply)
+        )
+    return element
+
+
+def find_failure(reply: Reply) -> str | None:
+    """Return the flag of a reply that loops, is truncated or is empty; None for any other."""
+    if reply.finish_reason == "loop" or loops.has_loop(reply.text):
         return "pass2_loop"
     if reply.finish_reason != "stop":
         return "pass2_cut"
-    return None if grounding.plain(reply.text).strip() else "pass2_empty"
+    return None if grounding.strip_special_tokens(reply.text).strip() else "pass2_empty"
 
 
-def flagged(element: Element, *flags: str) -> Element:
+def add_flags(element: Element, *flags: str) -> Element:
     return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
 
 
 class Verdict(NamedTuple):
-    """Which pass stands, how far both agree, and what to say about it."""
+    """Which pass is used (1 or 2), how similar the two readings are (0 to 1), and the flags to add."""
 
     read_by: int
     score: float
     flags: tuple[str, ...] = ()
 
 
-def judged(first: Element, second: Element, layer: str | None) -> Verdict:
-    """The table above, for a reply that says something."""
-    score = agreement.similarity(_content(first), _content(second))
+def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
+    """Compare the readings of both passes by the table at the top of this file. The second must not be empty."""
+    score = agreement.similarity(_compared_text(first), _compared_text(second))
     if not first.text.strip():
         return Verdict(2, score)
-    if first.table and second.table and _lacks_shape(second.table, first.table):
-        return Verdict(1, min(score, agreement.cells(first.table, second.table)), ("pass2_disagrees",))
-    differs = ("pass2_disagrees",) if score < AGREE else ()
-    return Verdict(2 if _is_better(first, second, score, layer) else 1, score, differs)
+    if first.table and second.table and _loses_shape(second.table, first.table):
+        return Verdict(1, min(score, agreement.cell_overlap(first.table, second.table)), ("pass2_disagrees",))
+    flags = ("pass2_disagrees",) if score < AGREEMENT else ()
+    return Verdict(2 if _is_better(first, second, score, layer_text) else 1, score, flags)
 
 
-def _is_better(first: Element, second: Element, score: float, layer: str | None) -> bool:
-    """Whether the second look stands, of two readings that both say something in the same shape."""
-    one, other = _content(first), _content(second)
+def _is_better(first: Element, second: Element, score: float, layer_text: str | None) -> bool:
+    """Whether to use the second of two readings that both have text and the same table shape."""
+    one, other = _compared_text(first), _compared_text(second)
     if first.kind is Kind.TABLE and first.table is None:
-        return _knows(one, other)
-    if first.kind is Kind.FORMULA and prose.is_numbered(first.text) and not prose.is_numbered(second.text):
+        return _covers(one, other)
+    if first.kind is Kind.FORMULA and answer_text.has_number(first.text) and not answer_text.has_number(second.text):
         return False
-    if layer and len(words.words(layer)) >= LAYER_WORDS:
-        return agreement.agrees(other, layer) - agreement.agrees(one, layer) > CLEARLY
-    if score >= AGREE:
-        return first.kind in NEARER or text_layer_check.DOUBTFUL in first.flags
-    return _says_more(first, one, other) or _doubts(other) < _doubts(one)
+    if layer_text and len(prose.split_words(layer_text)) >= MIN_LAYER_WORDS:
+        gain = agreement.word_overlap(other, layer_text) - agreement.word_overlap(one, layer_text)
+        return gain > MIN_OVERLAP_GAIN
+    if score >= AGREEMENT:
+        return first.kind in BETTER_FROM_CROP or text_layer_check.DOUBTFUL in first.flags
+    return _extends(first, one, other) or _count_defects(other) < _count_defects(one)
 
 
-def _lacks_shape(table: Table, wanted: Table) -> bool:
-    return (table.rows, table.cols) != (wanted.rows, wanted.cols) or _spanning(table) < _spanning(wanted)
+def _loses_shape(table: Table, wanted: Table) -> bool:
+    return (table.rows, table.cols) != (wanted.rows, wanted.cols) or _count_spans(table) < _count_spans(wanted)
 
 
-def _spanning(table: Table) -> int:
+def _count_spans(table: Table) -> int:
     return sum(cell.row_span * cell.col_span > 1 for cell in table.cells)
 
 
-def _knows(first: str, second: str) -> bool:
-    return (agreement.known(first, second) or 0.0) >= KEEPS
+def _covers(first: str, second: str) -> bool:
+    """Whether the second text has nearly all words of the first."""
+    return (agreement.word_coverage(first, second) or 0.0) >= MIN_COVERAGE
 
 
-def _says_more(element: Element, first: str, second: str) -> bool:
-    """Whether a reading has all that the other has, and a word or two besides; what is beside a heading is not its."""
+def _extends(element: Element, first: str, second: str) -> bool:
+    """Whether the second text has all words of the first and a few more.
+
+    Never for headings and captions: what a crop shows beside them belongs to a neighbour.
+    """
     if element.is_heading or element.kind is Kind.CAPTION:
         return False
-    return len(first) < len(second) <= LONGER * len(first) and _knows(first, second)
+    return len(first) < len(second) <= MAX_LENGTH_RATIO * len(first) and _covers(first, second)
 
 
-def _doubts(text: str) -> int:
-    return len(list(text_layer_check.giveaways(text)))
+def _count_defects(text: str) -> int:
+    return len(list(text_layer_check.find_text_defects(text)))
 
 
-def _text(element: Element, reply: Reply) -> Element:
-    """Running text, headings, formulas and code."""
-    if why := failure(reply):
-        return flagged(element, why)
-    again = elements.told(element, _said(reply.text))
-    if not again.text:
-        return flagged(element, "pass2_empty")
-    layer = None if element.kind is Kind.FORMULA else reply.layer  # a layer spells maths otherwise
-    return standing(element, again, judged(element, again, layer), reply)
+def _apply_text_reply(element: Element, reply: Reply) -> Element:
+    """Apply the reply about running text, a heading, a formula or code."""
+    second = elements.with_content(element, _reply_text(reply.text))
+    if not second.text:
+        return add_flags(element, "pass2_empty")
+    layer_text = None if element.kind is Kind.FORMULA else reply.layer_text  # a text layer spells maths differently
+    return apply_verdict(element, second, judge(element, second, layer_text), reply)
 
 
-def _content(element: Element) -> str:
-    """What two readings are compared by: the text, a formula's without its number."""
-    return prose.unnumbered(element.text) if element.kind is Kind.FORMULA else element.text
+def _compared_text(element: Element) -> str:
+    """The text by which two readings are compared; a formula's without its number."""
+    return answer_text.strip_number(element.text) if element.kind is Kind.FORMULA else element.text
 
 
-def _said(text: str) -> str:
-    """A reply without tags, where it has some all the same."""
-    return prose.cleaned("\n\n".join(block.content.strip() for block in grounding.read(text).blocks))
+def _reply_text(text: str) -> str:
+    """A reply without tags: the model sometimes writes them although it was not asked to."""
+    return answer_text.clean_prose("\n\n".join(block.content.strip() for block in grounding.parse(text).blocks))
 
 
-def _table(element: Element, reply: Reply) -> Element:
-    if why := failure(reply):
-        return flagged(element, why)
-    table = _first_table(reply.text)
-    if table is None or not table_parser.words(table):
-        return flagged(element, "pass2_empty")
-    again = elements.told(element, "", table)
-    return standing(element, again, judged(element, again, reply.layer), reply)
+def _apply_table_reply(element: Element, reply: Reply) -> Element:
+    table = _find_table(reply.text)
+    if table is None or not table_parser.table_text(table):
+        return add_flags(element, "pass2_empty")
+    second = elements.with_content(element, "", table)
+    return apply_verdict(element, second, judge(element, second, reply.layer_text), reply)
 
 
-def _first_table(text: str) -> Table | None:
-    contents = (block.content for block in grounding.read(text).blocks)
-    found = (part.table for content in contents for part in table_parser.parts(prose.tidied(content)) if part.table)
-    return next(found, None)
+def _find_table(text: str) -> Table | None:
+    contents = (answer_text.fix_markup(block.content) for block in grounding.parse(text).blocks)
+    parts = (part for content in contents for part in table_parser.split_tables(content))
+    return next((part.table for part in parts if part.table), None)
 
 
-def standing(first: Element, second: Element, verdict: Verdict, reply: Reply) -> Element:
-    """The element whose reading stands, with who read it and how sure that is."""
-    stands = second if verdict.read_by == 2 else first
-    kept = tuple(flag for flag in first.flags if verdict.read_by == 1 or flag not in _ANSWERED)
+def apply_verdict(first: Element, second: Element, verdict: Verdict, reply: Reply) -> Element:
+    """Return the element of the pass that is used, with the pass, its confidence and its flags."""
+    used = second if verdict.read_by == 2 else first
+    kept = tuple(flag for flag in first.flags if verdict.read_by == 1 or flag not in _RESOLVED_FLAGS)
     update = {
         "read_by": verdict.read_by,
-        "analysis": Analysis(source=Source.MODEL, prompt=reply.prompt),
+        "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt),
         "confidence": Confidence(score=verdict.score, method="agreement"),
         "flags": kept,
     }
-    doubts = text_layer_check.giveaways(stands.text) if verdict.read_by == 2 else ()
-    return flagged(stands.model_copy(update=update), *doubts, *verdict.flags)
+    defects = text_layer_check.find_text_defects(used.text) if verdict.read_by == 2 else ()
+    return add_flags(used.model_copy(update=update), *defects, *verdict.flags)
 
 
-def _seen(element: Element, replies: Sequence[Reply]) -> Element:
-    """A picture with what was read out of it; a failed reply only leaves its flag."""
-    known = element
-    for reply in replies:
-        why = failure(reply)
-        known = flagged(known, why) if why else _with(known, reply)
-    return known
+def _apply_figure_reply(element: Element, reply: Reply) -> Element:
+    """Use the data in the reply; where it has none, its words are the text in the picture."""
+    text = _strip_tags(reply)
+    if reading := figures.parse_figure_data(text):
+        return _apply_figure_reading(element, reading, reply)
+    return _add_visible_text(element, answer_text.clean_prose(text), reply)
 
 
-def _with(element: Element, reply: Reply) -> Element:
-    """One reply more. Data stands whatever follows; a description decides only where there is no data."""
-    told = prose.tidied(grounding.plain(reply.text))
-    said, seen = prose.cleaned(told), figures.parsed(told)
-    if seen is None and "Describe" not in reply.prompt:
-        return _labelled(element, said, reply.prompt)
-    seen = seen or figures.described(said)
-    found = seen.figure.model_copy(update={"visible_text": (element.figure or Figure()).visible_text})
+def _apply_description(element: Element, reply: Reply) -> Element:
+    """Classify the figure by its description. Data in the reply takes precedence."""
+    text = _strip_tags(reply)
+    reading = figures.parse_figure_data(text) or figures.classify_description(answer_text.clean_prose(text))
+    return _apply_figure_reading(element, reading, reply)
+
+
+def _strip_tags(reply: Reply) -> str:
+    return answer_text.fix_markup(grounding.strip_special_tokens(reply.text))
+
+
+def _apply_figure_reading(element: Element, reading: FigureReading, reply: Reply) -> Element:
+    figure = reading.figure.model_copy(update={"visible_text": (element.figure or Figure()).visible_text})
     update: dict[str, object] = {
-        "kind": seen.kind,
-        "category": seen.category,
-        "figure": found,
-        "analysis": Analysis(source=Source.MODEL, prompt=reply.prompt),
+        "kind": reading.kind,
+        "category": reading.category,
+        "figure": figure,
+        "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt),
         "read_by": 2,
     }
-    if seen.figure.description:
-        update["summary"] = words.close_up(words.sentences(words.plain(said))[:SUMMED]) or None
-    if seen.figure.data and reply.layer:
-        share = agreement.known(table_parser.words(seen.figure.data), reply.layer)
+    if figure.description:
+        update["summary"] = _summarize(figure.description)
+    if figure.data and reply.layer_text:
+        share = agreement.word_coverage(table_parser.table_text(figure.data), reply.layer_text)
         update["confidence"] = Confidence(score=share, method="text_layer") if share is not None else element.confidence
     return element.model_copy(update=update)
 
 
-def _labelled(element: Element, said: str, prompt: str) -> Element:
-    """What `Parse the figure.` read as words stands in the picture; a sentence about it does not."""
+def _summarize(description: str) -> str | None:
+    return prose.join_sentences(prose.split_sentences(prose.strip_markup(description))[:MAX_SUMMARY_SENTENCES]) or None
+
+
+def _add_visible_text(element: Element, text: str, reply: Reply) -> Element:
+    """Keep the words that were read in a picture; a sentence about the picture is not one of them."""
     figure = element.figure or Figure()
-    if figure.visible_text or figures.is_about(said):
+    if figure.visible_text or figures.is_description(text):
         return element
     update = {
-        "figure": figure.model_copy(update={"visible_text": said}),
-        "text": said,
+        "figure": figure.model_copy(update={"visible_text": text}),
+        "text": text,
         "read_by": 2,
-        "analysis": Analysis(source=Source.MODEL, prompt=prompt),
+        "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt),
     }
     return element.model_copy(update=update)
 
 
-def saying(element: Element, said: str) -> Element:
-    """A picture that is all of an answer: where that made no data and no words in the picture, it describes it."""
+_APPLY_BY_NAME: Mapping[QuestionName, Callable[[Element, Reply], Element]] = MappingProxyType(
+    {
+        QuestionName.TABLE: _apply_table_reply,
+        QuestionName.TEXT: _apply_text_reply,
+        QuestionName.FIGURE_DATA: _apply_figure_reply,
+        QuestionName.VISIBLE_TEXT: _apply_figure_reply,
+        QuestionName.DESCRIPTION: _apply_description,
+    }
+)
+
+
+def add_answer_text(element: Element, text: str) -> Element:
+    """Keep the text of an answer that is all about one picture; without data or visible text it is the description."""
     figure = element.figure or Figure()
-    if not said or figure.data or figure.smiles or figure.components or figure.connections:
+    if not text or figure.data or figure.smiles or figure.components or figure.connections:
         return element
-    told = figure if figure.visible_text else figure.model_copy(update={"description": said})
-    return element.model_copy(update={"figure": told, "text": said, "markdown": said})
+    figure = figure if figure.visible_text else figure.model_copy(update={"description": text})
+    return element.model_copy(update={"figure": figure, "text": text, "markdown": text})

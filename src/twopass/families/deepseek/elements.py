@@ -1,7 +1,4 @@
-"""Blocks of a DeepSeek-OCR answer in, a page's elements out: what each is called, and what it says.
-
-Knows the model's labels and what it writes under them. Knows nothing of prompts, rungs or other pages.
-"""
+"""Build a page's elements from the blocks of a DeepSeek-OCR answer, by their labels and contents."""
 
 from __future__ import annotations
 
@@ -19,17 +16,15 @@ from twopass.document import (
     Kind,
     Layer,
     Table,
-    element_id,
+    make_element_id,
 )
 from twopass.families import table_parser
-from twopass.families.deepseek import answer_text as prose
-from twopass.families.deepseek import captions
+from twopass.families.deepseek import answer_text, captions
 from twopass.families.deepseek.grounding import Block
-from twopass.text import prose as words
-from twopass.text import sections
+from twopass.text import headings, prose
 
-# What the model really says (title … equation), and what other readers of it have met.
-KINDS = {
+# Labels that the model uses (title … equation), and more that other users of it have reported.
+LABEL_KINDS = {
     "title": Kind.TITLE,
     "heading": Kind.TITLE,
     "sub_title": Kind.SECTION_HEADER,
@@ -67,8 +62,8 @@ KINDS = {
     "page_footer": Kind.PAGE_FOOTER,
     "page_number": Kind.PAGE_FOOTER,
 }
-# An unknown label is what the first of these says that is in it.
-SUBSTRINGS = (
+# An unknown label gets the kind of the first of these that it contains.
+LABEL_PARTS = (
     ("caption", Kind.CAPTION),
     ("footnote", Kind.FOOTNOTE),
     ("title", Kind.TITLE),
@@ -76,7 +71,7 @@ SUBSTRINGS = (
     ("heading", Kind.TITLE),
     ("section", Kind.SECTION_HEADER),
     ("table", Kind.TABLE),
-    ("photo", Kind.PICTURE),  # before graph: a photograph is none
+    ("photo", Kind.PICTURE),  # before graph, because of photograph
     ("graph", Kind.CHART),
     ("chart", Kind.CHART),
     ("plot", Kind.CHART),
@@ -85,115 +80,125 @@ SUBSTRINGS = (
     ("image", Kind.PICTURE),
     ("figure", Kind.PICTURE),
 )
-DIAGRAMS = ("figure", "diagram", "flow")  # labels of pictures that are drawings
-PROSE = frozenset({Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE)
+DIAGRAM_PARTS = ("figure", "diagram", "flow")  # in labels of pictures that are drawings
+PROSE_KINDS = frozenset(
+    {Kind.TEXT, Kind.LIST_ITEM, Kind.CAPTION, Kind.FOOTNOTE, Kind.TITLE, Kind.SECTION_HEADER} | FURNITURE
+)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What becomes one element: a block, or a part of one."""
+    """A block, or a part of one, that becomes one element."""
 
     block: Block
     text: str
     table: Table | None = None
 
 
-def elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
-    """One element a tag, and one for each table or text that stands where no tag tells of it."""
-    tagged = any(block.label for block in blocks)
-    made = [_element(piece, page, tagged) for piece in _with_tables(list(_pieces(blocks)))]
-    made = _unglued([element for element in made if element.text or element.boxes])
-    named = [element.model_copy(update={"id": element_id(page, index)}) for index, element in enumerate(made)]
-    return tuple(captions.tied(named))
+def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
+    """Build one element for each tag, and one for each table or text without a tag of its own."""
+    is_tagged = any(block.label for block in blocks)
+    built = [_build_element(piece, page, is_tagged) for piece in _move_tables_to_tags(list(_split_blocks(blocks)))]
+    built = _cut_repeated_headings([element for element in built if element.text or element.boxes])
+    numbered = [element.model_copy(update={"id": make_element_id(page, index)}) for index, element in enumerate(built)]
+    return tuple(captions.link_captions(numbered))
 
 
-def kind_of(label: str | None) -> Kind:
-    """The kind of a label; of one that nobody has seen, by what is in it."""
-    folded = (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
-    if folded in KINDS:
-        return KINDS[folded]
-    return next((kind for part, kind in SUBSTRINGS if part in folded), Kind.TEXT)
+def classify_label(label: str | None) -> Kind:
+    """Return the kind of a label; an unknown label is classified by the words in it."""
+    normalized = (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
+    if normalized in LABEL_KINDS:
+        return LABEL_KINDS[normalized]
+    return next((kind for part, kind in LABEL_PARTS if part in normalized), Kind.TEXT)
 
 
-def _pieces(blocks: Sequence[Block]) -> Iterator[Piece]:
-    """A block's tables apart from its prose; a block always gives a piece that stands for its tag."""
+def _split_blocks(blocks: Sequence[Block]) -> Iterator[Piece]:
+    """Separate the tables in a block from its text. Every block gives one piece that keeps its tag."""
     for block in blocks:
-        parts = list(_parts(block.content)) or [table_parser.Part("", None)]
-        kind = kind_of(block.label)
+        parts = list(_clean_parts(block.content)) or [table_parser.Part("", None)]
+        kind = classify_label(block.label)
         if len(parts) == 1 and (parts[0].table is None or kind in (Kind.TABLE, Kind.TEXT)):
             yield Piece(block, parts[0].text, parts[0].table)
             continue
-        first = _of_tag(kind, parts)
+        first = _find_part_of_tag(kind, parts)
         if first is None:
             yield Piece(block, "")
         for n, part in enumerate(parts):
-            yield Piece(block, part.text, part.table) if n == first else _stray(block, part)
+            yield Piece(block, part.text, part.table) if n == first else _untagged_piece(block, part)
 
 
-def _parts(content: str) -> Iterator[table_parser.Part]:
-    """Tables as they were written, and the prose between them as it was meant."""
-    for part in table_parser.parts(prose.tidied(content)):
+def _clean_parts(content: str) -> Iterator[table_parser.Part]:
+    """Split a block's content into tables and cleaned prose; blank prose is dropped."""
+    for part in table_parser.split_tables(answer_text.fix_markup(content)):
         if part.table is not None:
             yield part
-        elif text := prose.cleaned(part.text):
+        elif text := answer_text.clean_prose(part.text):
             yield part._replace(text=text)
 
 
-def _of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
-    """Which part a tag stands for: a table's tag for its first table, every other for the first text."""
-    wanted = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
-    return next(wanted, None)
+def _find_part_of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
+    """Return the index of the part that a tag describes: a table's tag the first table, any other the first text."""
+    matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
+    return next(matches, None)
 
 
-def _stray(block: Block, part: table_parser.Part) -> Piece:
-    return Piece(replace(block, label=None, corners=(), unread=False), part.text, part.table)
+def _untagged_piece(block: Block, part: table_parser.Part) -> Piece:
+    return Piece(replace(block, label=None, corners=(), unread_box=False), part.text, part.table)
 
 
-def _with_tables(pieces: list[Piece]) -> list[Piece]:
-    """Tables whose tags stand further up, with a caption between, are put where their tags are, the first at the first.
+def _move_tables_to_tags(pieces: list[Piece]) -> list[Piece]:
+    """Move tables that the model wrote below their tags, for example after a caption, up to those tags.
 
-    The nearest tags above have none: as many as there are tables before the next tag without one.
+    The last n table tags without a table get the n tables that follow before the next such tag, in order.
     """
     placed: dict[int, Piece] = {}
-    waiting: list[int] = []  # places of table tags that have no table yet
-    found: list[int] = []  # and of tables below them
-    for place, piece in enumerate(pieces):
+    open_tags: list[int] = []  # indices of table tags that have no table yet
+    tables: list[int] = []  # indices of tables below them
+    for index, piece in enumerate(pieces):
         if _awaits_table(piece):
-            if found:
-                placed |= _put(pieces, waiting, found)
-                waiting, found = [], []
-            waiting.append(place)
-        elif waiting and piece.table and _is_lost(piece, pieces[waiting[-1] + 1 : place]):
-            found.append(place)
-    placed |= _put(pieces, waiting, found)
-    return [placed.get(place, piece) for place, piece in enumerate(pieces)]
+            if tables:
+                placed |= _attach_tables(pieces, open_tags, tables)
+                open_tags, tables = [], []
+            open_tags.append(index)
+        elif open_tags and piece.table and _may_belong_to_tag(piece, pieces[open_tags[-1] + 1 : index]):
+            tables.append(index)
+    placed |= _attach_tables(pieces, open_tags, tables)
+    return [placed.get(index, piece) for index, piece in enumerate(pieces)]
 
 
 def _awaits_table(piece: Piece) -> bool:
-    return bool(piece.block.label) and kind_of(piece.block.label) is Kind.TABLE and not piece.table and not piece.text
+    return (
+        bool(piece.block.label)
+        and classify_label(piece.block.label) is Kind.TABLE
+        and not piece.table
+        and not piece.text
+    )
 
 
-def _is_lost(piece: Piece, between: Sequence[Piece]) -> bool:
-    """Whether a table has no tag, or a text's tag with nothing but captions and notes up to a table's."""
+def _may_belong_to_tag(piece: Piece, between: Sequence[Piece]) -> bool:
+    """Whether a table may belong to a table tag above it.
+
+    It has no tag of its own, or a text tag and only captions and notes between it and the table tag.
+    """
     if piece.block.label is None:
         return True
-    notes = (kind_of(other.block.label) in (Kind.CAPTION, Kind.FOOTNOTE) for other in between)
-    return kind_of(piece.block.label) is Kind.TEXT and all(notes)
+    are_notes = (classify_label(other.block.label) in (Kind.CAPTION, Kind.FOOTNOTE) for other in between)
+    return classify_label(piece.block.label) is Kind.TEXT and all(are_notes)
 
 
-def _put(pieces: Sequence[Piece], waiting: Sequence[int], found: Sequence[int]) -> dict[int, Piece]:
-    """The tags with their tables, and what is left where the tables were: nothing, its box is the tag's too."""
+def _attach_tables(pieces: Sequence[Piece], open_tags: Sequence[int], tables: Sequence[int]) -> dict[int, Piece]:
+    """Return the tags with their tables and boxes, and empty pieces for where the tables were, by index."""
     placed: dict[int, Piece] = {}
-    for tag, place in zip(waiting[-len(found) :] if found else (), found, strict=False):
-        piece, block = pieces[place], pieces[tag].block
-        whole = replace(block, corners=(*block.corners, *piece.block.corners))
-        placed[tag] = Piece(whole, piece.text, piece.table)
-        placed[place] = Piece(replace(piece.block, corners=()), "")
+    for tag, table in zip(open_tags[-len(tables) :] if tables else (), tables, strict=False):
+        piece, block = pieces[table], pieces[tag].block
+        merged = replace(block, corners=(*block.corners, *piece.block.corners))
+        placed[tag] = Piece(merged, piece.text, piece.table)
+        placed[table] = Piece(replace(piece.block, corners=()), "")
     return placed
 
 
-def _element(piece: Piece, page: int, tagged: bool) -> Element:
-    block, kind = piece.block, _kind(piece)
+def _build_element(piece: Piece, page: int, is_tagged: bool) -> Element:
+    block, kind = piece.block, _classify(piece)
     element = Element(
         id="",
         page=page,
@@ -202,149 +207,152 @@ def _element(piece: Piece, page: int, tagged: bool) -> Element:
         native_label=block.label,
         boxes=block.boxes,
         content_layer=Layer.FURNITURE if kind in FURNITURE else Layer.BODY,
-        flags=tuple(_flags(block, tagged)),
+        flags=tuple(_find_flags(block, is_tagged)),
     )
-    return told(element, piece.text, piece.table)
+    return with_content(element, piece.text, piece.table)
 
 
-def told(element: Element, content: str, table: Table | None = None) -> Element:
-    """The element with this content, as its kind reads it."""
-    text = _text(element.kind, content, table)
-    known = element.model_copy(update={"text": text, "markdown": text})
-    return known.model_copy(update=_details(known, content, table))
+def with_content(element: Element, content: str, table: Table | None = None) -> Element:
+    """Return the element with this content, formatted as its kind requires."""
+    text = _plain_text(element.kind, content, table)
+    updated = element.model_copy(update={"text": text, "markdown": text})
+    return updated.model_copy(update=_kind_fields(updated, content, table))
 
 
-def _flags(block: Block, tagged: bool) -> Iterator[str]:
-    if tagged and block.label is None and not block.corners:
+def _find_flags(block: Block, is_tagged: bool) -> Iterator[str]:
+    """Yield the flags of a block; `is_tagged` means that other blocks of the answer have labels."""
+    if is_tagged and block.label is None and not block.corners:
         yield "untagged"
     yield from block.flags
     if block.is_degenerate:
         yield "degenerate_box"
-    if block.unread:
+    if block.unread_box:
         yield "unread_box"
     if block.label and not block.boxes:
         yield "no_box"
 
 
-def _kind(piece: Piece) -> Kind:
-    kind = kind_of(piece.block.label)
+def _classify(piece: Piece) -> Kind:
+    kind = classify_label(piece.block.label)
     if piece.table is not None:
         return Kind.TABLE
-    if kind is Kind.TITLE and sections.number(prose.without_hashes(piece.text)):
+    if kind is Kind.TITLE and headings.parse_numbering(answer_text.strip_hashes(piece.text)):
         return Kind.SECTION_HEADER
     if kind is Kind.TEXT:
-        return _kind_of_text(piece.text)
+        return _classify_text(piece.text)
     return kind
 
 
-def _kind_of_text(text: str) -> Kind:
-    """What a text without a better name is by how it is written."""
-    if prose.is_heading(text) and "\n" not in text.strip():
+def _classify_text(text: str) -> Kind:
+    """Classify text by its form."""
+    if answer_text.is_heading(text) and "\n" not in text.strip():
         return Kind.SECTION_HEADER
-    if prose.is_display(text):
+    if answer_text.is_display_formula(text):
         return Kind.FORMULA
     if text.startswith("```"):
         return Kind.CODE
-    return Kind.LIST_ITEM if prose.is_item(text) else Kind.TEXT
+    return Kind.LIST_ITEM if answer_text.is_list(text) else Kind.TEXT
 
 
 def _category(kind: Kind, label: str | None) -> Category:
-    folded = (label or "").lower()
-    if kind is Kind.PICTURE and any(part in folded for part in DIAGRAMS):
+    normalized = (label or "").lower()
+    if kind is Kind.PICTURE and any(part in normalized for part in DIAGRAM_PARTS):
         return Category.DIAGRAM
     return kind.category
 
 
-def _text(kind: Kind, content: str, table: Table | None) -> str:
-    """What an element says, in plain text."""
+def _plain_text(kind: Kind, content: str, table: Table | None) -> str:
+    """Return the content as plain text."""
     if table is not None:
-        return table_parser.words(table)
+        return table_parser.table_text(table)
     if kind in HEADINGS:
-        return words.flow(prose.hyphenated(prose.unmarked(prose.without_hashes(content))))
-    if kind in PROSE:
-        return prose.hyphenated(prose.unmarked(content)).strip()
+        return prose.to_one_line(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
+    if kind in PROSE_KINDS:
+        return answer_text.fix_hyphens(answer_text.strip_emphasis(content)).strip()
     if kind is Kind.CODE:
-        return _code(content)
+        return _strip_fences(content)
     return content.strip()
 
 
-def _code(text: str) -> str:
+def _strip_fences(text: str) -> str:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("```")]
     return "\n".join(lines).strip("\n")
 
 
-def _details(element: Element, content: str, table: Table | None) -> dict[str, Any]:
-    """The fields that only this kind has."""
+def _kind_fields(element: Element, content: str, table: Table | None) -> dict[str, Any]:
+    """Return the fields that only elements of this kind have."""
     text = element.text
     if element.kind in HEADINGS:
-        level = element.level or prose.hashes(content) or (1 if element.kind is Kind.TITLE else 2)
-        found = sections.number(text)
-        shown = f"{'#' * level} {prose.markdown(text)}"
-        return {"level": level, "numbering": found.text if found else None, "markdown": shown}
+        level = element.level or answer_text.heading_level(content) or (1 if element.kind is Kind.TITLE else 2)
+        found = headings.parse_numbering(text)
+        markdown = f"{'#' * level} {answer_text.to_markdown(text)}"
+        return {"level": level, "numbering": found.text if found else None, "markdown": markdown}
     if table is not None:
         return {"table": table, "markdown": table.markdown or table.html}
     if element.kind is Kind.FORMULA:
-        latex = prose.latex(text)
+        latex = answer_text.to_latex(text)
         return {"formula": Formula(latex=latex or None), "markdown": f"$$\n{latex}\n$$" if latex else ""}
     if element.is_figure:
         return {"figure": Figure(visible_text=text or None)}
     if element.kind is Kind.CODE:
         return {"markdown": f"```\n{text}\n```"}
-    return {"markdown": prose.markdown(prose.hyphenated(content.strip()))}
+    return {"markdown": answer_text.to_markdown(answer_text.fix_hyphens(content.strip()))}
 
 
-def _unglued(elements: Sequence[Element]) -> list[Element]:
-    """Paragraphs without the headings above them that the model said again, glued to the first word."""
-    told: list[Element] = []
-    above = ""
+def _cut_repeated_headings(elements: Sequence[Element]) -> list[Element]:
+    """Cut the headings above a paragraph from its start, where the model repeated them without a space."""
+    kept: list[Element] = []
+    heading_text = ""
     for element in elements:
         if element.is_heading:
-            above += element.text
-        elif above:
-            told.append(_after(above, element) if element.kind in (Kind.TEXT, Kind.LIST_ITEM) else element)
-            above = ""
+            heading_text += element.text
+        elif heading_text:
+            is_paragraph = element.kind in (Kind.TEXT, Kind.LIST_ITEM)
+            kept.append(_cut_headings(heading_text, element) if is_paragraph else element)
+            heading_text = ""
             continue
-        told.append(element)
-    return told
+        kept.append(element)
+    return kept
 
 
-def _after(headings: str, element: Element) -> Element:
-    rest = prose.after_heading(element.text, headings)
+def _cut_headings(heading_text: str, element: Element) -> Element:
+    rest = answer_text.cut_headings(element.text, heading_text)
     if rest == element.text:
         return element
-    shown = prose.after_heading(element.markdown, headings)
+    markdown = answer_text.cut_headings(element.markdown, heading_text)
     flags = (*element.flags, "heading_repeated")
-    kind = Kind.LIST_ITEM if prose.is_item(rest) else Kind.TEXT  # its number was the heading's
-    return element.model_copy(update={"text": rest, "markdown": shown, "flags": flags, "kind": kind})
+    # The number that made it a list item may have been the heading's.
+    kind = Kind.LIST_ITEM if answer_text.is_list(rest) else Kind.TEXT
+    return element.model_copy(update={"text": rest, "markdown": markdown, "flags": flags, "kind": kind})
 
 
-def paragraphs(text: str) -> list[Block]:
-    """An answer without boxes as blocks: paragraphs, headings, formulas and tables apart."""
+def split_paragraphs(text: str) -> list[Block]:
+    """Split an answer without boxes into paragraphs, headings, formulas and tables."""
     blocks: list[Block] = []
-    for part in table_parser.parts(text):
-        pieces = [part.text] if part.table else _split(part.text)
+    for part in table_parser.split_tables(text):
+        pieces = [part.text] if part.table else _split_at_blank_lines(part.text)
         blocks += [Block(None, (), piece) for piece in pieces]
     return blocks
 
 
-def _split(text: str) -> list[str]:
-    """At blank lines, headings and rules; a fenced or displayed block stays whole."""
+def _split_at_blank_lines(text: str) -> list[str]:
+    """Split text at blank lines, headings and rules; fenced code and display formulas are kept whole."""
     pieces: list[list[str]] = [[]]
-    closes: str | None = None
+    closing: str | None = None
     for line in text.splitlines():
-        bare = line.strip()
-        if closes is None and (not bare or _is_rule(bare)):
+        stripped = line.strip()
+        if closing is None and (not stripped or _is_rule(stripped)):
             pieces.append([])
             continue
-        if closes is None and prose.is_heading(bare):
+        if closing is None and answer_text.is_heading(stripped):
             pieces += [[line], []]
             continue
-        if closes is not None:
-            closes = None if bare.endswith(closes) else closes
-        elif bare.startswith("```"):
-            closes = "```"
-        elif bare.startswith("\\[") and not bare.endswith("\\]"):
-            closes = "\\]"
+        if closing is not None:
+            closing = None if stripped.endswith(closing) else closing
+        elif stripped.startswith("```"):
+            closing = "```"
+        elif stripped.startswith("\\[") and not stripped.endswith("\\]"):
+            closing = "\\]"
         pieces[-1].append(line)
     return ["\n".join(piece) for piece in pieces if piece]
 

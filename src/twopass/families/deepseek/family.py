@@ -1,7 +1,4 @@
-"""What DeepSeek-OCR is asked, rung by rung and crop by crop, and how its answers become elements.
-
-Knows the model's prompts, modes and sampling. Knows nothing of engines, files or neighbouring pages.
-"""
+"""The DeepSeek-OCR family: prompts and modes for pages and crops, and the parser of the answers."""
 
 from __future__ import annotations
 
@@ -10,16 +7,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from twopass.document import Element, Kind, element_id
+from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
 from twopass.families import text_layer_check
-from twopass.families.deepseek import answer_text as prose
-from twopass.families.deepseek import element_prompts, elements, grounding, loops
+from twopass.families.deepseek import answer_text, element_prompts, elements, grounding, loops
+from twopass.families.deepseek.element_prompts import QuestionName
 from twopass.families.deepseek.grounding import Block
-from twopass.families.interface import NORMAL, Answer, Asked, Look, Question, Reply, Rung
+from twopass.families.interface import NORMAL, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
-# Word for word as the model was trained on them: config.py and README of deepseek-ai/DeepSeek-OCR.
+# Word for word as in training: config.py and README of deepseek-ai/DeepSeek-OCR.
 PROMPTS: Mapping[str, str] = MappingProxyType(
     {
         "document": "<image>\n<|grounding|>Convert the document to markdown.",
@@ -30,13 +27,29 @@ PROMPTS: Mapping[str, str] = MappingProxyType(
         "locate": "<image>\nLocate <|ref|>{wanted}<|/ref|> in the image.",
     }
 )
-AGAIN: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 10, "window": 256})  # off the beaten loop
-DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; other tasks' are called like the task
-FIRST = Rung(NORMAL, PROMPTS[DOCUMENT])
+QUESTION_PROMPTS: Mapping[QuestionName, str] = MappingProxyType(
+    {
+        QuestionName.TABLE: PROMPTS["document"],
+        QuestionName.TEXT: PROMPTS["free"],
+        QuestionName.VISIBLE_TEXT: PROMPTS["free"],
+        QuestionName.FIGURE_DATA: PROMPTS["figure"],
+        QuestionName.DESCRIPTION: PROMPTS["describe"],
+    }
+)
+# Tasks whose answer about a page is parsed like pass 2's reply about a figure.
+FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe": QuestionName.DESCRIPTION})
+# A tighter n-gram ban and some randomness, so that the model does not enter the same loop again.
+RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 10, "window": 256})
+DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
+NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
 
-class Row(NamedTuple):
-    """A mode, and up to which picture it loses nothing: sides and stretching as drawn, and how much may be on it."""
+class ModeLimits(NamedTuple):
+    """The limits of size and amount of text up to which a mode shows a picture without losing detail.
+
+    `side` is the longer side in pixels, `aspect` the longer side over the shorter one, `ink` the inked share of the
+    picture, `characters` the number of characters on it.
+    """
 
     mode: str
     side: float = float("inf")
@@ -45,53 +58,56 @@ class Row(NamedTuple):
     characters: float = float("inf")
 
 
-# The first row that fits. A vision token carries about ten text tokens (at ten 97 % of the text comes back, at twenty
-# 60 %: the paper's figure 1); these rows stay near six, about 24 Latin characters or 9 Chinese ones. `ink` stands in
-# for `characters` where there is no text layer, and both are limits: a page passes a row only by both.
+# The first row that fits is used. A vision token carries about ten text tokens (at ten, 97 % of the text is read
+# correctly, at twenty 60 %: figure 1 of the paper). These rows stay near six, about 24 Latin or 9 Chinese characters.
+# `ink` replaces `characters` where there is no text layer; a page must be within both limits.
 PAGE_MODES = (
-    # 64 tokens see 512 px undiminished, but stretched to a square: nothing long or narrow, and a stamp's worth of text.
-    Row("tiny", side=512, aspect=1.5, ink=0.15, characters=600),
-    # 100 tokens, 640 px: the paper keeps over 97 % of 600 to 700 text tokens; 1,000 characters leave room for Chinese.
-    Row("small", side=640, aspect=1.5, ink=0.2, characters=1000),
-    # 256 tokens, padded, not stretched: up to 1,024 px nothing shrinks, so only the amount of text counts.
-    Row("base", side=1024, ink=0.25, characters=2500),
-    # A4 at 144 dpi shrinks to 0.6 in base: good for a title page, a slide, a letter; small print needs tiles.
-    Row("base", ink=0.04, characters=800),
-    # 400 tokens see 1,280 px undiminished, a slide of 1,440 hardly less: as sharp as tiles, half the tokens, no seams.
-    Row("large", side=1440, ink=0.2, characters=3000),
-    # Everything else, A4 with running text above all: tiles of 640 px over the page, 903 tokens.
-    Row("gundam"),
+    # 64 tokens show 512 px at full size, but stretched to a square: nothing long or narrow, and very little text.
+    ModeLimits("tiny", side=512, aspect=1.5, ink=0.15, characters=600),
+    # 100 tokens, 640 px: over 97 % of 600 to 700 text tokens in the paper; 1,000 characters leave room for Chinese.
+    ModeLimits("small", side=640, aspect=1.5, ink=0.2, characters=1000),
+    # 256 tokens, padded and not stretched: up to 1,024 px nothing is scaled down, so only the amount of text counts.
+    ModeLimits("base", side=1024, ink=0.25, characters=2500),
+    # A4 at 144 dpi is scaled to 0.6 in base: enough for a title page, a slide or a letter; small print needs tiles.
+    ModeLimits("base", ink=0.04, characters=800),
+    # 400 tokens show 1,280 px at full size, a slide of 1,440 px almost: as sharp as tiles, half the tokens, no seams.
+    ModeLimits("large", side=1440, ink=0.2, characters=3000),
+    # Everything else, mostly A4 with running text: tiles of 640 px and the whole page, 903 tokens.
+    ModeLimits("gundam"),
 )
-# A crop is one thing with few words, and asked about because it must be right: never tiny, tiles only where it shrinks.
+# A crop has few words and must be read correctly: never tiny, and tiles only where it would be scaled down.
 CROP_MODES = (
-    # Up to 640 px undiminished, padded where it is long and narrow: a formula, a small table. A larger view would draw
-    # it larger and show nothing more, for four times the encoder's work and 273 places instead of 111.
-    Row("small", side=640),
-    Row("base", side=1024),
-    Row("large", side=1440),  # half a page, hardly diminished
-    Row("gundam"),  # whole-page tables
+    # Up to 640 px at full size, padded where it is long and narrow: a formula, a small table. A larger view enlarges it
+    # without showing more, for four times the encoder's work and 273 image positions instead of 111.
+    ModeLimits("small", side=640),
+    ModeLimits("base", side=1024),
+    ModeLimits("large", side=1440),  # half a page, almost at full size
+    ModeLimits("gundam"),  # whole-page tables
 )
-# A page that went wrong in one mode is seen otherwise in another: tiles where there were none, and the reverse.
+# The mode to retry a page in: a larger view or tiles; after tiles, a mode without them.
 OTHER_MODE = MappingProxyType({"tiny": "base", "small": "base", "base": "gundam", "large": "gundam", "gundam": "large"})
 
-# DeepSeek-OCR-2 has one view of 1,024 px with 256 tokens and tiles of 768 px with 144 each, and nothing smaller.
+# DeepSeek-OCR-2 has one view of 1,024 px with 256 tokens and tiles of 768 px with 144 tokens each, and nothing smaller.
 PAGE_MODES_2 = (
-    Row("base", side=768, characters=2500),  # not tiled in gundam either
-    Row("base", ink=0.04, characters=800),
-    Row("gundam"),
+    ModeLimits("base", side=768, characters=2500),  # not tiled in gundam either
+    ModeLimits("base", ink=0.04, characters=800),
+    ModeLimits("gundam"),
 )
-CROP_MODES_2 = (Row("base", side=1024), Row("gundam"))
+CROP_MODES_2 = (ModeLimits("base", side=1024), ModeLimits("gundam"))
 OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
 
 
 @dataclass(frozen=True)
 class DeepseekOcrFamily:
-    """DeepSeek-OCR: a plain value; what differs between the model's versions is in its fields."""
+    """DeepSeek-OCR. The fields hold what differs between versions of the model.
+
+    `knows_figures` is False where the model's authors document no prompts for figures.
+    """
 
     name: str = "deepseek_ocr"
     revision: str = "9f30c71f441d010e5429c532364a86705536c53a"
-    page_modes: tuple[Row, ...] = PAGE_MODES
-    crop_modes: tuple[Row, ...] = CROP_MODES
+    page_modes: tuple[ModeLimits, ...] = PAGE_MODES
+    crop_modes: tuple[ModeLimits, ...] = CROP_MODES
     knows_figures: bool = True
 
     @property
@@ -100,7 +116,8 @@ class DeepseekOcrFamily:
 
     @property
     def canary(self) -> Question:
-        return Question(PROMPTS["free"], "gundam")  # which has both views: the whole and tiles
+        # gundam exercises both views of the model, the whole page and the tiles.
+        return Question(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
 
     @property
     def modes(self) -> frozenset[str]:
@@ -110,43 +127,43 @@ class DeepseekOcrFamily:
     def tasks(self) -> frozenset[str]:
         return frozenset({*self.prompts, "custom"})
 
-    def ladder(self, look: Look, asked: Asked) -> tuple[Rung, ...]:
-        """The prompt, the same with a tighter ban and a little chance, another mode, and no boxes at all."""
-        mode = page_mode(look, self.page_modes) if asked.mode == "auto" else asked.mode
-        normal = Rung(NORMAL, _prompt(asked), mode, asked.task)
-        again = replace(normal, name="again", sampling=AGAIN)
-        if asked.task != DOCUMENT:
+    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
+        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes."""
+        mode = choose_page_mode(features, self.page_modes) if request.mode == "auto" else request.mode
+        normal = Rung(NORMAL, _task_prompt(request), mode, request.task)
+        again = replace(normal, name="again", sampling=RETRY_SAMPLING)
+        if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=self._other(mode))
-        return normal, again, other, replace(again, name="free", prompt=PROMPTS["free"], reads=PLAIN)
+        other = replace(again, name="mode", mode=self._other_mode(mode))
+        return normal, again, other, replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
 
-    def _other(self, mode: str) -> str:
+    def _other_mode(self, mode: str) -> str:
         return (OTHER_MODE if "large" in self.modes else OTHER_MODE_2)[mode]
 
-    def parse(self, text: str, page: int, rung: Rung = FIRST, layer: TextLayer = NO_LAYER) -> Answer:
+    def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
-        if rung.reads == DOCUMENT:
-            return _document(text, page, layer)
-        if rung.reads == PLAIN:
-            return _read(text, page, layer)
-        return _whole(text, page, rung)
+        if rung.grammar == DOCUMENT:
+            return _parse_document(text, page, layer)
+        if rung.grammar == PLAIN:
+            return _parse_text(text, page, layer)
+        return _parse_task_answer(text, page, rung)
 
-    def looping(self, text: str) -> bool:
-        return loops.growing(text)
+    def is_looping(self, text: str) -> bool:
+        return loops.is_in_loop(text)
 
-    def question(
+    def next_question(
         self,
         element: Element,
-        everything: bool,
-        size: tuple[int, int],
-        beside: Sequence[Element],
+        ask_all: bool,
+        crop_size: tuple[int, int],
+        page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
     ) -> Question | None:
-        name = element_prompts.next_prompt(element, everything, size, replies, self.knows_figures)
-        return Question(PROMPTS[name], crop_mode(size, self.crop_modes)) if name else None
+        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures)
+        return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes)) if name else None
 
-    def reread(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return element_prompts.reread(element, replies)
+    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
+        return element_prompts.apply_replies(element, replies)
 
 
 DEEPSEEK_OCR = DeepseekOcrFamily()
@@ -155,70 +172,75 @@ DEEPSEEK_OCR_2 = DeepseekOcrFamily(
 )
 
 
-def page_mode(look: Look, rows: Sequence[Row] = PAGE_MODES) -> str:
-    return _fitting(rows, look.width, look.height, look.ink, look.characters)
+def choose_page_mode(features: PageFeatures, limits: Sequence[ModeLimits] = PAGE_MODES) -> str:
+    return _choose_mode(limits, features.width, features.height, features.ink, features.characters)
 
 
-def crop_mode(size: tuple[int, int], rows: Sequence[Row] = CROP_MODES) -> str:
-    return _fitting(rows, *size, 0.0, 0)
+def choose_crop_mode(size: tuple[int, int], limits: Sequence[ModeLimits] = CROP_MODES) -> str:
+    return _choose_mode(limits, *size, 0.0, 0)
 
 
-def _fitting(rows: Sequence[Row], width: int, height: int, ink: float, characters: int) -> str:
+def _choose_mode(limits: Sequence[ModeLimits], width: int, height: int, ink: float, characters: int) -> str:
     long, short = max(width, height, 1), max(min(width, height), 1)
-    fits = (
-        r for r in rows if long <= r.side and long / short <= r.aspect and ink <= r.ink and characters <= r.characters
+    fitting = (
+        row
+        for row in limits
+        if long <= row.side and long / short <= row.aspect and ink <= row.ink and characters <= row.characters
     )
-    return next(fits).mode  # the last row has no limits
+    return next(fitting).mode  # the last row has no limits
 
 
-def _prompt(asked: Asked) -> str:
-    if asked.task == "custom" and asked.prompt:
-        return asked.prompt
-    return PROMPTS[asked.task].replace("{wanted}", asked.prompt or "")
+def _task_prompt(request: PageRequest) -> str:
+    if request.task == "custom" and request.prompt:
+        return request.prompt
+    return PROMPTS[request.task].replace("{wanted}", request.prompt or "")
 
 
-def _document(text: str, page: int, layer: TextLayer) -> Answer:
-    """An answer with boxes: what it says but for loops and a cut-off tag, and why that will not do."""
-    answer = _read(text, page, layer)
-    if answer.reason is None and answer.elements and not grounding.read(text).has_boxes:
-        return replace(answer, reason=Code.UNGROUNDED)
-    return answer
+def _parse_document(text: str, page: int, layer: TextLayer) -> ParsedPage:
+    """Parse an answer that must have boxes."""
+    parsed = _parse_text(text, page, layer)
+    if parsed.reason is None and parsed.elements and not grounding.parse(text).has_boxes:
+        return replace(parsed, reason=Code.UNGROUNDED)
+    return parsed
 
 
-def _read(text: str, page: int, layer: TextLayer) -> Answer:
-    told = grounding.read(text)
-    blocks = told.blocks
-    again = None
+def _parse_text(text: str, page: int, layer: TextLayer) -> ParsedPage:
+    """Parse an answer with or without boxes; loops and a tag that is cut off at the end are left out."""
+    answer = grounding.parse(text)
+    blocks = answer.blocks
+    repetition = None
     if not any(block.label or block.corners for block in blocks):
-        again = loops.repetition(text)
-        blocks = tuple(elements.paragraphs(grounding.plain(text[:again])))
-    blocks, looped = loops.without(blocks)
-    if told.cut and blocks and not looped:
+        repetition = loops.find_repetition(text)
+        blocks = tuple(elements.split_paragraphs(grounding.strip_special_tokens(text[:repetition])))
+    blocks, has_loop = loops.remove_loops(blocks)
+    if answer.cut_off and blocks and not has_loop:
         blocks = (*blocks[:-1], replace(blocks[-1], flags=("cut_off",)))
-    found = text_layer_check.heard(elements.elements(blocks, page), layer)
-    reason = Code.LOOP if looped or again is not None else Code.TRUNCATED if told.cut else None
-    return Answer(found, reason)
+    checked = text_layer_check.check_elements(elements.build_elements(blocks, page), layer)
+    reason = Code.LOOP if has_loop or repetition is not None else Code.TRUNCATED if answer.cut_off else None
+    return ParsedPage(checked, reason)
 
 
-def _whole(text: str, page: int, rung: Rung) -> Answer:
-    """Another task's answer: one element, with the boxes it tells of."""
-    told = grounding.read(text, any_label=True)
-    boxes = tuple(box for block in told.blocks for box in block.boxes)
-    said = "\n".join(line for block in told.blocks for line in _lines(block, rung.reads))
-    if not said and not boxes:
-        return Answer()
-    kind = Kind.PICTURE if rung.reads in ("figure", "describe") else Kind.TEXT
-    element = Element(id=element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
-    if kind is Kind.PICTURE:
-        seen = element_prompts.reread(element, (Reply(text, rung.prompt),))
-        element = element_prompts.saying(seen, said[: loops.repetition(said)]).model_copy(update={"read_by": 1})
+def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:
+    """Parse the answer to a task other than `document`: one element with all boxes of the answer."""
+    answer = grounding.parse(text, any_label=True)
+    boxes = tuple(box for block in answer.blocks for box in block.boxes)
+    content = "\n".join(line for block in answer.blocks for line in _block_lines(block, rung.grammar))
+    if not content and not boxes:
+        return ParsedPage()
+    name = FIGURE_TASKS.get(rung.grammar)
+    kind = Kind.PICTURE if name else Kind.TEXT
+    element = Element(id=make_element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
+    if name:
+        element = element_prompts.apply_replies(element, (Reply(Question(name, rung.prompt), text),))
+        element = element_prompts.add_answer_text(element, content[: loops.find_repetition(content)])
+        element = element.model_copy(update={"read_by": 1})
     else:
-        element = elements.told(element, said)
-    looped = loops.looping(text)
-    return Answer((element,), Code.LOOP if looped else Code.TRUNCATED if told.cut else None)
+        element = elements.with_content(element, content)
+    reason = Code.LOOP if loops.has_loop(text) else Code.TRUNCATED if answer.cut_off else None
+    return ParsedPage((element,), reason)
 
 
-def _lines(block: Block, task: str) -> list[str]:
-    """What a block says: `OCR this image.` and `Locate` have the text itself where others have a label."""
+def _block_lines(block: Block, task: str) -> list[str]:
+    """Return a block's text. For the tasks `image` and `locate` the model writes the text where a label usually is."""
     label = (block.label or "") if task in ("image", "locate") or not block.content.strip() else ""
-    return [line for line in (label, prose.cleaned(block.content)) if line]
+    return [line for line in (label, answer_text.clean_prose(block.content)) if line]

@@ -1,20 +1,18 @@
-"""What DeepSeek-OCR says of a picture in, what the picture is and shows out.
+"""Read data, type and category of a figure from DeepSeek-OCR's replies about it.
 
-`Parse the figure.` answers with an HTML table of a chart's data, a SMILES string of a molecule, a dict of lines
-and circles of a plane figure, and with anything at all on other pictures. Nothing is evaluated: shapes are found
-by their spelling. Knows these answers. Knows nothing of prompts, crops or pages.
+`Parse the figure.` gives an HTML table for a chart, a SMILES string for a molecule, a dict of lines and circles for a
+geometric figure, and arbitrary text for other pictures. Nothing is evaluated: the forms are found by regexes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from twopass.document import Axis, Category, Component, Connection, Figure, Kind, Table
 from twopass.families import table_parser
 
-LONGEST_SMILES = 500
+MAX_SMILES_LENGTH = 500
 _ATOMS = r"\[[^\[\]\s]{1,20}\]|Br|Cl|[BCNOPSFI]|[bcnops]"
 _SMILES = re.compile(rf"(?:{_ATOMS}|[=#$:/\\.()+%-]|\d)+")
 _BOND = re.compile(r"[=#()\[\]]|[cnos]\d")
@@ -25,7 +23,7 @@ _LINE = re.compile(rf"{_PAIR}\s*--?\s*{_PAIR}")
 _CENTRE = re.compile(rf"circle_center\W{{1,8}}{_PAIR}", flags=re.IGNORECASE)
 _RADIUS = re.compile(r"radius\W{1,8}(\d+(?:\.\d+)?)", flags=re.IGNORECASE)
 _UNIT = re.compile(r"\s*[(\[（]([^()\[\]（）]{1,20})[)\]）]\s*$")
-# The words of a description that tell what a picture is; the first sentence counts FIRST times.
+# Words of a description that show what a picture is; those of the first sentence count FIRST_SENTENCE_WEIGHT times.
 _GRAPH = re.compile(
     r"\b(?:charts?|graphs?|plots?|plotted|histograms?|(?:x|y|horizontal|vertical)[- ]ax[ei]s|bars|curves?|scatter)\b",
     flags=re.IGNORECASE,
@@ -35,17 +33,17 @@ _DIAGRAM = re.compile(
     r"|mind map|organi[sz]ation chart|decision tree|state machine)\b",
     flags=re.IGNORECASE,
 )
-FIRST = 3
-_ABOUT = re.compile(
+FIRST_SENTENCE_WEIGHT = 3
+_DESCRIPTION_START = re.compile(
     r"(?:the|this)\s+(?:image|figure|picture|diagram|chart|graph|plot|photo)|here is|sure|[{<\[]", re.IGNORECASE
 )
-_CHARTS = (
+_CHART_TYPES = (
     ("pie_chart", re.compile(r"\bpie\b|\bdonut\b", re.IGNORECASE)),
     ("scatter_plot", re.compile(r"\bscatter", re.IGNORECASE)),
     ("bar_chart", re.compile(r"\bbars?\b|\bhistogram|\bcolumn chart", re.IGNORECASE)),
     ("line_chart", re.compile(r"\blines?\b|\bcurves?\b", re.IGNORECASE)),
 )
-_UNDERLYING = (
+_UNDERLYING_TYPES = (
     ("mixed", re.compile(r"\bscreen ?(?:shot|capture)|\buser interface\b|\bcollage\b", re.IGNORECASE)),
     ("photo", re.compile(r"\bphoto|\bportrait\b|\bpicture of\b", re.IGNORECASE)),
     (
@@ -55,59 +53,60 @@ _UNDERLYING = (
 )
 
 
-class Seen(NamedTuple):
-    """What a picture turned out to be."""
+class FigureReading(NamedTuple):
+    """The type and content of a picture according to a reply."""
 
     kind: Kind
     category: Category
     figure: Figure
 
 
-def parsed(answer: str) -> Seen | None:
-    """What `Parse the figure.` made of it; None where the answer has none of the three shapes."""
-    table = next((part.table for part in table_parser.parts(answer) if part.table and len(part.table.cells) > 1), None)
-    if table:
-        return Seen(Kind.CHART, Category.GRAPH, _charted(table))
-    if found := smiles(answer):
-        figure = Figure(type="chemistry", smiles=found, underlying_type="drawing")
-        return Seen(Kind.PICTURE, Category.COMPLEX_IMAGE, figure)
-    if drawn := geometry(answer):
-        return Seen(Kind.PICTURE, Category.COMPLEX_IMAGE, drawn)
+def parse_figure_data(answer: str) -> FigureReading | None:
+    """Parse a table, a SMILES string or a geometric figure; None where the answer is none of them."""
+    tables = (part.table for part in table_parser.split_tables(answer) if part.table)
+    if table := next((table for table in tables if len(table.cells) > 1), None):
+        return FigureReading(Kind.CHART, Category.GRAPH, _build_chart(table))
+    if smiles := find_smiles(answer):
+        figure = Figure(type="chemistry", smiles=smiles, underlying_type="drawing")
+        return FigureReading(Kind.PICTURE, Category.COMPLEX_IMAGE, figure)
+    if geometry := parse_geometry(answer):
+        return FigureReading(Kind.PICTURE, Category.COMPLEX_IMAGE, geometry)
     return None
 
 
-def _charted(table: Table) -> Figure:
-    """A chart from its data: the first column is what it runs over, the others are what it shows."""
-    head = [cell.text for cell in table.cells if cell.row == 0 and cell.col_span == 1]
-    series = head[1:]
-    axes = (_axis(head[0]), _axis(series[0])) if len(head) == 2 else (_axis(head[0]),) if head else ()
+def _build_chart(table: Table) -> Figure:
+    """Build a chart from its data: the first column is the x axis, the others are the series."""
+    header = [cell.text for cell in table.cells if cell.row == 0 and cell.col_span == 1]
+    series = header[1:]
+    # With several series no column title names the y axis.
+    axes = tuple(_parse_axis(title) for title in (header if len(header) == 2 else header[:1]))
     return Figure(type="chart", data=table, axes=axes, legend=tuple(series) if len(series) > 1 else ())
 
 
-def _axis(title: str) -> Axis:
+def _parse_axis(title: str) -> Axis:
     unit = _UNIT.search(title)
     label = title[: unit.start()] if unit else title
     return Axis(label=label.strip() or None, unit=unit[1].strip() if unit else None)
 
 
-def smiles(answer: str) -> str | None:
-    """A molecule's SMILES string, where the answer is one and nothing else: words of capitals are none."""
+def find_smiles(answer: str) -> str | None:
+    """Return the SMILES string if the answer is one and nothing else; words in capitals do not count."""
     text = _FENCE.sub("", answer).strip()
-    if not 3 <= len(text) <= LONGEST_SMILES or not _SMILES.fullmatch(text):
+    if not 3 <= len(text) <= MAX_SMILES_LENGTH or not _SMILES.fullmatch(text):
         return None
     atoms = len(re.findall(_ATOMS, text))
-    balanced = text.count("(") == text.count(")") and text.count("[") == text.count("]")
-    chain = re.fullmatch(r"[CNO]*CC[CNO]*", text)
-    return text if atoms >= 3 and balanced and (_BOND.search(text) or chain) else None
+    is_balanced = text.count("(") == text.count(")") and text.count("[") == text.count("]")
+    is_chain = re.fullmatch(r"[CNO]*CC[CNO]*", text)
+    return text if atoms >= 3 and is_balanced and (_BOND.search(text) or is_chain) else None
 
 
-def geometry(answer: str) -> Figure | None:
-    """A plane figure's points, lines and circles, where the answer is the dict the model writes of one."""
+def parse_geometry(answer: str) -> Figure | None:
+    """Return points, lines and circles if the answer is the dict that the model writes for a geometric figure."""
     if not re.search(r"line_(?:type|endpoint)|circle_center", answer):
         return None
     points = {(x, y): name for name, x, y in _POINT.findall(answer)}
     components = [Component(id=name, label=f"{name} ({x}, {y})") for (x, y), name in points.items()]
-    for n, ((x, y), radius) in enumerate(zip(_CENTRE.findall(answer), _radii(answer), strict=False), start=1):
+    for n, ((x, y), radius) in enumerate(zip(_CENTRE.findall(answer), _RADIUS.findall(answer), strict=False), start=1):
         components.append(Component(id=f"circle{n}", label=f"circle ({x}, {y}), radius {radius}"))
     lines = tuple(
         Connection(source=points.get((a, b), f"({a}, {b})"), target=points.get((c, d), f"({c}, {d})"), label="line")
@@ -118,35 +117,31 @@ def geometry(answer: str) -> Figure | None:
     return Figure(type="geometry", components=tuple(components), connections=lines, underlying_type="drawing")
 
 
-def _radii(answer: str) -> Sequence[str]:
-    return [str(radius) for radius in _RADIUS.findall(answer)]
+def classify_description(description: str) -> FigureReading:
+    """Classify a picture by the words of its description.
 
-
-def described(description: str) -> Seen:
-    """What a picture is by its description.
-
-    | the description says | it is |
+    | words of the description | category |
     |---|---|
-    | more of axes, bars and curves than of nodes and arrows | a graph |
-    | anything of nodes, arrows, flows or schemes | a diagram |
-    | neither | a complex image: a photo, a drawing, mixed, or nobody knows |
+    | more about axes, bars and curves than about nodes and arrows | graph |
+    | any about nodes, arrows, flows or schematics | diagram |
+    | neither | complex image: photo, drawing, mixed or unknown |
     """
-    graph, diagram = _weight(_GRAPH, description), _weight(_DIAGRAM, description)
+    graph, diagram = _weigh_words(_GRAPH, description), _weigh_words(_DIAGRAM, description)
     if graph > diagram:
-        kind = next((name for name, words in _CHARTS if words.search(description)), "chart")
-        return Seen(Kind.CHART, Category.GRAPH, Figure(type=kind, description=description))
+        kind = next((name for name, words in _CHART_TYPES if words.search(description)), "chart")
+        return FigureReading(Kind.CHART, Category.GRAPH, Figure(type=kind, description=description))
     if diagram:
-        return Seen(Kind.PICTURE, Category.DIAGRAM, Figure(type="diagram", description=description))
-    under = next((name for name, words in _UNDERLYING if words.search(description)), "unknown")
-    figure = Figure(type="image", description=description, underlying_type=under)
-    return Seen(Kind.PICTURE, Category.COMPLEX_IMAGE, figure)
+        return FigureReading(Kind.PICTURE, Category.DIAGRAM, Figure(type="diagram", description=description))
+    underlying_type = next((name for name, words in _UNDERLYING_TYPES if words.search(description)), "unknown")
+    figure = Figure(type="image", description=description, underlying_type=underlying_type)
+    return FigureReading(Kind.PICTURE, Category.COMPLEX_IMAGE, figure)
 
 
-def is_about(answer: str) -> bool:
-    """Whether an answer tells of the picture, or is code, where the words in it were wanted."""
-    return bool(_ABOUT.match(answer))
+def is_description(answer: str) -> bool:
+    """Whether an answer is a sentence about the picture, or code, and not the words in it."""
+    return bool(_DESCRIPTION_START.match(answer))
 
 
-def _weight(words: re.Pattern[str], description: str) -> int:
-    first = re.split(r"(?<=[.!?。])\s*", description, maxsplit=1)[0]
-    return len(words.findall(description)) + (FIRST - 1) * len(words.findall(first))
+def _weigh_words(words: re.Pattern[str], description: str) -> int:
+    first_sentence = re.split(r"(?<=[.!?。])\s*", description, maxsplit=1)[0]
+    return len(words.findall(description)) + (FIRST_SENTENCE_WEIGHT - 1) * len(words.findall(first_sentence))

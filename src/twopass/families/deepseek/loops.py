@@ -1,23 +1,21 @@
-"""An answer in, where it begins to repeat itself out: while it grows, and afterwards.
+"""Detect where an answer repeats itself in a loop, while it is generated and afterwards.
 
-A page may repeat itself and a model may not: forms have the same line forty times, tables have equal rows, lists
-have dates one day apart. So what counts is what no page can hold:
+Pages repeat themselves too: forms have the same line forty times, tables have equal rows, lists have dates one day
+apart. A loop is therefore what no page can contain:
 
-| sign | what a page may have | a loop from |
+| repeated | a page may have | a loop from |
 |---|---|---|
-| one letter; one sign | 127 letters in a row; leaders, rules and blanks to fill in, 599 | 128; 600 |
-| a phrase of up to 7 words, word for word | a form's line, a hex dump, 99 times | 100 |
-| a sentence of up to 25 words; longer ones | a refrain, 19 times; 5 times | 20; 6 |
-| rows or cells of a table | an empty form's rows, 149 | 150 |
-| the same words but for numbers (no table) | entries of an index, 399 | 400 |
-| boxes that cannot be drawn, one beside another | a few slips | 6 |
-| the same words told again where they stand already | a slip or two | 8 |
-| the same words, boxes marching by the very same step | a form's column, a sheet of labels, 119 | 120 |
+| one letter; one other character | 127 letters in a row; 599 dots or dashes of leaders and rules | 128; 600 |
+| a phrase of up to 7 words, word for word | the line of a form, a hex dump, 99 times | 100 |
+| a sentence of up to 25 words; a longer one | a refrain, 19 times; 5 times | 20; 6 |
+| rows or cells of a table | the rows of an empty form, 149 | 150 |
+| words that differ only in numbers (not in tables) | the entries of an index, 399 | 400 |
+| boxes without an area, one beside another | a few errors | 6 |
+| the same words in boxes that touch | an error or two | 8 |
+| the same words in evenly spaced boxes | the column of a form, a sheet of labels, 119 | 120 |
 
-The last one ends an answer that grows. One that ended by itself says the same in places of its own: it is kept
-whole, and from 24 on its elements say `repeats`.
-
-Knows text and boxes. Knows nothing of rungs, engines or what becomes of a loop.
+The last one stops an answer only while it is generated. If such an answer ended by itself, it is kept, because each
+repetition has a place of its own; from 24 repetitions on its elements get the flag `repeats`.
 """
 
 from __future__ import annotations
@@ -28,103 +26,105 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from twopass.families.deepseek.grounding import Block, Corners, read
+from twopass.families.deepseek.grounding import Block, Corners, parse
 from twopass.text import prose
 
-TAIL = 9000  # characters that are looked at: 150 rows of a table, 400 entries of an index
-KEY = 24  # characters: what ends the text must have been said before, else nothing repeats
-LETTERS, SIGNS = 128, 600
-PHRASE, SENTENCE = 7, 25  # words
-PHRASES, SENTENCES, PARAGRAPHS = 100, 20, 6
-ROWS = 150
-NUMBERED = 400
-FLAT, RETOLD, REPEATS, MARCHING = 6, 8, 24, 120
-ROUNDS = 4  # loops of one answer that are cut out
-PERIODS = 4  # blocks that take turns
-NEW = 8  # blocks: six that a look adds (128 tokens, or 64), the one that grew and the one that grows
-LATEST = NEW + PERIODS  # blocks among which a loop that goes on repeats itself
+TAIL = 9000  # characters at the end that are searched: 150 rows of a table, 400 entries of an index
+KEY = 24  # characters at the end that must occur earlier in the text, otherwise nothing repeats
+# The numbers of the table above.
+SAME_LETTER, SAME_SIGN = 128, 600
+PHRASE_WORDS, SENTENCE_WORDS = 7, 25
+PHRASE_REPEATS, SENTENCE_REPEATS, PARAGRAPH_REPEATS = 100, 20, 6
+ROW_REPEATS = 150
+NUMBERED_REPEATS = 400
+FLAT_BOXES, TOUCHING_REPEATS, EVEN_REPEATS_FLAGGED, EVEN_REPEATS = 6, 8, 24, 120
+MIN_BLOCKS = min(FLAT_BOXES, TOUCHING_REPEATS, EVEN_REPEATS)
+MAX_ROUNDS = 4  # loops that are cut out of one answer
+MAX_PERIOD = 4  # blocks that are repeated together
+NEW_BLOCKS = 8  # since the last check: six in 128 tokens, the one that was unfinished then and the one that is now
+LATEST_BLOCKS = NEW_BLOCKS + MAX_PERIOD  # in which a loop that is still running repeats itself
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
 
 
 class Run(NamedTuple):
-    """Places [start, end) of what says nothing new."""
+    """The indices [start, end) of repeated blocks."""
 
     start: int
     end: int
 
 
 @dataclass
-class _Told:
+class _PlacedBlock:
     """A block with a box."""
 
     box: Corners
     content: str
 
     @cached_property
-    def said(self) -> str:
-        """Only of boxes that touch or march is it asked what they say."""
+    def text(self) -> str:
+        """The content with single spaces. Cached and lazy: only blocks whose boxes repeat are compared by text."""
         return " ".join(self.content.split())
 
 
-def looping(text: str) -> bool:
-    """Whether an answer's end repeats itself."""
-    return repetition(text) is not None or _goes_nowhere(text[-TAIL:])
+def has_loop(text: str) -> bool:
+    """Whether the last TAIL characters of an answer contain a loop."""
+    return find_repetition(text) is not None or _has_block_loop(text[-TAIL:])
 
 
-def growing(text: str) -> bool:
-    """Whether a growing answer repeats itself at its very end: what got out of a loop by itself goes on."""
-    return repetition(text) is not None or (_may_go_nowhere(text[-TAIL:]) and _goes_nowhere(text[-TAIL:]))
+def is_in_loop(text: str) -> bool:
+    """Whether a growing answer is in a loop at its very end. A loop that the model has left does not count."""
+    return find_repetition(text) is not None or (_may_have_block_loop(text[-TAIL:]) and _has_block_loop(text[-TAIL:]))
 
 
-def _goes_nowhere(tail: str) -> bool:
+def _has_block_loop(tail: str) -> bool:
     first = max(tail.find("<|ref|>"), 0)
-    if "[[" not in tail or max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < min(FLAT, RETOLD, MARCHING):
-        return False  # too few to be read for
-    blocks = read(tail[first:]).blocks
-    return impossible(blocks) is not None or marching(blocks, MARCHING) is not None
+    if "[[" not in tail or max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < MIN_BLOCKS:
+        return False  # saves parsing
+    blocks = parse(tail[first:]).blocks
+    return find_impossible_blocks(blocks) is not None or find_evenly_spaced(blocks, EVEN_REPEATS) is not None
 
 
-def _may_go_nowhere(tail: str) -> bool:
-    """Whether one of the last blocks could be a loop's. Of a sound answer none is, and the rest need not be read."""
+def _may_have_block_loop(tail: str) -> bool:
+    """Whether one of the last blocks could be part of a loop. If none is, the rest need not be parsed."""
     start = len(tail)
-    for _ in range(LATEST):
+    for _ in range(LATEST_BLOCKS):
         start = tail.rfind("<|ref|>", 0, start)
         if start < 0:
-            return True  # few blocks, or written without tags
-    blocks = read(tail[start:]).blocks
-    told = _told(blocks)
-    return len(told) < len(blocks) or any(
-        _is_stuck(told, n) or any(_is_again(told, n, k) or _marches(told, n, k) for k in range(1, PERIODS + 1))
-        for n in range(max(len(told) - NEW, 0), len(told))
+            return True  # few blocks, or an answer without tags
+    blocks = parse(tail[start:]).blocks
+    placed = _placed_blocks(blocks)
+    return len(placed) < len(blocks) or any(
+        _is_stuck(placed, n)
+        or any(_repeats_touching(placed, n, k) or _repeats_evenly(placed, n, k) for k in range(1, MAX_PERIOD + 1))
+        for n in range(max(len(placed) - NEW_BLOCKS, 0), len(placed))
     )
 
 
-def repetition(text: str) -> int | None:
-    """Where the end of a text stops saying anything new; None where it goes on saying."""
-    whole = text.rstrip()
-    if len(text) - len(whole) >= SIGNS:
-        return len(whole)
-    tail = whole[-TAIL:]
-    if (second := _repeated(tail, _enough)) is not None:
-        return len(whole) - len(tail) + second
+def find_repetition(text: str) -> int | None:
+    """Return the offset from which a text only repeats itself, None where its end is no loop."""
+    stripped = text.rstrip()
+    if len(text) - len(stripped) >= SAME_SIGN:
+        return len(stripped)
+    tail = stripped[-TAIL:]
+    if (second := _find_second_copy(tail, _is_loop)) is not None:
+        return len(stripped) - len(tail) + second
     if not _may_be_numbered(tail):
         return None
-    folded = _DIGITS.sub("0", tail)
-    numbered = _repeated(folded, _enough_numbered) is not None
-    return len(whole) if numbered else None  # every line says another number: all of them are kept
+    is_numbered = _find_second_copy(_DIGITS.sub("0", tail), _is_numbered_loop) is not None
+    return len(stripped) if is_numbered else None  # the numbers differ, so all lines are kept
 
 
 def _may_be_numbered(tail: str) -> bool:
-    """Whether the very end repeats itself but for numbers within so few characters that enough of them have room."""
-    longest = TAIL // NUMBERED
-    folded = _DIGITS.sub("0", tail[-20 * longest :])
-    return len(folded) < KEY + longest or 0 < _period(folded) <= longest
+    """Whether the end repeats itself except for numbers, with a period of which enough repetitions fit into TAIL."""
+    longest = TAIL // NUMBERED_REPEATS
+    without_numbers = _DIGITS.sub("0", tail[-20 * longest :])
+    return len(without_numbers) < KEY + longest or 0 < _period(without_numbers) <= longest
 
 
-def _repeated(text: str, enough: Callable[[str, int], bool]) -> int | None:
-    """Offset of the second telling of what the text's end repeats."""
+def _find_second_copy(text: str, is_loop: Callable[[str, int], bool]) -> int | None:
+    """Return where the second copy of the repeated unit at the end of a text starts, None without a loop."""
     period = _period(text)
     if not period:
         return None
@@ -133,91 +133,98 @@ def _repeated(text: str, enough: Callable[[str, int], bool]) -> int | None:
     while start >= period and text[start - period : start] == unit:
         start -= period
     times = (len(text) - start) // period
-    return start + period if enough(unit, times) else None
+    return start + period if is_loop(unit, times) else None
 
 
 def _period(text: str) -> int:
-    """How far back the text's last characters stand the time before; 0 where they do not."""
+    """Return the distance to the previous occurrence of the last KEY characters, 0 if there is none."""
     key = text[-KEY:]
     before = text.rfind(key, 0, len(text) - 1)
     return len(text) - len(key) - before if before >= 0 else 0
 
 
-def _enough(unit: str, times: int) -> bool:
+def _is_loop(unit: str, times: int) -> bool:
     if _MARKUP.search(unit):
-        return times >= ROWS
-    count = len(prose.words(unit))
+        return times >= ROW_REPEATS
     if not any(letter.isalnum() for letter in unit):
-        return times * len(unit) >= SIGNS
+        return times * len(unit) >= SAME_SIGN
     if len(set(unit)) == 1:
-        return times * len(unit) >= LETTERS
-    return times >= (PHRASES if count <= PHRASE else SENTENCES if count <= SENTENCE else PARAGRAPHS)
+        return times * len(unit) >= SAME_LETTER
+    word_count = len(prose.split_words(unit))
+    if word_count <= PHRASE_WORDS:
+        return times >= PHRASE_REPEATS
+    return times >= (SENTENCE_REPEATS if word_count <= SENTENCE_WORDS else PARAGRAPH_REPEATS)
 
 
-def _enough_numbered(unit: str, times: int) -> bool:
-    return times >= NUMBERED and not _MARKUP.search(unit) and bool(re.search(r"[^\W\d_]", unit))
+def _is_numbered_loop(unit: str, times: int) -> bool:
+    return times >= NUMBERED_REPEATS and not _MARKUP.search(unit) and bool(re.search(r"[^\W\d_]", unit))
 
 
-def without(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
-    """The blocks that say something new, each up to where it repeats itself, and whether anything looped.
+def remove_loops(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
+    """Cut loops out of the blocks and out of their contents, and return whether there were any.
 
-    The last one before each repetition carries the flag `loop`; what is said again in a place of its own stays.
+    The last block before each loop gets the flag `loop`. Repetitions with places of their own stay.
     """
-    kept = [_up_to_loop(block) for block in blocks]
-    for _ in range(ROUNDS):
-        run = impossible(kept)
+    kept = [_cut_at_repetition(block) for block in blocks]
+    for _ in range(MAX_ROUNDS):
+        run = find_impossible_blocks(kept)
         if run is None:
             break
         before = [replace(block, flags=("loop",)) for block in kept[max(run.start - 1, 0) : run.start]]
         kept = [*kept[: max(run.start - 1, 0)], *before, *kept[run.end :]]
-    looped = len(kept) < len(blocks) or any("loop" in block.flags for block in kept)
-    if again := marching(kept, REPEATS):
-        told = [replace(block, flags=(*block.flags, "repeats")) for block in kept[again.start : again.end]]
-        kept = [*kept[: again.start], *told, *kept[again.end :]]
-    return tuple(kept), looped
+    has_loops = len(kept) < len(blocks) or any("loop" in block.flags for block in kept)
+    if run := find_evenly_spaced(kept, EVEN_REPEATS_FLAGGED):
+        repeated = [replace(block, flags=(*block.flags, "repeats")) for block in kept[run.start : run.end]]
+        kept = [*kept[: run.start], *repeated, *kept[run.end :]]
+    return tuple(kept), has_loops
 
 
-def _up_to_loop(block: Block) -> Block:
-    again = repetition(block.content)
-    return block if again is None else replace(block, content=block.content[:again], flags=("loop",))
+def _cut_at_repetition(block: Block) -> Block:
+    end = find_repetition(block.content)
+    return block if end is None else replace(block, content=block.content[:end], flags=("loop",))
 
 
-def impossible(blocks: Sequence[Block]) -> Run | None:
-    """The first blocks that cannot stand on a page: without a place, or in a place that has the same already."""
-    told = _told(blocks)
-    stuck = _run(len(told), partial(_is_stuck, told), FLAT)
-    again = [_run(len(told), partial(_is_again, told, k=k), RETOLD * k) for k in range(1, PERIODS + 1)]
-    return _first([stuck, *again], blocks)
+def find_impossible_blocks(blocks: Sequence[Block]) -> Run | None:
+    """Find the first blocks that no page can contain: without an area, or with the same words in touching boxes."""
+    placed = _placed_blocks(blocks)
+    stuck = _find_run(len(placed), partial(_is_stuck, placed), FLAT_BOXES)
+    touching = [
+        _find_run(len(placed), partial(_repeats_touching, placed, k=k), TOUCHING_REPEATS * k)
+        for k in range(1, MAX_PERIOD + 1)
+    ]
+    return _first_run([stuck, *touching], blocks)
 
 
-def marching(blocks: Sequence[Block], least: int) -> Run | None:
-    """The first blocks, so many at least, that say what blocks before them say, each by the very same step further."""
+def find_evenly_spaced(blocks: Sequence[Block], least: int) -> Run | None:
+    """Find the first blocks, at least `least`, that repeat the words of earlier ones in evenly spaced boxes."""
     if len(blocks) < least:
         return None
-    told = _told(blocks)
-    return _first([_run(len(told), partial(_marches, told, k=k), least * k) for k in range(1, PERIODS + 1)], blocks)
+    placed = _placed_blocks(blocks)
+    periods = range(1, MAX_PERIOD + 1)
+    runs = [_find_run(len(placed), partial(_repeats_evenly, placed, k=k), least * k) for k in periods]
+    return _first_run(runs, blocks)
 
 
-def _told(blocks: Sequence[Block]) -> list[_Told]:
-    return [_Told(block.corners[0], block.content) for block in blocks if block.corners]
+def _placed_blocks(blocks: Sequence[Block]) -> list[_PlacedBlock]:
+    return [_PlacedBlock(block.corners[0], block.content) for block in blocks if block.corners]
 
 
-def _first(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
-    """The first run of blocks with boxes, among all blocks."""
+def _first_run(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
+    """Return the first run. The runs count only blocks with boxes, the result counts all blocks."""
     found = [run for run in runs if run]
     if not found:
         return None
-    places = [place for place, block in enumerate(blocks) if block.corners]
-    return Run(places[min(found).start], places[min(found).end - 1] + 1)
+    indices = [index for index, block in enumerate(blocks) if block.corners]
+    return Run(indices[min(found).start], indices[min(found).end - 1] + 1)
 
 
-def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:
-    """The first stretch of at least so many places where something holds."""
+def _find_run(count: int, matches: Callable[[int], bool], least: int) -> Run | None:
+    """Find the first run of at least `least` indices below `count` that match."""
     if count < least:
         return None
     start = 0
     for n in range(count + 1):
-        if n < count and holds(n):
+        if n < count and matches(n):
             continue
         if n - start >= least:
             return Run(start, n)
@@ -225,34 +232,41 @@ def _run(count: int, holds: Callable[[int], bool], least: int) -> Run | None:
     return None
 
 
-def _is_stuck(told: Sequence[_Told], n: int) -> bool:
-    """Whether a box cannot be drawn and gets nowhere; down a page thirty times as high as wide every line is flat."""
-    box, before = told[n].box, told[max(n - 1, 0)].box
+def _is_stuck(placed: Sequence[_PlacedBlock], n: int) -> bool:
+    """Whether a box has no area and does not move down the page.
+
+    On a page thirty times as high as wide the lines of text are flat too, but each is below the one before.
+    """
+    box, before = placed[n].box, placed[max(n - 1, 0)].box
     return (box[2] <= box[0] or box[3] <= box[1]) and box[1] <= max(before[1], before[3])
 
 
-def _is_again(told: Sequence[_Told], n: int, k: int) -> bool:
-    """Whether a box says what the one `k` before it says, which it touches."""
-    return n >= k and _touch(told[n].box, told[n - k].box) and told[n].said == told[n - k].said
+def _repeats_touching(placed: Sequence[_PlacedBlock], n: int, k: int) -> bool:
+    """Whether block `n` has the same words as the one `k` before it, and touches it."""
+    return n >= k and _boxes_touch(placed[n].box, placed[n - k].box) and placed[n].text == placed[n - k].text
 
 
-def _marches(told: Sequence[_Told], n: int, k: int) -> bool:
-    """Whether a box says what two before it say, as far from the one as that from the other."""
-    return n >= 2 * k and _even(told, n, k) and told[n].said == told[n - k].said == told[n - 2 * k].said
-
-
-def _touch(one: Corners, other: Corners) -> bool:
-    """Whether two boxes share more than an edge, or are one."""
-    return one == other or (
-        _overlap(one[0], one[2], other[0], other[2]) and _overlap(one[1], one[3], other[1], other[3])
+def _repeats_evenly(placed: Sequence[_PlacedBlock], n: int, k: int) -> bool:
+    """Whether block `n` has the same words as those `k` and `2 * k` before it, at equal distances."""
+    return (
+        n >= 2 * k
+        and _is_evenly_spaced(placed, n, k)
+        and placed[n].text == placed[n - k].text == placed[n - 2 * k].text
     )
 
 
-def _overlap(start: float, end: float, other_start: float, other_end: float) -> bool:
-    """Whether min(ends) > max(starts), which every two blocks of every growing answer are asked."""
+def _boxes_touch(one: Corners, other: Corners) -> bool:
+    """Whether two boxes overlap by more than an edge, or are equal."""
+    return one == other or (
+        _spans_overlap(one[0], one[2], other[0], other[2]) and _spans_overlap(one[1], one[3], other[1], other[3])
+    )
+
+
+def _spans_overlap(start: float, end: float, other_start: float, other_end: float) -> bool:
+    """Whether min(ends) > max(starts). Written for speed: it runs for many pairs of blocks of every growing answer."""
     return start < end > other_start < other_end > start
 
 
-def _even(told: Sequence[_Told], n: int, k: int) -> bool:
-    """Whether a box stands as far from the one before as that from the one before it."""
-    return all(a - b == b - c for a, b, c in zip(told[n].box, told[n - k].box, told[n - 2 * k].box, strict=True))
+def _is_evenly_spaced(placed: Sequence[_PlacedBlock], n: int, k: int) -> bool:
+    """Whether the box is as far from the one `k` before it as that one is from the one `2 * k` before it."""
+    return all(a - b == b - c for a, b, c in zip(placed[n].box, placed[n - k].box, placed[n - 2 * k].box, strict=True))

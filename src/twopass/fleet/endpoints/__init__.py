@@ -1,1 +1,1 @@
-"""Endpoints that campaigns send jobs to, one file each."""
+"""The endpoints that a campaign can send jobs to."""

@@ -1,4 +1,4 @@
-"""What we add inside vLLM, in each of its processes: our model classes in place of its own.
+"""The vLLM plugin: registers our model classes in place of vLLM's own, in each of vLLM's processes.
 
 vLLM finds `register` through the entry point `vllm.general_plugins`.
 """
@@ -12,20 +12,19 @@ ARCHITECTURES = {
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
 NGRAM = "twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"
-MODE, MAX_CROPS = "mode", "max_crops"  # what a request may say in mm_processor_kwargs
-DEFAULT_MODE, DEFAULT_CROPS = "gundam", 6
+MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
+DEFAULT_MODE, DEFAULT_MAX_CROPS = "gundam", 6
 
 
 def register() -> None:
-    """Our classes by name, so that nothing of CUDA is imported before vLLM has chosen its devices."""
+    """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices."""
     import logging
 
+    from twopass.engines.vllm.plugin.exit_report import OutOfMemoryHandler
     from vllm import ModelRegistry
 
-    from twopass.engines.vllm.plugin.exit_report import Listener
-
     log = logging.getLogger("vllm")
-    if not any(isinstance(handler, Listener) for handler in log.handlers):
-        log.addHandler(Listener())
-    for architecture, where in ARCHITECTURES.items():
-        ModelRegistry.register_model(architecture, where)
+    if not any(isinstance(handler, OutOfMemoryHandler) for handler in log.handlers):
+        log.addHandler(OutOfMemoryHandler())
+    for architecture, path in ARCHITECTURES.items():
+        ModelRegistry.register_model(architecture, path)

@@ -1,6 +1,6 @@
-"""Views of many pictures in, features of each out: views of one size are encoded together, whosever they are.
+"""Encode the views of many images together: views of one size form a batch, whichever image they belong to.
 
-Knows sizes and chunks. Knows nothing of what a model makes of pixels, nor where a picture's features go.
+Knows sizes and batches; knows nothing of what a model makes of pixels, nor of where an image's features go.
 """
 
 from __future__ import annotations
@@ -11,98 +11,98 @@ from typing import NamedTuple
 
 import torch
 
-from twopass.engines.vllm.tiling import Tiles
+from twopass.engines.vllm.tiling import TileGrid
 
-PIXELS = 1280  # encoded at once, for each token of a step: ten wholes, or 25 tiles, at 8,192 tokens
-SIZES = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # views in a CUDA graph; an A4 page has six tiles
+PIXELS_PER_TOKEN = 1280  # encoded at once for each token of a step: 10 global views or 25 tiles at 8,192 tokens
+GRAPH_BATCH_SIZES = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # views in a CUDA graph; an A4 page has six tiles
 
 Encode = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Seen(NamedTuple):
-    """One picture: the whole (base × base × 3, uint8), its tiles (count × tile × tile × 3), and how they lie."""
+class ViewTensors(NamedTuple):
+    """One image's global view (base × base × 3, uint8), its tiles (count × tile × tile × 3), and their grid."""
 
-    whole: torch.Tensor
+    global_view: torch.Tensor
     tiles: torch.Tensor
-    grid: Tiles
+    grid: TileGrid
 
 
 class Features(NamedTuple):
-    """What a model makes of them: cells × channels of the whole, count × cells × channels of the tiles."""
+    """One image's features: cells × channels of the global view, count × cells × channels of the tiles."""
 
-    whole: torch.Tensor
+    global_view: torch.Tensor
     tiles: torch.Tensor
-    grid: Tiles
+    grid: TileGrid
 
 
 class Encoder:
-    """`encode` takes views × 3 × side × side, normalised, and gives views × cells × channels.
+    """`encode` turns views × 3 × side × side, normalised, into views × cells × channels.
 
-    `tokens` of a step bound how much is encoded at once. With `graphs`, launches are recorded once for each
-    number and size of views: nine hundred of them take Python 30 ms, three times what a GPU needs for a page.
+    `tokens` of a step limit how much is encoded at once. With `graphs`, a CUDA graph is captured once for each number
+    and size of views: launching nine hundred kernels from Python takes 30 ms, three times what a GPU needs for a page.
     """
 
-    def __init__(self, encode: Encode, kind: torch.dtype, tokens: int, graphs: bool) -> None:
-        self._encode, self._kind, self._pixels = encode, kind, PIXELS * tokens
+    def __init__(self, encode: Encode, dtype: torch.dtype, tokens: int, graphs: bool) -> None:
+        self._encode, self._dtype, self._max_pixels = encode, dtype, PIXELS_PER_TOKEN * tokens
         self._graphs: dict[tuple[int, int], Encode] | None = {} if graphs else None
         self._pool = torch.cuda.graph_pool_handle() if graphs else None
 
-    def __call__(self, pictures: Sequence[Seen]) -> list[Features]:
+    def __call__(self, images: Sequence[ViewTensors]) -> list[Features]:
         views: dict[int, list[torch.Tensor]] = defaultdict(list)
-        for seen in pictures:
-            views[seen.whole.shape[0]].append(seen.whole[None])
-            if seen.grid.number:
-                views[seen.tiles.shape[1]].append(seen.tiles)
-        made = {side: iter(self._of_one_side(some)) for side, some in views.items()}
-        found = []
-        for seen in pictures:
-            whole = next(made[seen.whole.shape[0]])
-            tiles = next(made[seen.tiles.shape[1]]) if seen.grid.number else whole[:0]
-            found.append(Features(whole[0], tiles, seen.grid))
-        return found
+        for image in images:
+            views[image.global_view.shape[0]].append(image.global_view[None])
+            if image.grid.tile_count:
+                views[image.tiles.shape[1]].append(image.tiles)
+        features = {side: iter(self._encode_same_size(same_size)) for side, same_size in views.items()}
+        results = []
+        for image in images:
+            global_view = next(features[image.global_view.shape[0]])
+            tiles = next(features[image.tiles.shape[1]]) if image.grid.tile_count else global_view[:0]
+            results.append(Features(global_view[0], tiles, image.grid))
+        return results
 
-    def _of_one_side(self, views: Sequence[torch.Tensor]) -> Iterable[torch.Tensor]:
+    def _encode_same_size(self, views: Sequence[torch.Tensor]) -> Iterable[torch.Tensor]:
         together = torch.cat(tuple(views))
-        chunks = together.split(self._chunks(len(together), together.shape[1]))
-        made = torch.cat([self._encoded(chunk) for chunk in chunks])
-        parts: Iterable[torch.Tensor] = made.split([len(some) for some in views])
+        chunks = together.split(self._chunk_sizes(len(together), together.shape[1]))
+        features = torch.cat([self._encode_chunk(chunk) for chunk in chunks])
+        parts: Iterable[torch.Tensor] = features.split([len(part) for part in views])
         return parts
 
-    def _chunks(self, count: int, side: int) -> list[int]:
-        """So many views at a time; the sizes of graphs where there are any."""
-        most = max(self._pixels // side**2, 1)
-        sizes = [size for size in SIZES if size <= most] if self._graphs is not None else [most]
+    def _chunk_sizes(self, count: int, side: int) -> list[int]:
+        """Numbers of views to encode at a time; with graphs, only the sizes that graphs have."""
+        most = max(self._max_pixels // side**2, 1)
+        sizes = [size for size in GRAPH_BATCH_SIZES if size <= most] if self._graphs is not None else [most]
         chunks = []
         while count:
             chunks.append(next((size for size in sizes if size <= count), count))
             count -= chunks[-1]
         return chunks
 
-    def _encoded(self, views: torch.Tensor) -> torch.Tensor:
+    def _encode_chunk(self, views: torch.Tensor) -> torch.Tensor:
         if self._graphs is None:
-            return self._plainly(views)
+            return self._encode_eagerly(views)
         size = (len(views), views.shape[1])
         if size not in self._graphs:
-            self._graphs[size] = self._recorded(torch.empty_like(views))
+            self._graphs[size] = self._capture_graph(torch.empty_like(views))
         return self._graphs[size](views)
 
-    def _plainly(self, views: torch.Tensor) -> torch.Tensor:
-        return self._encode(normalised(views, self._kind))
+    def _encode_eagerly(self, views: torch.Tensor) -> torch.Tensor:
+        return self._encode(normalise(views, self._dtype))
 
-    def _recorded(self, place: torch.Tensor) -> Encode:
-        self._plainly(place)  # compiles kernels and fills tables, which a graph must not
+    def _capture_graph(self, static_input: torch.Tensor) -> Encode:
+        self._encode_eagerly(static_input)  # compiles kernels and fills tables, which is not allowed during capture
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            made = self._plainly(place)
+            static_output = self._encode_eagerly(static_input)
 
-        def replayed(views: torch.Tensor) -> torch.Tensor:
-            place.copy_(views)
+        def replay(views: torch.Tensor) -> torch.Tensor:
+            static_input.copy_(views)
             graph.replay()
-            return made.clone()  # the next replay writes there
+            return static_output.clone()  # the next replay overwrites it
 
-        return replayed
+        return replay
 
 
-def normalised(views: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """8 bits to -1..1, channels first, in float32 until the end as the official code has it."""
-    return views.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5).to(kind).contiguous()
+def normalise(views: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Map 8 bits to -1..1, channels first; float32 until the last operation, as in the official code."""
+    return views.permute(0, 3, 1, 2).float().div_(255).sub_(0.5).div_(0.5).to(dtype).contiguous()

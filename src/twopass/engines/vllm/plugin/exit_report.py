@@ -1,6 +1,7 @@
-"""Why an engine's core ended, told to who starts the next one: vLLM itself tells only that it did.
+"""Tell the process that restarts an engine core whether the last core ran out of memory.
 
-A core logs the exception that ends it. The log's handler here leaves a word in a file that the parent named.
+vLLM itself reports only that the core died. The core logs the exception that ends it, so a handler on its log writes
+a marker into a file that the parent has named.
 """
 
 from __future__ import annotations
@@ -11,43 +12,43 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-FILE = "TWOPASS_LAST_WORDS"
-MEMORY = "memory"
+PATH_VARIABLE = "TWOPASS_LAST_WORDS"
+OUT_OF_MEMORY = "memory"
 
 
-class LastWords:
-    """In the parent: the file, and what a core left in it."""
+class ExitReport:
+    """The parent's side: the file, and the marker that a core left in it."""
 
     def __init__(self) -> None:
         self._path = Path(tempfile.gettempdir(), f"twopass-last-words-{os.getpid()}")
 
-    def listen(self) -> None:
-        """Cores started from now on know the file; what another worker's core left in it is forgotten."""
-        self.forget()
-        os.environ[FILE] = str(self._path)
+    def enable(self) -> None:
+        """Pass the path to cores started from now on; removes what another worker's core left there."""
+        self.clear()
+        os.environ[PATH_VARIABLE] = str(self._path)
 
-    def tell_of_memory(self) -> bool:
-        """Whether the core that just died had too little memory; asked once, then forgotten."""
+    def pop_out_of_memory(self) -> bool:
+        """Whether the core that just died ran out of memory; clears the report."""
         with suppress(OSError):
-            words = self._path.read_text()
-            self.forget()
-            return words == MEMORY
+            report = self._path.read_text()
+            self.clear()
+            return report == OUT_OF_MEMORY
         return False
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._path.unlink(missing_ok=True)
 
 
-class Listener(logging.Handler):
-    """In the core, on vLLM's log."""
+class OutOfMemoryHandler(logging.Handler):
+    """The core's side: a handler on vLLM's logger."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and is_memory(error) and (path := os.environ.get(FILE)):
+        if error is not None and is_out_of_memory(error) and (path := os.environ.get(PATH_VARIABLE)):
             with suppress(OSError):
-                Path(path).write_text(MEMORY)
+                Path(path).write_text(OUT_OF_MEMORY)
 
 
-def is_memory(error: BaseException) -> bool:
-    """Torch's error, or its words in that of a core whose workers are processes of their own."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for torch's error, or for its text in the error of a core whose workers are separate processes."""
     return type(error).__name__ == "OutOfMemoryError" or "out of memory" in str(error)

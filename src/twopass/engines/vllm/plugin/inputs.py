@@ -1,6 +1,7 @@
-"""Views of one picture in a slab in, what vLLM carries to the model out: where the slab is, and how views lie in it.
+"""Build vLLM's input for a prompt whose image views are in a shared buffer.
 
-Ten megabytes a page would otherwise be copied into a socket, out of it, and into memory that a GPU may read.
+vLLM carries only a reference to the buffer and the layout of the views. Otherwise ten megabytes a page would be
+copied into a socket, out of it, and into memory that a GPU may read.
 """
 
 from __future__ import annotations
@@ -19,40 +20,45 @@ from vllm.multimodal.inputs import (
     PlaceholderRange,
 )
 
-from twopass.engines.vllm.tiling import Tiles
+from twopass.engines.vllm.tiling import TileGrid
 from twopass.pages.shared_pixels import PixelBuffer
 
-SLAB = "slab"
-_ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # read by Python: on a GPU each read would wait for it
+BUFFER = "buffer"
+_ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # Python reads it; each read from a GPU would wait for the GPU
 
 
-class Place(NamedTuple):
-    """A slab by its owner's process and descriptor; the sides of the whole and of a tile, and the tiles' grid."""
+class BufferRef(NamedTuple):
+    """A buffer by its owner's process id and descriptor; the sides of its views in pixels, and the grid of tiles."""
 
     owner: int
     descriptor: int
-    base: int
-    tile: int
-    across: int
-    down: int
+    base_size: int
+    tile_size: int
+    columns: int
+    rows: int
 
     @property
-    def grid(self) -> Tiles:
-        return Tiles(self.across, self.down)
+    def grid(self) -> TileGrid:
+        return TileGrid(self.columns, self.rows)
 
 
-def item(buffer: PixelBuffer, base: int, tile: int, tiles: Tiles) -> MultiModalKwargsItem:
-    place = Place(os.getpid(), buffer.descriptor, base, tile, *tiles)
-    return MultiModalKwargsItem({SLAB: MultiModalFieldElem(data=torch.tensor(place), field=_ON_CPU)})
+def build_item(buffer: PixelBuffer, base_size: int, tile_size: int, grid: TileGrid) -> MultiModalKwargsItem:
+    ref = BufferRef(os.getpid(), buffer.descriptor, base_size, tile_size, *grid)
+    return MultiModalKwargsItem({BUFFER: MultiModalFieldElem(data=torch.tensor(ref), field=_ON_CPU)})
 
 
-def prompt(
-    before: Sequence[int], image: int, places: int, after: Sequence[int], picture: MultiModalKwargsItem, name: str
+def build_prompt(
+    before: Sequence[int],
+    image_token: int,
+    image_tokens: int,
+    after: Sequence[int],
+    image: MultiModalKwargsItem,
+    image_id: str,
 ) -> MultiModalInput:
-    """A whole input for the engine: token ids with `places` for the picture between them."""
+    """Build the engine's input: token ids with `image_tokens` placeholders for the image between them."""
     return mm_input(
-        [*before, *[image] * places, *after],
-        MultiModalKwargsItems({"image": [picture]}),
-        {"image": [name]},
-        {"image": [PlaceholderRange(offset=len(before), length=places)]},
+        [*before, *[image_token] * image_tokens, *after],
+        MultiModalKwargsItems({"image": [image]}),
+        {"image": [image_id]},
+        {"image": [PlaceholderRange(offset=len(before), length=image_tokens)]},
     )

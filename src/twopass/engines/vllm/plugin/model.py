@@ -1,7 +1,7 @@
-"""vLLM's DeepSeek-OCR classes with the mode as a choice of each request, and pictures as 8-bit views.
+"""vLLM's DeepSeek-OCR classes, with the mode as a parameter of each request and images as 8-bit views.
 
-The stock classes know one mode, wired into a module, count the prompt's places apart from the views they
-make, and stretch what the official code pads.
+The stock classes support one mode, hard-coded in a module, compute the number of image tokens separately from the
+views they make, and stretch what the official code pads.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.plugin import DEFAULT_CROPS, DEFAULT_MODE, MAX_CROPS, MODE
-from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, Seen
-from twopass.engines.vllm.plugin.inputs import SLAB, Place
+from twopass.engines.vllm.plugin import DEFAULT_MAX_CROPS, DEFAULT_MODE, MAX_CROPS_KEY, MODE_KEY
+from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
+from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
 from twopass.engines.vllm.plugin.sam import Sam
-from twopass.engines.vllm.plugin.shared_views import Shared
-from twopass.engines.vllm.tiling import Tiles, Vision
+from twopass.engines.vllm.plugin.shared_views import SharedBuffers
+from twopass.engines.vllm.tiling import TileGrid, VisionSpec
 
 IMAGE = "<image>"
 
 
 class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
-    """Pictures of a request to views; the places are counted from the views themselves."""
+    """Make the views of a request's images; the image tokens are counted with the same specification."""
 
-    vision: Vision
+    vision_spec: VisionSpec
 
     def _call_hf_processor(
         self, prompt: str, mm_data: Mapping[str, Any], mm_kwargs: Mapping[str, Any], tok_kwargs: Mapping[str, Any]
     ) -> BatchFeature:
         tokens = self.info.get_tokenizer()(prompt, add_special_tokens=True)["input_ids"]
-        told: dict[str, Any] = {"input_ids": torch.tensor([tokens])}
+        features: dict[str, Any] = {"input_ids": torch.tensor([tokens])}
         if images := mm_data.get("images"):
-            told |= self._seen([np.asarray(image.convert("RGB")) for image in images], mm_kwargs)
-        return BatchFeature(told)
+            features |= self._make_views([np.asarray(image.convert("RGB")) for image in images], mm_kwargs)
+        return BatchFeature(features)
 
-    def _seen(self, pictures: Sequence[tiling.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        mode, crops = _chosen(self.vision, mm_kwargs)
-        tiles = [self.vision.tiles(p.shape[1], p.shape[0], mode, crops) for p in pictures]
-        seen = [tiling.views(self.vision, p, mode, t) for p, t in zip(pictures, tiles, strict=True)]
+    def _make_views(self, images: Sequence[tiling.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        mode, max_crops = _parse_options(self.vision_spec, mm_kwargs)
+        grids = [self.vision_spec.choose_grid(image.shape[1], image.shape[0], mode, max_crops) for image in images]
+        pairs = zip(images, grids, strict=True)
+        views = [tiling.make_views(self.vision_spec, image, mode, grid) for image, grid in pairs]
         return {
-            "pixel_values": torch.from_numpy(np.stack([one.whole for one in seen])),
-            "images_crop": torch.from_numpy(np.concatenate([one.tiles for one in seen])),
-            "images_spatial_crop": torch.tensor(tiles),
+            "pixel_values": torch.from_numpy(np.stack([one.global_view for one in views])),
+            "images_crop": torch.from_numpy(np.concatenate([one.tiles for one in views])),
+            "images_spatial_crop": torch.tensor(grids),
         }
 
     def _hf_processor_applies_updates(self, *args: Any, **kwargs: Any) -> bool:
@@ -61,8 +62,8 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
     def _get_mm_fields_config(
         self, hf_inputs: BatchFeature, hf_processor_mm_kwargs: Mapping[str, Any]
     ) -> Mapping[str, MultiModalFieldConfig]:
-        tiles = [Tiles(*map(int, one)) for one in hf_inputs.get("images_spatial_crop", ())]
-        counts = torch.tensor([one.number for one in tiles], dtype=torch.long)
+        grids = [TileGrid(*map(int, pair)) for pair in hf_inputs.get("images_spatial_crop", ())]
+        counts = torch.tensor([grid.tile_count for grid in grids], dtype=torch.long)
         return {
             "pixel_values": MultiModalFieldConfig.batched("image"),
             "images_crop": MultiModalFieldConfig.flat_from_sizes("image", counts),
@@ -70,121 +71,129 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
         }
 
     def _get_prompt_updates(self, mm_items: Any, hf_processor_mm_kwargs: Mapping[str, Any], out_mm_kwargs: Any) -> Any:
-        mode, crops = _chosen(self.vision, hf_processor_mm_kwargs)
-        image = self.info.get_tokenizer().vocab[IMAGE]
+        mode, max_crops = _parse_options(self.vision_spec, hf_processor_mm_kwargs)
+        image_token = self.info.get_tokenizer().vocab[IMAGE]
 
-        def places(index: int) -> list[int]:
+        def image_tokens(index: int) -> list[int]:
             size = mm_items.get_items("image", ImageProcessorItems).get_image_size(index)
-            return [image] * self.vision.tokens(mode, self.vision.tiles(size.width, size.height, mode, crops))
+            grid = self.vision_spec.choose_grid(size.width, size.height, mode, max_crops)
+            return [image_token] * self.vision_spec.count_tokens(mode, grid)
 
-        return [PromptReplacement(modality="image", target=[image], replacement=places)]
+        return [PromptReplacement(modality="image", target=[image_token], replacement=image_tokens)]
 
 
-def _chosen(vision: Vision, mm_kwargs: Mapping[str, Any]) -> tuple[str, int]:
-    """The request's mode and most tiles; raises ValueError, which vLLM tells the caller."""
-    mode, crops = str(mm_kwargs.get(MODE, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS, DEFAULT_CROPS))
-    if mode not in vision.modes:
-        raise ValueError(f"mode: this model takes {', '.join(sorted(vision.modes))}")
-    if not tiling.LEAST_CROPS <= crops <= tiling.MOST_CROPS:
-        raise ValueError(f"max_crops: {tiling.LEAST_CROPS} to {tiling.MOST_CROPS}")
-    return mode, crops
+def _parse_options(spec: VisionSpec, mm_kwargs: Mapping[str, Any]) -> tuple[str, int]:
+    """The request's mode and largest number of tiles; raises ValueError, which vLLM returns to the caller."""
+    mode, max_crops = str(mm_kwargs.get(MODE_KEY, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS_KEY, DEFAULT_MAX_CROPS))
+    if mode not in spec.modes:
+        raise ValueError(f"mode: this model takes {', '.join(sorted(spec.modes))}")
+    if not tiling.MIN_CROPS <= max_crops <= tiling.MAX_CROPS:
+        raise ValueError(f"max_crops: {tiling.MIN_CROPS} to {tiling.MAX_CROPS}")
+    return mode, max_crops
 
 
 class _ProcessorV1(_Processor):
-    vision = tiling.DEEPSEEK_OCR
+    vision_spec = tiling.DEEPSEEK_OCR
 
 
 class _ProcessorV2(_Processor):
-    vision = tiling.DEEPSEEK_OCR_2
+    vision_spec = tiling.DEEPSEEK_OCR_2
 
 
 class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
-    """Memory is measured with the picture that takes most places: a column of tiles, not vLLM's square."""
+    """Measure memory with the image that takes the most tokens: a column of tiles, not vLLM's square."""
 
     def get_image_size_with_most_features(self) -> ImageSize:
-        return ImageSize(width=tiling.DEEPSEEK_OCR.tile, height=tiling.DEEPSEEK_OCR.tile * DEFAULT_CROPS)
+        tile_size = tiling.DEEPSEEK_OCR.tile_size
+        return ImageSize(width=tile_size, height=tile_size * DEFAULT_MAX_CROPS)
 
 
 class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
-        return ImageSize(width=tiling.DEEPSEEK_OCR_2.tile, height=tiling.DEEPSEEK_OCR_2.tile * DEFAULT_CROPS)
+        tile_size = tiling.DEEPSEEK_OCR_2.tile_size
+        return ImageSize(width=tile_size, height=tile_size * DEFAULT_MAX_CROPS)
 
 
-class _Dummies(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
-    """vLLM asks the stock processor what a picture's token is called: two seconds of the start, for a word."""
+class _DummyInputs(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
+    """Name the image token; the stock class loads a processor to find it, which takes two seconds of the start."""
 
     def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
         return IMAGE * mm_counts.get("image", 0)
 
 
-class _DummiesV2(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
+class _DummyInputsV2(deepseek_ocr2.DeepseekOCR2DummyInputsBuilder):
     def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
         return IMAGE * mm_counts.get("image", 0)
 
 
-@MULTIMODAL_REGISTRY.register_processor(_ProcessorV1, info=_Info, dummy_inputs=_Dummies)
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV1, info=_Info, dummy_inputs=_DummyInputs)
 class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
-    """DeepSeek-OCR over 8-bit views of any mode, several modes in one batch, encoded together."""
+    """DeepSeek-OCR over 8-bit views of any mode; a batch may mix modes, and its views are encoded together."""
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._sam, self._shared = Sam(self.sam_model), Shared()
-        self._encoder = _encoder(self._features, vllm_config, graphs=True)
+        self._sam, self._shared_buffers = Sam(self.sam_model), SharedBuffers()
+        self._encoder = _build_encoder(self._extract_features, vllm_config, graphs=True)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        return [
-            self._placed(made) for made in self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
-        ]
+        views = _collect_views(kwargs, self._shared_buffers, self.view_seperator.device)
+        return [self._arrange(features) for features in self._encoder(views)]
 
-    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _extract_features(self, pixels: torch.Tensor) -> torch.Tensor:
         sam = self._sam(pixels)
         clip = self.vision_model(pixels, sam)
         return self.projector(torch.cat((clip[:, 1:], sam.flatten(2).permute(0, 2, 1)), dim=-1))
 
-    def _placed(self, made: Features) -> torch.Tensor:
-        """Of one picture: its tiles' rows, the whole's rows, each ended by a newline, and a separator."""
-        parts = [self._rows(made.whole[None], Tiles(1, 1)), self.view_seperator[None]]
-        if made.grid.number:
-            parts.insert(0, self._rows(made.tiles, made.grid))
+    def _arrange(self, features: Features) -> torch.Tensor:
+        """One image's embeddings: rows of the tiles, rows of the global view, each with a newline, and a separator."""
+        parts = [self._arrange_rows(features.global_view[None], TileGrid(1, 1)), self.view_seperator[None]]
+        if features.grid.tile_count:
+            parts.insert(0, self._arrange_rows(features.tiles, features.grid))
         return torch.cat(parts)
 
-    def _rows(self, features: torch.Tensor, grid: Tiles) -> torch.Tensor:
-        """Tiles × cells × channels, row by row over the tiles that lie beside each other."""
+    def _arrange_rows(self, features: torch.Tensor, grid: TileGrid) -> torch.Tensor:
+        """Tiles × cells × channels to rows that run across neighbouring tiles, each ended by a newline."""
         side, channels = math.isqrt(features.shape[1]), features.shape[2]
-        lines = grid.down * side
-        rows = features.view(grid.down, grid.across, side, side, channels).transpose(1, 2)
-        rows = rows.reshape(lines, grid.across * side, channels)
-        return torch.cat((rows, self.image_newline.expand(lines, 1, channels)), dim=1).flatten(0, 1)
+        row_count = grid.rows * side
+        rows = features.view(grid.rows, grid.columns, side, side, channels).transpose(1, 2)
+        rows = rows.reshape(row_count, grid.columns * side, channels)
+        return torch.cat((rows, self.image_newline.expand(row_count, 1, channels)), dim=1).flatten(0, 1)
 
 
-@MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummiesV2)
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummyInputsV2)
 class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
     """DeepSeek-OCR-2 over 8-bit views, encoded together."""
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._sam, self._shared = Sam(self.sam_model), Shared()
-        self._encoder = _encoder(self._features, vllm_config, graphs=False)  # its mask is made on the CPU
+        self._sam, self._shared_buffers = Sam(self.sam_model), SharedBuffers()
+        # No CUDA graphs: the model makes its attention mask on the CPU.
+        self._encoder = _build_encoder(self._extract_features, vllm_config, graphs=False)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
-        made = self._encoder(_pictures(kwargs, self._shared, self.view_seperator.device))
-        return [torch.cat((one.tiles.flatten(0, -2), one.whole, self.view_seperator[None])) for one in made]
+        views = _collect_views(kwargs, self._shared_buffers, self.view_seperator.device)
+        return [self._arrange(features) for features in self._encoder(views)]
 
-    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _arrange(self, features: Features) -> torch.Tensor:
+        """One image's embeddings: those of the tiles, of the global view, and a separator."""
+        return torch.cat((features.tiles.flatten(0, -2), features.global_view, self.view_seperator[None]))
+
+    def _extract_features(self, pixels: torch.Tensor) -> torch.Tensor:
         return self.projector(self.qwen2_model(self._sam(pixels)))
 
 
-def _encoder(features: Encode, vllm_config: Any, graphs: bool) -> Encoder:
+def _build_encoder(encode: Encode, vllm_config: Any, graphs: bool) -> Encoder:
     eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
     tokens = vllm_config.scheduler_config.max_num_batched_tokens
-    alone = vllm_config.parallel_config.tensor_parallel_size == 1  # CLIP's shares meet outside of what a graph may hold
-    return Encoder(features, vllm_config.model_config.dtype, tokens, graphs and alone and not eager)
+    # With tensor parallelism, CLIP communicates between GPUs, which a CUDA graph must not contain.
+    is_single_gpu = vllm_config.parallel_config.tensor_parallel_size == 1
+    return Encoder(encode, vllm_config.model_config.dtype, tokens, graphs and is_single_gpu and not eager)
 
 
-def _pictures(kwargs: Mapping[str, Any], shared: Shared, device: torch.device) -> list[Seen]:
-    """From our engine as places of slabs, from vLLM's own processor as pixels; wholes are a list where sizes differ."""
-    if SLAB in kwargs:
-        return [shared.seen(Place(*one.tolist()), device) for one in kwargs[SLAB]]
-    grids = [Tiles(*one.tolist()) for one in kwargs["images_spatial_crop"]]
-    tiles = kwargs["images_crop"].split([grid.number for grid in grids])
-    return [Seen(*one) for one in zip(kwargs["pixel_values"], tiles, grids, strict=True)]
+def _collect_views(kwargs: Mapping[str, Any], shared_buffers: SharedBuffers, device: torch.device) -> list[ViewTensors]:
+    """Our engine sends references to buffers, vLLM's own processor pixels; global views of mixed sizes are a list."""
+    if BUFFER in kwargs:
+        return [shared_buffers.load(BufferRef(*ref.tolist()), device) for ref in kwargs[BUFFER]]
+    grids = [TileGrid(*grid.tolist()) for grid in kwargs["images_spatial_crop"]]
+    tiles = kwargs["images_crop"].split([grid.tile_count for grid in grids])
+    return [ViewTensors(*image) for image in zip(kwargs["pixel_values"], tiles, grids, strict=True)]

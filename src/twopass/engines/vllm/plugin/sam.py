@@ -1,8 +1,8 @@
-"""Views of one size in, SAM's features of all of them out: vLLM's own layers and weights, computed together.
+"""SAM's features for a batch of views of one size, with vLLM's own layers and weights.
 
-The stock layers write every head's bias to memory and cut windows by copying. On a GPU the attention is
-one kernel (sam_kernel.py) over what the projection made, positional tables are stretched once for each size
-and nothing waits for the GPU; elsewhere the stock layers run.
+The stock layers write every head's position bias to memory and cut windows by copying. On a GPU, attention here is
+one kernel (sam_kernel.py) over the output of the projection, position tables are interpolated once for each size,
+and nothing waits for the GPU. Without a GPU the stock layers run.
 """
 
 from __future__ import annotations
@@ -14,70 +14,70 @@ import torch.nn.functional as F
 from vllm.model_executor.models.deepencoder import get_rel_pos
 
 TUNINGS = {64: (64, 1, 4, 3), 14: (128, 2, 4, 3)}  # by the window's side: the fastest of 16 on an H200
-TUNING = (128, 1, 4, 3)
-ALIGNED = 8  # columns of a table: what the matrix units take
+DEFAULT_TUNING = (128, 1, 4, 3)
+ALIGNMENT = 8  # the matrix units need a multiple of this many columns in a table
 
 
 class Sam:
-    """One model's SAM; no module, so that weights keep their names."""
+    """Wraps one model's SAM; not an nn.Module, so that the weights keep their names."""
 
     def __init__(self, stock: Any) -> None:
         self._stock = stock
-        self._positions: dict[int, torch.Tensor] = {}
+        self._absolute_positions: dict[int, torch.Tensor] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
-        """pictures × 3 × side × side to pictures × channels × side / 64 × side / 64."""
-        return self.together(pixels) if pixels.is_cuda else self._stock(pixels)
+        """views × 3 × side × side to views × channels × side / 64 × side / 64."""
+        return self.forward_batched(pixels) if pixels.is_cuda else self._stock(pixels)
 
-    def together(self, pixels: torch.Tensor) -> torch.Tensor:
+    def forward_batched(self, pixels: torch.Tensor) -> torch.Tensor:
         stock = self._stock
         x = stock.patch_embed(pixels)
-        pictures, high, wide, channels = x.shape
-        x = (x + self._position(high)).reshape(-1, channels)
+        views, height, width, channels = x.shape
+        x = (x + self._absolute_position(height)).reshape(-1, channels)
         for index, block in enumerate(stock.blocks):
-            x = x + self._attention(index, block, block.norm1(x), pictures, (high, wide))
+            x = x + self._attend(index, block, block.norm1(x), views, (height, width))
             x = x + block.mlp(block.norm2(x))
-        x = stock.neck(x.view(pictures, high, wide, channels).permute(0, 3, 1, 2))
+        x = stock.neck(x.view(views, height, width, channels).permute(0, 3, 1, 2))
         return stock.net_3(stock.net_2(x))
 
-    def _attention(self, index: int, block: Any, x: torch.Tensor, pictures: int, grid: tuple[int, int]) -> torch.Tensor:
-        from twopass.engines.vllm.plugin import sam_kernel  # needs a GPU's compiler
+    def _attend(self, index: int, block: Any, x: torch.Tensor, views: int, grid: tuple[int, int]) -> torch.Tensor:
+        from twopass.engines.vllm.plugin import sam_kernel  # here, because Triton is needed only on a GPU
 
         side = (block.window_size, block.window_size) if block.window_size else grid
         layer = block.attn
         qkv = x.new_empty(len(x) + 1, layer.qkv.out_features)
         torch.addmm(layer.qkv.bias, x, layer.qkv.weight.t(), out=qkv[:-1])
         qkv[-1] = layer.qkv.bias
-        rel = distances(qkv, self._table(index, layer, side[0]), layer.num_heads)
-        tuning = TUNINGS.get(side[0], TUNING)
-        return layer.proj(sam_kernel.attended(qkv, rel, pictures, grid, side, tuning))
+        rel = compute_position_scores(qkv, self._position_table(index, layer, side[0]), layer.num_heads)
+        tuning = TUNINGS.get(side[0], DEFAULT_TUNING)
+        return layer.proj(sam_kernel.attend(qkv, rel, views, grid, side, tuning))
 
-    def _position(self, side: int) -> torch.Tensor:
-        if side not in self._positions:
-            self._positions[side] = self._stock.get_abs_pos(self._stock.pos_embed, side)
-        return self._positions[side]
+    def _absolute_position(self, side: int) -> torch.Tensor:
+        if side not in self._absolute_positions:
+            self._absolute_positions[side] = self._stock.get_abs_pos(self._stock.pos_embed, side)
+        return self._absolute_positions[side]
 
-    def _table(self, index: int, layer: Any, side: int) -> torch.Tensor:
+    def _position_table(self, index: int, layer: Any, side: int) -> torch.Tensor:
         if (index, side) not in self._tables:
-            self._tables[index, side] = table(layer, side)
+            self._tables[index, side] = build_position_table(layer, side)
         return self._tables[index, side]
 
 
-def table(layer: Any, side: int) -> torch.Tensor:
-    """Channels × distances: rows apart from 1 - side to side - 1, columns likewise, zeros up to a multiple of 8."""
-    parts = [_stretched(part, side) for part in (layer.rel_pos_h, layer.rel_pos_w)]
+def build_position_table(layer: Any, side: int) -> torch.Tensor:
+    """Channels × distances: row distances from 1 - side to side - 1, then column distances, zero-padded to 8."""
+    parts = [_interpolate(part, side) for part in (layer.rel_pos_h, layer.rel_pos_w)]
     both = torch.cat(parts)
-    return F.pad(both, (0, 0, 0, -len(both) % ALIGNED)).t().contiguous()
+    return F.pad(both, (0, 0, 0, -len(both) % ALIGNMENT)).t().contiguous()
 
 
-def _stretched(rel_pos: torch.Tensor, side: int) -> torch.Tensor:
-    """Distances × channels, as the stock code stretches them; it hands them out by pairs of places."""
-    by_place = get_rel_pos(side, side, rel_pos)
-    return torch.cat((by_place[0].flip(0), by_place[1:, 0]))
+def _interpolate(rel_pos: torch.Tensor, side: int) -> torch.Tensor:
+    """Distances × channels, interpolated by the stock code, which returns them for each pair of positions."""
+    by_pair = get_rel_pos(side, side, rel_pos)
+    return torch.cat((by_pair[0].flip(0), by_pair[1:, 0]))
 
 
-def distances(qkv: torch.Tensor, table: torch.Tensor, heads: int) -> torch.Tensor:
+def compute_position_scores(qkv: torch.Tensor, table: torch.Tensor, heads: int) -> torch.Tensor:
     """Heads × tokens × distances: every query times the table."""
     channels = table.shape[0]
     queries = qkv[:-1, : heads * channels].view(-1, heads, channels).transpose(0, 1)

@@ -1,7 +1,8 @@
-"""The engine's slabs, seen from its core: where a slab lies in, its bytes on the model's device out.
+"""Read image views from the engine's shared buffers, in the core process, into tensors on the model's device.
 
-A slab is mapped once and told to the GPU, which then reads it by itself. Its lender keeps it until the
-answer is there; where a prompt was cancelled, what is read may be somebody else's, and nobody reads the answer.
+A buffer is mapped once and registered with the GPU, which then reads it directly. The engine keeps the buffer lent
+until the answer is complete. After a cancelled prompt the core may read another prompt's views, but its answer is
+discarded.
 """
 
 from __future__ import annotations
@@ -12,41 +13,42 @@ from contextlib import suppress
 
 import torch
 
-from twopass.engines.vllm.plugin.encoder import Seen
-from twopass.engines.vllm.plugin.inputs import Place
+from twopass.engines.vllm.plugin.encoder import ViewTensors
+from twopass.engines.vllm.plugin.inputs import BufferRef
 
 
-class Shared:
-    """Slabs by owner and descriptor; they are never unmapped, as their owner never shrinks them."""
+class SharedBuffers:
+    """Mapped buffers by owner and descriptor; never unmapped, as their owner never shrinks them."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[int, int], torch.Tensor] = {}
 
-    def seen(self, place: Place, device: torch.device) -> Seen:
-        whole, count = place.base**2 * 3, place.grid.number
-        size = whole + count * place.tile**2 * 3
-        views = self._slab(place, device)[:size].to(device, non_blocking=True)
-        tiles = views[whole:].view(count, place.tile, place.tile, 3)
-        return Seen(views[:whole].view(place.base, place.base, 3), tiles, place.grid)
+    def load(self, ref: BufferRef, device: torch.device) -> ViewTensors:
+        """Copy one image's views to the device."""
+        base_bytes, count = ref.base_size**2 * 3, ref.grid.tile_count
+        size = base_bytes + count * ref.tile_size**2 * 3
+        views = self._map(ref, device)[:size].to(device, non_blocking=True)
+        tiles = views[base_bytes:].view(count, ref.tile_size, ref.tile_size, 3)
+        return ViewTensors(views[:base_bytes].view(ref.base_size, ref.base_size, 3), tiles, ref.grid)
 
-    def _slab(self, place: Place, device: torch.device) -> torch.Tensor:
-        key = (place.owner, place.descriptor)
+    def _map(self, ref: BufferRef, device: torch.device) -> torch.Tensor:
+        key = (ref.owner, ref.descriptor)
         if key not in self._buffers:
-            self._buffers[key] = _mapped(*key)
+            self._buffers[key] = _map_descriptor(*key)
             if device.type == "cuda":
-                _tell(self._buffers[key], device)
+                _register_with_gpu(self._buffers[key], device)
         return self._buffers[key]
 
 
-def _tell(buffer: torch.Tensor, device: torch.device) -> None:
-    """So that the GPU reads it by itself; where it may not, copies wait for each other and nothing else changes."""
+def _register_with_gpu(buffer: torch.Tensor, device: torch.device) -> None:
+    """Let the GPU read the buffer directly; if that is not permitted, copies are synchronous, with no other effect."""
     if int(torch.cuda.cudart().cudaHostRegister(buffer.data_ptr(), len(buffer), 0)):
         with suppress(RuntimeError):
-            torch.zeros(1, device=device)  # the next kernel is told of the error; let it be this one
+            torch.zeros(1, device=device)  # the next kernel raises the pending error: this one, so that no other does
 
 
-def _mapped(owner: int, descriptor: int) -> torch.Tensor:
-    """By the owner's own name for it: a core started by `spawn` inherits nothing."""
+def _map_descriptor(owner: int, descriptor: int) -> torch.Tensor:
+    """Open through the owner's /proc entry, because a core started by `spawn` inherits no descriptors."""
     file = os.open(f"/proc/{owner}/fd/{descriptor}", os.O_RDWR)
     try:
         return torch.frombuffer(mmap.mmap(file, 0), dtype=torch.uint8)

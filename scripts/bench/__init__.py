@@ -1,0 +1,11 @@
+"""Benchmarks of the engine, of whole jobs and of their parts; see `python -m scripts.bench --help`.
+
+__main__            choose a command
+suite, table        `all`: every stage in a process of its own, results in one JSON file and one table
+twopass_stages, baseline_stages, throughput                 the suite's stages, what they share
+engine, engine_setup                                        the vLLM engine alone
+jobs, job_runs, scripted_engine, mix_documents, page_drawing   whole jobs
+encoder, vision_encoder                                     the vision encoder alone
+host, stages, corpus                                        parts that need no GPU
+workload, mix, report, usage, local_s3, s3_server           shared
+"""

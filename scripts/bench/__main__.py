@@ -1,0 +1,20 @@
+"""Run one benchmark, from the repository root: `python -m scripts.bench [COMMAND] [OPTION …]`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = ("all", "engine", "jobs", "encoder", "host", "stages", "corpus")  # modules of this package
+DEFAULT = "all"
+
+
+def main(arguments: list[str]) -> None:
+    """Import only the chosen command: several need libraries that the others do without."""
+    command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else (DEFAULT, arguments)
+    module = {"all": "suite"}.get(command, command)
+    importlib.import_module(f"scripts.bench.{module}").main(rest)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

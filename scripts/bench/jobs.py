@@ -1,0 +1,170 @@
+"""Benchmark whole jobs on this machine's GPU against the engine alone on the same requests: PDFs and artefacts on S3.
+
+    python -m scripts.bench jobs --model-dir DIR [--json bench.json] [--jobs 1 2 4] [--windows 8 32 128 512]
+                                 [--ways pass2_all mode_auto]
+
+The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and photos. Random weights will do: the
+engine generates as many tokens as the mix says, and its answer is replaced by a scripted one that fits the page, so
+that pass 2 cuts out and asks about real crops. Crops that do not fit on A4 are drawn smaller. The measurement lasts
+from when one and a half times as many pages have begun as may be in flight until the last page has begun, for jobs and
+for the engine alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scripts.bench import local_s3
+from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
+from scripts.bench.mix_documents import DocumentSet, upload_documents
+from scripts.bench.report import print_json
+from scripts.bench.scripted_engine import ScriptedAnswerEngine
+from scripts.bench.usage import sample_usage
+from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
+from twopass.runtime.page_slots import PageSlots
+from twopass.settings import Settings
+from twopass.telemetry import logs
+from twopass.worker import SLOTS_PER_SEQUENCE, Worker, open_worker
+
+PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
+LATENCY_PAGES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
+WAYS: Mapping[str, Mapping[str, str]] = {"pass2_all": {"pass2": "all"}, "mode_auto": {"mode": "auto"}}  # job fields
+
+
+class JobMixFacts:
+    """What was found; every addition is printed at once, so that a run that is cut off loses nothing."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def add(self, **facts: Any) -> None:
+        self.values.update(facts)
+        print_json(found={"job_mix": self.values})
+
+    def add_rate(self, name: str, pages_per_s: float) -> None:
+        self.add(pages_per_s_by={**self.values["pages_per_s_by"], name: round(pages_per_s, 2)})
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _parse_options(arguments)
+    slots = round(SLOTS_PER_SEQUENCE * options.sequences)
+    max_slots = max((slots, *options.windows))
+    os.environ |= ENVIRONMENT
+    with local_s3.start_server() as endpoint:
+        settings = Settings(
+            engine="vllm", model_dir=options.model_dir, load_format=choose_load_format(options.model_dir),
+            max_num_seqs=options.sequences,
+            quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
+            canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,
+            bucket_access_key_id=local_s3.ACCESS_KEY, bucket_secret_access_key=local_s3.SECRET_KEY,
+            window_bytes=max_slots * PAGE_BYTES,
+        )  # fmt: skip
+        logs.set_up(settings)
+        with open_worker(settings) as worker:
+            usual = replace(worker, page_slots=PageSlots(slots))
+            pages = read_mix(options.pages)
+            facts = measure(usual, endpoint, pages, options.jobs, options.windows, options.ways)
+    print_json(found={"job_mix": facts})
+    if options.json:
+        results = json.loads(options.json.read_text()) if options.json.exists() else {}
+        options.json.write_text(json.dumps({**results, "job_mix": facts}, indent=1, sort_keys=True) + "\n")
+
+
+def _parse_options(arguments: Sequence[str]) -> Any:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench jobs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model-dir", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--pages", type=int, default=1600)
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1], help="jobs at once, one number after the other")
+    parser.add_argument(
+        "--windows", type=int, nargs="*", default=[], help="pages in flight, one number after the other"
+    )
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=[], help="instead of pass2 auto in mode gundam")
+    parser.add_argument("--quantization")
+    parser.add_argument("--kv-cache-dtype", default="auto")
+    parser.add_argument("--sequences", type=int, default=512)
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    options = parser.parse_args(arguments)
+    max_slots = max((round(SLOTS_PER_SEQUENCE * options.sequences), *options.windows))
+    if options.pages <= (least := warm_up_pages(max_slots)):
+        parser.error(f"--pages: must be more than {least}, or the engine is never full")
+    return options
+
+
+def measure(
+    worker: Worker, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
+    slot_counts: Sequence[int] = (), ways: Sequence[str] = (), latency_pages: Sequence[int] = LATENCY_PAGES,
+    latency_rounds: int = LATENCY_ROUNDS,
+) -> dict[str, Any]:  # fmt: skip
+    """Return {"pages_per_s", "share_of_engine", …}, which are those of the first of `counts`, jobs at once.
+
+    `slot_counts`: pages in flight, tried one after the other with five times as many pages, 48 at least, where there
+    are so many. `ways`: keys of WAYS, each run as one job. `latency_pages`: documents of so many pages are read alone,
+    `latency_rounds` times.
+    """
+    client = local_s3.connect(endpoint)
+    documents = upload_documents(pages, client)
+    facts = JobMixFacts()
+    facts.add(
+        pages=len(pages), s3_puts_per_s=round(local_s3.measure_puts_per_s(endpoint)),
+        tokens_a_page=round(documents.tokens_per_page),
+        first_pass_tokens=round(statistics.mean(page["tokens"] for page in pages)),
+        prompts_a_page=round(documents.prompts_per_page, 2), latency_s={}, pages_per_s_by={},
+    )  # fmt: skip
+    for count in latency_pages:
+        alone = upload_documents(pages[:count], client, f"few{count}", count)
+        seconds, cpu_ms = _measure_latencies(worker, alone, latency_rounds)
+        latency_s = {**facts.values["latency_s"], f"{count}_pages": seconds}
+        facts.add(latency_s=latency_s, cpu_ms_per_page_by_stage=cpu_ms)
+    _measure_jobs(worker, documents, counts, facts)
+    for slots in slot_counts:
+        part = documents.take(max(5 * slots, 48))
+        engine = worker.submit(run_jobs(replace(worker, page_slots=PageSlots(slots)), part, 1)).result()
+        facts.add_rate(f"{slots}_in_flight", engine.meter.tokens_per_s / part.tokens_per_page)
+    for way in ways:
+        part = replace(documents, pass2_all="pass2" in WAYS[way])
+        engine = worker.submit(run_jobs(worker, part, 1, **WAYS[way])).result()
+        modes = dict(Counter(prompt.mode for prompt in engine.asked))
+        print_json(way=way, prompts_a_page=part.prompts_per_page, modes=modes)
+        facts.add_rate(way, engine.meter.tokens_per_s / part.tokens_per_page)
+    return facts.values
+
+
+def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int], facts: JobMixFacts) -> None:
+    """Measure so many jobs at once, one count after the other, then the engine alone on the first count's requests."""
+    tokens = documents.tokens_per_page
+    first: ScriptedAnswerEngine | None = None
+    with sample_usage() as usage:  # open for the engine alone, too: sampling takes CPU time
+        for count in counts:
+            engine = worker.submit(run_jobs(worker, documents, count)).result()
+            speed = engine.meter.tokens_per_s
+            resources = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.summarise(*engine.meter.period)}
+            print_json(jobs=count, tokens_per_s=speed, **resources)
+            facts.add_rate(f"{count}_jobs", speed / tokens)
+            if first is None:
+                first = engine
+                facts.add(pages_per_s=round(speed / tokens, 2), tokens_per_s=round(speed), **resources)
+        assert first
+        alone = worker.submit(run_engine_alone(worker, first.asked, documents)).result()
+    facts.add(
+        share_of_engine=round(first.meter.tokens_per_s / alone.tokens_per_s, 3),
+        alone_tokens_per_s=round(alone.tokens_per_s), alone_cpu_ms_per_page=alone.cpu_ms(tokens),
+    )  # fmt: skip
+
+
+def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> tuple[float, dict[str, float]]:
+    """Return the median seconds, and the medians of each stage's CPU milliseconds a page."""
+    runs = [worker.submit(measure_latency(worker, documents)).result() for _ in range(rounds)]
+    print_json(pages=len(documents.pages), latency_s=[seconds for seconds, _ in runs])
+    cpu_ms = {name: round(statistics.median(stages[name] for _, stages in runs), 1) for name in runs[0][1]}
+    return round(statistics.median(seconds for seconds, _ in runs), 2), cpu_ms

@@ -1,0 +1,191 @@
+"""Measure stock vLLM and twopass on this machine's GPU, side by side: one table, and one JSON file.
+
+    make gpu
+    .venv/bin/python -m scripts.bench --model-dir DIR [--json bench.json] [--only STAGE …]
+
+DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a megabyte). Weights are random where it
+has none, and always random in `encoder` and `transformers`. Lengths are forced (500 tokens a page, or
+docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen evenly. Every stage runs in a process of
+its own with a fresh engine; its results are merged into the JSON file, together with its options. All stages take most
+of an hour on an H200; a slower GPU needs fewer --pages and --mix-pages or a higher --limit-s:
+
+    twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; a start with empty caches
+    warm            the start again, with the caches that `twopass` filled
+    encoder         the vision encoder alone, vLLM's and ours
+    job             whole jobs: PDFs from S3, artefacts to S3 (the command `jobs`)
+    stock_async     stock vLLM at its best; stock_generate: as most people run it
+    transformers    page by page in Transformers (DeepSeek-OCR-2, which Transformers implements itself)
+
+This is what `python -m scripts.bench` runs when no command is given. Each command has its own --help:
+
+    engine          one thing that the vLLM engine does: modes, decoder or pages
+    jobs            whole jobs against the engine alone
+    encoder         the vision encoder by part and by number of pages
+    host            CPU time until a model can read a page
+    stages          CPU time of a job by stage with the cpu engine; memory
+    corpus          the cpu engine's text against pymupdf4llm's
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from scripts import ROOT
+from scripts.bench import baseline_stages, encoder, twopass_stages
+from scripts.bench.report import print_json
+from scripts.bench.table import render_table
+from scripts.bench.workload import ENVIRONMENT
+
+STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_generate", "transformers")
+WHAT = ("pass1", "crops", "mix", "decoder")
+LIMIT_S, JOB_LIMIT_FACTOR = 900.0, 3  # of one stage; `job` takes longer
+RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
+JOB_OPTIONS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "512", "--ways", "pass2_all", "mode_auto")
+_MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
+    "twopass": twopass_stages.measure_cold, "warm": twopass_stages.measure_warm, "encoder": encoder.measure_stage,
+    "stock_async": baseline_stages.measure_async, "stock_generate": baseline_stages.measure_generate,
+    "transformers": baseline_stages.measure_transformers,
+}  # fmt: skip
+RECORDED = ("sequences", "pages", "mix_pages", "crops", "rounds", "workers")  # options in the JSON
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _parse_options(arguments)
+    # As after Ctrl-C: the running stage is killed, too, or it would keep the GPU's memory.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    if options.stage:
+        print_json(found=_MEASURES[options.stage](options))
+        return
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    commit = options.commit or _read_commit()
+    results |= {"environment": _describe_machine(), "commit": commit}
+    for stage in options.only or STAGES:
+        if stage == "twopass":
+            shutil.rmtree(_find_caches(options), ignore_errors=True)  # or its start would not be a cold one
+        started = time.monotonic()
+        merge(results, _run_stage(stage, options, arguments))
+        seconds = round(time.monotonic() - started)
+        asked = {name: getattr(options, name) for name in RECORDED}
+        merge(results, {"stages": {stage: {"commit": commit, "seconds": seconds, "asked": asked}}})
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    print(render_table(results))
+
+
+def _parse_options(arguments: Sequence[str]) -> Any:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model-dir", type=Path, required=True)
+    parser.add_argument("--json", type=Path, default=Path("bench.json"))
+    parser.add_argument("--only", nargs="+", choices=STAGES, help="stages to run")
+    parser.add_argument("--stage", choices=tuple(_MEASURES), help=argparse.SUPPRESS)
+    parser.add_argument("--commit", help="what is measured, where there is no repository")
+    parser.add_argument("--what", nargs="+", choices=WHAT, default=WHAT, help="parts of the stage twopass")
+    parser.add_argument("--sequences", type=int, default=512)
+    parser.add_argument("--renderers", type=int, default=RENDERERS, help="threads that prepare images for stock vLLM")
+    parser.add_argument(
+        "--limit-s", type=float, default=LIMIT_S, help=f"limit of one stage; {JOB_LIMIT_FACTOR} times that for job"
+    )
+    parser.add_argument("--pages", type=int, default=1024)
+    parser.add_argument("--mix-pages", type=int, default=1536)
+    parser.add_argument("--crops", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    options = parser.parse_args(arguments)
+    if options.mix_pages <= options.sequences:
+        parser.error("--mix-pages: must be more than --sequences, or the engine is never full")
+    return options
+
+
+def _run_stage(stage: str, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
+    """Run a stage in its own process. If it fails or reaches its limit, return what it had printed until then."""
+    child = subprocess.Popen(
+        _build_command(stage, options, arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **ENVIRONMENT, **_locate_caches(options)},
+    )  # fmt: skip
+    limit_s = options.limit_s * (JOB_LIMIT_FACTOR if stage == "job" else 1)
+    # The whole group: vLLM's core is a process of its own and would keep the GPU's memory.
+    timer = threading.Timer(limit_s, os.killpg, (child.pid, signal.SIGKILL))
+    timer.start()
+    results: dict[str, Any] = {}
+    assert child.stdout
+    try:
+        with child.stdout:
+            for line in child.stdout:
+                facts = json.loads(line) if line.startswith("{") else {}
+                merge(results, facts.get("found", {}))
+                print(line, end="", file=sys.stdout if facts else sys.stderr, flush=True)
+    except BaseException:  # Ctrl-C included: a process group of its own does not receive it
+        os.killpg(child.pid, signal.SIGKILL)
+        raise
+    finally:
+        timer.cancel()
+    if child.wait():
+        print(f"{stage}: ended with {child.returncode}, after {limit_s:g} s at the latest", file=sys.stderr)
+    return results
+
+
+def _build_command(stage: str, options: Any, arguments: Sequence[str]) -> list[str]:
+    bench = [sys.executable, "-m", "scripts.bench"]
+    model_dir = str(options.model_dir.absolute())
+    if stage == "job":
+        flags = {"--model-dir": model_dir, "--sequences": options.sequences, "--workers": options.workers}
+        return [*bench, "jobs", *(str(part) for pair in flags.items() for part in pair), *JOB_OPTIONS]
+    passed = [argument for argument in arguments if argument not in ("--only", *STAGES)]
+    return [*bench, "all", "--stage", stage, *passed, "--model-dir", model_dir]  # the last value of a flag counts
+
+
+def _find_caches(options: Any) -> Path:
+    return Path(options.json.with_suffix(".caches")).absolute()
+
+
+def _locate_caches(options: Any) -> dict[str, str]:
+    """Return the environment variables that make all stages share their compiled kernels."""
+    caches = _find_caches(options)
+    return {"VLLM_CACHE_ROOT": str(caches / "vllm"), "TRITON_CACHE_DIR": str(caches / "triton")}
+
+
+def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
+    """Add new values, at any depth; replace values that exist already."""
+    for name, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            merge(into[name], value)
+        else:
+            into[name] = value
+
+
+def _describe_machine() -> dict[str, Any]:
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    try:
+        gpu = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        gpu = "none"
+    versions = {name: _find_version(name) for name in ("vllm", "torch", "triton", "transformers")}
+    cores = len(os.sched_getaffinity(0))
+    return {"gpu": gpu, "cores": cores, "python": sys.version.split()[0], "versions": versions}
+
+
+def _read_commit() -> str:
+    """Return the short hash of HEAD; empty where there is no repository."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def _find_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed as a package"

@@ -1,0 +1,180 @@
+"""Generate docs/CODES.md: every problem code, what happened and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from scripts import ROOT
+from twopass.errors import Code
+
+CODES_PAGE = ROOT / "docs" / "CODES.md"
+
+# code: what happened, what to do
+JOB_CODES: Mapping[Code, tuple[str, str]] = {
+    Code.INVALID_JOB: (
+        "A field of the input is missing, unknown or out of range.",
+        "Correct the field that the message names. Nothing was read.",
+    ),
+    Code.SOURCE_NOT_FOUND: (
+        "There is no object or file at the source's address.",
+        "Check bucket, key and spelling; a presigned URL may point to an object that has been deleted.",
+    ),
+    Code.SOURCE_DENIED: (
+        "Access is denied: wrong or expired credentials, or an address that the worker does not connect to.",
+        "Check the keys and their s3:GetObject permission, or sign a new URL. Private addresses need "
+        "`ALLOW_PRIVATE_SOURCES`.",
+    ),
+    Code.SOURCE_TOO_LARGE: (
+        "The source has more bytes, pages or pixels than the worker accepts.",
+        "Raise `MAX_SOURCE_BYTES`, `MAX_PAGES` or `MAX_IMAGE_PIXELS`, or split or scale the file.",
+    ),
+    Code.SOURCE_UNSUPPORTED: (
+        "The content is not a PDF, PNG, JPEG, WebP or TIFF, or the address has an unknown scheme.",
+        "Convert the file. For an address, use s3://, https:// or data:.",
+    ),
+    Code.DAMAGED: (
+        "The file or the named page is damaged and cannot be repaired.",
+        "Upload it again, or save it with another program. The other pages of the document are read.",
+    ),
+    Code.ENCRYPTED: (
+        "The PDF needs a password, or the given one is wrong.",
+        "Set the field `password`.",
+    ),
+    Code.PAGE_RANGE: (
+        "`pages` or `slice` names pages that the document does not have.",
+        "Correct the range. As a warning: the pages that exist were read.",
+    ),
+    Code.OUTPUT_MISSING: (
+        "There is no output for the result, or too much of it was requested inline.",
+        "Set `output`, or `BUCKET_NAME` on the endpoint.",
+    ),
+    Code.OUTPUT_DENIED: (
+        "The output cannot be written or listed, or does not exist.",
+        "Check the bucket's name and the keys' permissions s3:PutObject, s3:GetObject and s3:ListBucket.",
+    ),
+    Code.STORE_UNAVAILABLE: (
+        "A store or host did not answer, or not in time.",
+        "Send the same job again. Pages that were read are kept.",
+    ),
+    Code.ENGINE_DEAD: (
+        "The engine died or could not be started. Pages that it did not finish are `unread`.",
+        "Send the same job again; it continues where it stopped. If it happens again, see the worker's log.",
+    ),
+    Code.ENGINE_MEMORY: (
+        "The engine is out of memory. Pages that it did not finish are `unread`.",
+        "Use a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
+    ),
+    Code.WEIGHTS_MISSING: (
+        "The model's weights are missing or incomplete.",
+        "The message lists the folders that were searched. Build them into the image, set `MODEL_DIR`, or set "
+        "`ALLOW_DOWNLOAD`.",
+    ),
+    Code.CANARY: (
+        "The engine misread a known image at start: driver, model and settings do not fit together.",
+        "Do not use this worker. Compare its versions with those of the image.",
+    ),
+    Code.DEADLINE: (
+        "The job's deadline passed before all pages were read. The others are `unread`.",
+        "Send the same job again; it continues where it stopped. Or raise `deadline_s`.",
+    ),
+    Code.SHUTDOWN: (
+        "The worker was shut down before all pages were read.",
+        "Send the same job again; it continues where it stopped.",
+    ),
+    Code.ENDPOINT_DENIED: (
+        "The endpoint that `twopass submit` sends jobs to rejects them.",
+        "Check its id and `RUNPOD_API_KEY`. The message has the endpoint's answer.",
+    ),
+    Code.ENDPOINT_UNAVAILABLE: (
+        "The endpoint that `twopass submit` sends jobs to cannot be reached, or was busy for too long.",
+        "Run the same command again; it continues where it stopped. If the endpoint is busy, lower `--in-flight`.",
+    ),
+    Code.JOB_LOST: (
+        "The endpoint ended or lost a job before it had a result, as often as `--tries` allows.",
+        "See the endpoint's log. Run the same command again to read the missing pages.",
+    ),
+    Code.INTERNAL: (
+        "An unexpected error: a bug.",
+        "Report it with the traceback from the worker's log, which is marked with the job's id.",
+    ),
+}
+PAGE_CODES: Mapping[Code, tuple[str, str]] = {
+    Code.LOOP: (
+        "The answer repeats itself.",
+        "Check the page. Another `mode` or `dpi` often helps.",
+    ),
+    Code.TRUNCATED: (
+        "The answer was truncated at the token limit.",
+        "Raise `sampling.max_tokens` or lower `dpi`.",
+    ),
+    Code.EMPTY: (
+        "The answer is empty, but the page is not blank.",
+        "Check the page: it may be a drawing or a photograph, or too faint.",
+    ),
+    Code.UNGROUNDED: (
+        "The answer has no positions for its text.",
+        "The text is kept without boxes. Read the page again in another `mode`.",
+    ),
+    Code.RENDER_CRASH: (
+        "The page crashed its page worker twice.",
+        "Send the same job again; it reads only this page. If it fails again, save the file with another program.",
+    ),
+    Code.RENDER_TIMEOUT: (
+        "One step of the page took longer than the limit.",
+        "Send the same job again; it reads only this page. If it fails again, raise `WORKER_TIMEOUT_S` or lower `dpi`.",
+    ),
+    Code.ENGINE_CRASH: (
+        "The engine crashed on the page more than once, the last time while it read nothing else.",
+        "Send the same job again; it reads only this page. If it fails again, try another `mode` or `dpi`, and report "
+        "the page.",
+    ),
+    Code.RENDER_MEMORY: (
+        "The page used more memory than the limit, and its page worker was killed.",
+        "Raise `WORKER_MEMORY_BYTES` if the machine has more, or lower `dpi`. A small file that needs so much may be "
+        "malicious.",
+    ),
+    Code.PIXEL_LIMIT: (
+        "The page was rendered at a lower resolution than requested, to stay within the limit.",
+        "It was read. Raise `MAX_PAGE_PIXELS` if small print is missing.",
+    ),
+    Code.ENGINE_REFUSED: (
+        "The engine rejected a prompt.",
+        "The worker's log has the engine's message. With `task: custom`, check the prompt; otherwise report it.",
+    ),
+    Code.UNREADABLE_SCRIPT: (
+        "The scan is in a script that the engine cannot read. No text is guessed.",
+        "Use an engine that supports the script.",
+    ),
+    Code.DENSE_PAGE: (
+        "The page has too many lines for the layout model and was split into blocks along white space.",
+        "All words are there; check the order of columns.",
+    ),
+}
+MEANINGS = {**JOB_CODES, **PAGE_CODES}
+
+
+def render_files() -> dict[Path, str]:
+    return {CODES_PAGE: render_codes()}
+
+
+def render_codes() -> str:
+    """Return the text of docs/CODES.md."""
+    return f"""# Codes
+
+Every problem in a result has one of these codes, and every error message begins with one. The list is complete.
+The message names the field, file or page. `make docs` writes this page from `scripts/generate/codes.py`.
+
+## Jobs and documents
+
+{_render_table(JOB_CODES)}
+## Pages
+
+As a warning, the page was still read; as an error, it was lost.
+
+{_render_table(PAGE_CODES)}"""
+
+
+def _render_table(meanings: Mapping[Code, tuple[str, str]]) -> str:
+    rows = [f"| `{code}` | {meaning} | {advice} |" for code, (meaning, advice) in meanings.items()]
+    return "\n".join(["| code | what happened | what to do |", "|---|---|---|", *rows, ""])

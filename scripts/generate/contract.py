@@ -1,0 +1,243 @@
+"""Generate docs/contract.md and docs/openapi.json from the models of jobs, results and progress."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+import twopass
+from scripts import ROOT
+from twopass.document import Problem
+from twopass.job import Job
+from twopass.result import INLINE_BYTES, RESULT_BYTES, Artefact, DocumentResult, Result
+from twopass.telemetry.progress import Phase, Progress
+
+CONTRACT, OPENAPI = ROOT / "docs" / "contract.md", ROOT / "docs" / "openapi.json"
+HIDDEN = ("id", "entry_point", "queued_s")  # fields of a Job that the caller does not send
+
+JOB: Mapping[str, str] = {
+    "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
+    "`/runpod-volume/…` with `ALLOW_VOLUME`; other paths only in local runs, and below `ALLOWED_DIR`",
+    "output": "where artefacts go: `s3://bucket/prefix/`, or a folder in local runs; default: the worker's bucket",
+    "inline": "artefacts returned in the answer itself, up to 1 MB; markdown if there is no output",
+    "s3": "credentials for this job only, never logged or written; RunPod's `s3Config` next to `input` works, too",
+    "pages": '`"1-5,8,11-"`; another selection gives another document id',
+    "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
+    "mode": "the resolution at which the model sees a page",
+    "dpi": "resolution of the rendered pages",
+    "max_crops": "maximum number of tiles in mode `gundam`, which shows the model the page and tiles of it",
+    "pass2": "elements that are read again from crops: those that need it, all, or none",
+    "task": "`document`, or one prompt per page",
+    "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
+    "formats": "artefacts to write",
+    "markdown": "options of `document.md`: `front_matter`, `images` (`folder`, `data`), `maths`, `tables` (`auto`, "
+    "`html`, `gfm`), `page_marks`, `furniture`, `merge_tables`; not part of the document id",
+    "chunks": "chunk sizes in `chunks.jsonl`: `max_tokens`, `min_tokens`; not part of the document id",
+    "password": "of an encrypted PDF",
+    "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
+    "sampling": "sampling parameters that override the defaults",
+    "deadline_s": "pages not read by then are `unread`; the same job, sent again, continues; 540 on RunPod",
+    "failed_pages": "how many failed pages, or what percentage, make a document `partial_success` or `failure`; "
+    "pages that were read are kept",
+    "resume": "`false` reads everything again, into a separate folder",
+}
+RESULT: Mapping[str, str] = {
+    "status": "`success`: every page was read; `failure`: no usable page; otherwise `partial_success`",
+    "documents": "one per source, in their order; at most 20 here",
+    "problems": "what went wrong; at most 50 here",
+    "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
+    "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
+    "`PRICE_PER_SECOND` is set",
+    "started": "in a worker's first result: seconds per stage of its start",
+    "result_uri": "address of the complete result, if there is an output",
+    "omitted": "numbers of documents and problems that are only in `result.json`",
+    "store": "`head_then_put` if the store has no conditional writes: two workers may then overwrite each other",
+}
+DOCUMENT: Mapping[str, str] = {
+    "id": "`{file stem}-{12 hex digits}`, a hash of the source's bytes and the reading options; also the folder's name",
+    "source": "without query and user info",
+    "status": "as above",
+    "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
+    "failed": "pages that failed, as ranges: `3,7-9`",
+    "left": "unread pages: the same job, sent again, reads them",
+    "artefacts": "by name, each with address, bytes, sha256 and content type",
+    "inline": "the inline artefacts",
+    "canary": "result of the self-test at start: `passed`, `off`, or null if the engine needs none",
+    "timings": "as above, of this document",
+    "usage": "as above, with `pages_per_s` and `page_p95_s`",
+}
+PROBLEM: Mapping[str, str] = {
+    "code": "see [codes](CODES.md)",
+    "severity": "`warning`: still read; `error`: lost",
+    "document": "its id",
+    "page": "counted from 1; null if it concerns the whole document",
+    "message": "what happened and what to do",
+}
+PROGRESS: Mapping[str, str] = {
+    "phase": ", ".join(f"`{phase}`" for phase in Phase),
+    "pages_done": "pages finished in both passes",
+    "pages_total": "pages known so far",
+    "elements_done": "elements finished",
+    "elements_total": "elements found so far",
+    "percent": "`pages_done` of `pages_total`; never falls",
+    "pages_per_s": "since the start of the job",
+    "eta_s": "remaining seconds at this pace; null at first",
+    "seq": "increases with every report; no report follows the result",
+}
+
+
+def render_files() -> dict[Path, str]:
+    openapi = json.dumps(build_openapi(), indent=1, ensure_ascii=False) + "\n"
+    return {CONTRACT: render_contract(), OPENAPI: openapi}
+
+
+def render_contract() -> str:
+    """Return the text of docs/contract.md."""
+    progress = {field.name: str(field.default) for field in dataclasses.fields(Progress)}
+    return f"""# The contract
+
+RunPod's `/run` and `/runsync`, a worker's local API and `--test_input` take the same jobs and return the same results.
+`make docs` generates this page from the code; [openapi.json](openapi.json) is the machine-readable version.
+
+## A job
+
+The body of a request is `{{"input": {{…}}}}`. Unknown fields are rejected; an error names its field.
+
+{_render_fields(Job, JOB, HIDDEN)}
+## A result
+
+At most {RESULT_BYTES // 1000} KB, and up to {INLINE_BYTES // 1_000_000} MB of inline artefacts. A failed job has
+`error`, a string that begins with its code, and this result as `detail`.
+
+{_render_fields(Result, RESULT)}
+### A document
+
+{_render_fields(DocumentResult, DOCUMENT)}
+### A problem
+
+{_render_fields(Problem, PROBLEM)}
+## Progress
+
+While a job runs, this is the `output` of `GET /status/{{id}}` and the content of `progress.json`.
+
+{_render_rows([(name, default, PROGRESS[name]) for name, default in progress.items()], "at first")}
+## The output
+
+```
+{{document id}}/
+  document.json    DocJSON: see docs/docjson.schema.json
+  document.md      markdown with <!-- page: N --> marks
+  images/          crops of figures and tables
+  pages/0001.json  one checkpoint per page; a repeated job reads only missing pages
+  manifest.json    written last: if it exists, the document is complete
+jobs/{{job id}}/
+  progress.json, result.json
+```
+
+All artefacts except manifest, progress, result and the cost block of checkpoints depend only on the source's bytes, the
+reading options and the checkpoints: equal inputs give equal bytes, on any worker.
+"""
+
+
+def _render_fields(model: type[BaseModel], meanings: Mapping[str, str], hidden: tuple[str, ...] = ()) -> str:
+    rows = []
+    for name, field in model.model_fields.items():
+        if name not in hidden:
+            rows.append((name, "required" if field.is_required() else _format_default(field), meanings[name]))
+    return _render_rows(rows, "default")
+
+
+def _format_default(field: Any) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel) or value in ((), {}, ""):
+        return "–"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _render_rows(rows: list[tuple[str, str, str]], middle: str) -> str:
+    lines = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in rows]
+    return "\n".join([f"| field | {middle} | meaning |", "|---|---|---|", *lines, ""])
+
+
+def build_openapi() -> dict[str, Any]:
+    """Describe RunPod's endpoint and the local API in OpenAPI."""
+    schemas: dict[str, Any] = {}
+    for model in (Job, Result, Artefact):
+        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {})
+        schemas[model.__name__] = schema
+    schemas["Job"] = _describe_job(schemas["Job"])
+    schemas.pop("EntryPoint", None)
+    schemas["Progress"] = {
+        "type": "object",
+        "properties": {name: {"description": meaning} for name, meaning in PROGRESS.items()},
+    }
+    schemas["Request"] = {"type": "object", "required": ["input"], "properties": {"input": _reference("Job")}}
+    schemas["Answer"] = {
+        "type": "object",
+        "required": ["id", "status"],
+        "properties": {
+            "id": {"type": "string"},
+            "status": {"enum": ["IN_QUEUE", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"]},
+            "output": {"anyOf": [_reference("Result"), _reference("Progress"), {"type": "object"}]},
+            "error": {"type": "string", "description": "begins with a code"},
+            "delayTime": {"type": "integer", "description": "milliseconds in the queue"},
+            "executionTime": {"type": "integer", "description": "milliseconds on a worker"},
+        },
+    }
+    job_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "twopass", "version": twopass.__version__, "license": {"name": "Apache-2.0"}},
+        "servers": [
+            {
+                "url": "https://api.runpod.ai/v2/{endpoint}",
+                "description": "RunPod",
+                "variables": {"endpoint": {"default": "ENDPOINT_ID"}},
+            },
+            {"url": "http://localhost:8000", "description": "a worker's local API: /runsync only; needs no key"},
+        ],
+        "security": [{"key": []}],
+        "paths": {
+            "/runsync": {"post": _describe_operation("Read and wait for the result", body=True)},
+            "/run": {"post": _describe_operation("Queue a job; the answer has its id", body=True)},
+            "/status/{id}": {
+                "get": _describe_operation("Progress while it runs, the result at its end"),
+                "parameters": job_id,
+            },
+            "/cancel/{id}": {
+                "post": _describe_operation("Cancel a job; pages that were read are kept"),
+                "parameters": job_id,
+            },
+        },
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _describe_job(schema: dict[str, Any]) -> dict[str, Any]:
+    """Turn a Job's schema into what a caller may send: fields with their meanings, and `source` for a single one."""
+    fields = {name: field for name, field in schema["properties"].items() if name not in HIDDEN}
+    properties = {name: {**field, "description": JOB[name]} for name, field in fields.items()}
+    properties["source"] = {"type": "string", "description": "instead of `sources`"}
+    alternatives = [{"required": ["source"]}, {"required": ["sources"]}]
+    rest = {name: value for name, value in schema.items() if name not in ("properties", "required", "description")}
+    return {**rest, "properties": properties, "oneOf": alternatives}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _describe_operation(summary: str, *, body: bool = False) -> dict[str, Any]:
+    def content(name: str) -> dict[str, Any]:
+        return {"content": {"application/json": {"schema": _reference(name)}}}
+
+    request = {"requestBody": {"required": True, **content("Request")}} if body else {}
+    return {"summary": summary, **request, "responses": {"200": {"description": "the job", **content("Answer")}}}

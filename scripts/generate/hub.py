@@ -1,0 +1,146 @@
+"""Generate .runpod/hub.json and .runpod/tests.json: the form and the test jobs of RunPod's Hub."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import SecretStr
+
+from scripts import ROOT
+from twopass.engines.weights import MODELS
+from twopass.settings import PRESETS, Settings
+
+HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
+
+CUDA = ["13.0"]  # an exact list: vLLM 0.26's image is of CUDA 13.0
+POOLS = "ADA_24,AMPERE_24,ADA_48_PRO,AMPERE_48,AMPERE_80,ADA_80_PRO,HOPPER_141,AMPERE_16"
+PRESET_LABELS = {
+    "16": "16 GB: RTX A4000, RTX 2000 Ada",
+    "24": "24 GB: RTX 4090, L4, RTX A5000",
+    "48": "48 GB: L40S, A40, RTX A6000",
+    "80": "80 GB: A100, H100",
+    "141": "141 GB: H200",
+}
+# Settings that the Hub's form asks for, the most used first; all others keep their defaults.
+BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_key", "bucket_name", "bucket_prefix")
+ADVANCED = (
+    *("bucket_region", "preset", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
+    *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "log_level"),
+    *("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_dtype"),
+    *("quantization", "enforce_eager", "logprobs", "engine_restarts", "canary"),
+)
+# Values that the image or the platform needs; the form does not ask for them.
+FIXED = {"RUNPOD_INIT_TIMEOUT": "800", "RUNPOD_LOG_LEVEL": "INFO"}
+
+
+def render_files() -> dict[Path, str]:
+    return {HUB: _to_json(build_hub()), TESTS: _to_json(build_tests())}
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def build_hub() -> dict[str, Any]:
+    names = [(name, False) for name in BASIC] + [(name, True) for name in ADVANCED]
+    inputs = [_describe_input(name, advanced=advanced) for name, advanced in names]
+    return {
+        "title": "twopass: documents to DocJSON and markdown",
+        "description": "Reads PDFs and scans from S3 with DeepSeek-OCR in two passes. No page is lost silently: each "
+        "ends in one state with a reason. DocJSON, markdown, progress, resume.",
+        "type": "serverless",
+        "category": "image",
+        "config": {
+            "runsOn": "GPU",
+            "containerDiskInGb": 60,
+            "gpuCount": 1,
+            "gpuIds": POOLS,
+            "allowedCudaVersions": CUDA,
+            "presets": [{"name": name, "defaults": {"PRESET": size}} for size, name in PRESET_LABELS.items()],
+            "env": [*({"key": key, "value": value} for key, value in FIXED.items()), *inputs],
+        },
+    }
+
+
+def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
+    """Return one field of the Hub's form; name, meaning and default are those of the setting."""
+    field = Settings.model_fields[name]
+    kinds = {kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)}
+    described: dict[str, Any] = {
+        "name": name.replace("_", " ").capitalize(),
+        "description": field.description,
+        "required": False,
+        "advanced": advanced,
+    }
+    if bool in kinds and field.default is None:  # a checkbox could not leave the choice to the preset
+        choices = (("the preset's", ""), ("yes", "true"), ("no", "false"))
+        described |= {
+            "type": "string",
+            "default": "",
+            "options": [{"label": label, "value": value} for label, value in choices],
+        }
+    elif bool in kinds:
+        described |= {"type": "boolean", "trueValue": "true", "falseValue": "false", "default": bool(field.default)}
+    elif kinds & {int, float}:
+        described |= {"type": "number", **({} if field.default is None else {"default": field.default})}
+    else:
+        default = None if isinstance(field.default, SecretStr) else field.default
+        described |= {"type": "string", "default": "" if default is None else str(default)}
+    if name == "preset":
+        described["options"] = [
+            {"label": PRESET_LABELS.get(value, value), "value": value} for value in ("auto", *PRESETS)
+        ]
+    return {"key": name.upper(), "input": described}
+
+
+def build_tests() -> dict[str, Any]:
+    """Return two jobs that need no network and no bucket: a file in the image, and a page inside the job."""
+    return {
+        "tests": [
+            {
+                "name": "fixture_of_the_image",
+                "input": {"source": "/app/samples/sample.pdf", "pages": "1-3", "inline": ["markdown"]},
+                "timeout": 1_200_000,
+            },
+            {
+                "name": "page_in_the_job",
+                "input": {"source": f"data:image/png;base64,{draw_page()}", "inline": ["markdown", "docjson"]},
+                "timeout": 600_000,
+            },
+        ],
+        "config": {
+            "gpuTypeId": "NVIDIA GeForce RTX 4090",
+            "gpuCount": 1,
+            "containerDiskInGb": 60,
+            "allowedCudaVersions": CUDA,
+            # samples/ takes the volume's place, so that a job may name a file of the image
+            "env": [{"key": "ALLOW_VOLUME", "value": "true"}, {"key": "VOLUME", "value": "/app/samples"}],
+        },
+    }
+
+
+def draw_page() -> str:
+    """Return a PNG with two lines of text, as base64."""
+    import pymupdf
+    from PIL import Image
+
+    with pymupdf.open() as pdf:
+        page = pdf.new_page(width=300, height=120)
+        page.insert_text((24, 44), "Water works of the town", fontsize=15, fontname="hebo")
+        page.insert_text((24, 76), "The first pump was built in 1891.", fontsize=11)
+        pixels = page.get_pixmap(dpi=144, colorspace="gray")
+        image = Image.frombytes("L", (pixels.width, pixels.height), pixels.samples).quantize(4)
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return base64.b64encode(out.getvalue()).decode()
+
+
+def image_arguments() -> Mapping[str, str]:
+    """Return the Dockerfile's build arguments for the weights that the image has by default."""
+    weights = MODELS["deepseek_ocr"]
+    return {"MODEL": "deepseek_ocr", "MODEL_REPO": weights.repo, "MODEL_REVISION": weights.revision}

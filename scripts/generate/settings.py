@@ -1,0 +1,67 @@
+"""Generate docs/configuration.md and the README's tables of settings and presets from the settings' definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from scripts import ROOT
+from twopass.settings import MEGABYTE, PRESETS, Settings
+
+README = ROOT / "README.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+
+
+def render_files() -> dict[Path, str]:
+    return {README: replace_tables(README.read_text("utf-8")), CONFIGURATION: render_configuration()}
+
+
+def replace_tables(text: str) -> str:
+    """Return the README's text with its settings and presets tables replaced by current ones."""
+    for name, table in (("settings", render_settings()), ("presets", render_presets())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}{table}{end}{after}"
+    return text
+
+
+def render_configuration() -> str:
+    """Return the text of docs/configuration.md."""
+    return f"""# Configuration
+
+Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
+page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` and so on are RunPod's.
+
+{render_settings()}
+## Presets
+
+`PRESET` is the GPU's memory in GB; `auto` asks the GPU. Each number can be set alone.
+
+{render_presets()}"""
+
+
+def render_presets() -> str:
+    rows = ["| `PRESET` | prompts at once | tokens a step | context | number format |", "|---|---|---|---|---|"]
+    for name, preset in PRESETS.items():
+        numbers = ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
+        cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers)
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows) + "\n"
+
+
+def render_settings() -> str:
+    rows = ["| environment | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        rows.append(f"| `{name.upper()}` | {format_default(field.default)} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def format_default(default: object) -> str:
+    """Format a default as a user would write it; byte counts in full would be unreadable, so they are given in MiB."""
+    if default is None or isinstance(default, SecretStr):
+        return "–"
+    if isinstance(default, int) and not isinstance(default, bool) and default >= MEGABYTE and default % MEGABYTE == 0:
+        return f"{default // MEGABYTE} MiB"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"

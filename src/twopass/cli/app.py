@@ -1,0 +1,55 @@
+"""The subcommands of `twopass`; a subcommand's module is imported only when the subcommand is named.
+
+To add a subcommand, write twopass/cli/NAME.py with a function `command` and add a line to COMMANDS.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
+    "read": "Read files and folders in this process.",
+    "submit": "Read documents with the workers of an endpoint.",
+    "reparse": "Write more formats of a finished document, without an engine.",
+    "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",
+    "warm-up": "Fill ENGINE_CACHE for this machine's GPU, driver and versions.",
+    "download-weights": "Download a model's weights at the pinned revision, or verify a download.",
+    "health": "Ask a worker whether it can take jobs.",
+}
+# Plain text, not rich's boxes, which are hard to search and to copy; no option that changes the user's shell.
+PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its subcommands without importing them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"twopass.cli.{cmd_name.replace('-', '_')}")
+        subcommand = typer.Typer(**PLAIN)
+        subcommand.command(cmd_name)(module.command)
+        return typer.main.get_command(subcommand)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+app = typer.Typer(name="twopass", cls=LazyGroup, no_args_is_help=True, **PLAIN)
+
+
+@app.callback()
+def twopass() -> None:
+    """Turn PDFs and page images into DocJSON and markdown. `twopass COMMAND --help` has the options of a command."""
+
+
+def main() -> None:
+    app(prog_name="twopass")

@@ -1,0 +1,31 @@
+"""The `twopass health` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+TIMEOUT_S = 10.0
+
+
+def command(
+    address: Annotated[str, typer.Argument(help="Address of the worker's METRICS_PORT.")] = "http://localhost:9400",
+) -> None:
+    """Ask a worker whether it can take jobs.
+
+    Exit code: 0 it can, 1 it cannot or does not answer, 2 a wrong argument.
+    """
+    import httpx
+
+    try:
+        response = httpx.get(f"{address.rstrip('/')}/health", timeout=TIMEOUT_S, trust_env=False)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        message = f"{address} is not an HTTP address; write it like http://localhost:9400"
+        raise typer.BadParameter(message, param_hint="ADDRESS") from None
+    except httpx.HTTPError as error:
+        message = f"{address}: no worker answers ({type(error).__name__}); is METRICS_PORT set?"
+        typer.echo(message, err=True)
+        raise typer.Exit(1) from None
+    typer.echo(response.text.strip())
+    raise typer.Exit(0 if response.status_code == 200 else 1)

@@ -1,0 +1,78 @@
+"""Parse and check option values and the settings; a wrong one ends the command with exit code 2 and a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from twopass.job import Format
+from twopass.settings import Settings
+
+USAGE_ERROR = 2  # exit code of a wrong argument or setting
+FORMATS_HELP = f"Comma-separated: {', '.join(Format)}."
+
+
+def parse_choice(choices: Collection[str]) -> Callable[[str], str]:
+    """Make a parser that accepts only these values."""
+
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.")
+        return value
+
+    return parse
+
+
+def choice(choices: Collection[str]) -> dict[str, Any]:
+    """Arguments of typer.Option for an option that accepts only these values."""
+    return {"parser": parse_choice(choices), "metavar": f"[{'|'.join(choices)}]"}
+
+
+def parse_formats(value: str) -> str:
+    """Check a comma-separated list of formats; empty stands for none."""
+    names = [name.strip() for name in value.split(",")] if value else []
+    unknown = [name for name in names if name not in set(Format)]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(Format)}.")
+    return ",".join(names)
+
+
+def parse_folder(value: str | Path) -> Path:
+    """Check that a folder of this machine is named, which need not exist yet."""
+    if "://" in str(value):
+        raise typer.BadParameter(f"{value} is a URI; name a folder of this machine.")
+    folder = Path(value)
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is a file; name a folder.")
+    return folder
+
+
+def parse_json_object(value: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON ({error}); write a JSON object in single quotes.") from None
+    if not isinstance(parsed, dict):
+        raise typer.BadParameter("must be a JSON object in single quotes, such as '{\"name\": 1}'.")
+    return parsed
+
+
+def load_settings(**fixed: Any) -> Settings:
+    """Read the settings from the environment; `fixed` ones take precedence over it."""
+    try:
+        return Settings(**fixed)
+    except ValidationError as error:  # without the values, which may be secret
+        problems = [
+            f"{'.'.join(map(str, problem['loc'])).upper()}: {problem['msg']}; change or unset this environment variable"
+            for problem in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+    except SettingsError as error:
+        problems = [str(error)]
+    typer.echo("\n".join(problems), err=True)
+    raise typer.Exit(USAGE_ERROR)

@@ -1,0 +1,41 @@
+"""The `twopass parse-answer` command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twopass.cli import options
+from twopass.families import registry
+from twopass.families.interface import NORMAL, Rung
+
+FIELDS = {
+    "id", "category", "kind", "native_label", "boxes", "text", "markdown", "level", "table", "figure", "formula",
+    "parent_id", "caption_ids", "flags",
+}  # fmt: skip
+
+
+def command(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="File with one answer; - for stdin.")
+    ],
+    family: Annotated[
+        str, typer.Option(**options.choice(sorted(registry.FAMILIES)), help="Family of the model.")
+    ] = "deepseek_ocr",
+    page: Annotated[int, typer.Option(help="Page number, for the elements' ids.")] = 1,
+    reads: Annotated[str, typer.Option(help="Grammar of the answer: document, plain, or a task's name.")] = "document",
+) -> None:
+    """Parse a model's raw answer and print the page's elements as JSON.
+
+    Needs no GPU and no page. For an answer that would not be accepted, the reason is printed on stderr.
+    """
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
+    parsed = registry.get_family(family).parse(text, page, Rung(NORMAL, "", grammar=reads))
+    if parsed.reason:
+        typer.echo(f"{parsed.reason}: the page would be read again with other sampling, mode or prompt", err=True)
+    elements = [element.model_dump(mode="json", include=FIELDS, exclude_none=True) for element in parsed.elements]
+    typer.echo(json.dumps(elements, ensure_ascii=False, indent=2))

@@ -1,0 +1,72 @@
+"""The `twopass read` command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twopass.cli import options
+from twopass.settings import GPU_NAMES, PRESETS
+
+GPU_PRESETS = ("auto", *(name for name in (*PRESETS, *GPU_NAMES) if name != "cpu"))
+SETTINGS: dict[str | None, dict[str, Any]] = {  # --preset -> settings
+    None: {},  # ENGINE and PRESET of the environment
+    "cpu": {"engine": "cpu"},
+    **{name: {"engine": "vllm", "preset": name} for name in GPU_PRESETS},
+}
+PRESET_CHOICES = tuple(name for name in SETTINGS if name)
+
+
+def command(
+    paths: Annotated[
+        list[Path], typer.Argument(exists=True, help="Documents, and folders that are searched for documents.")
+    ],
+    output: Annotated[
+        Path, typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Folder for artefacts.")
+    ] = Path("output"),
+    preset: Annotated[
+        str | None,
+        typer.Option(**options.choice(PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
+    ] = None,
+    formats: Annotated[
+        str, typer.Option(parser=options.parse_formats, metavar="LIST", help=options.FORMATS_HELP)
+    ] = "docjson,markdown",
+    pages: Annotated[str | None, typer.Option(help='Pages to read, such as "1-5,8,11-"; default: all.')] = None,
+    password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
+    no_resume: Annotated[bool, typer.Option("--no-resume", help="Read everything again, into new folders.")] = False,
+) -> None:
+    """Read files and folders in this process.
+
+    Writes every document's artefacts and batch_summary.json to the output folder. After Ctrl-C the same command
+    continues where it stopped.
+
+    Exit code: 0 no document failed, 1 at least one failed or the engine did not start, 2 nothing to read or a wrong
+    argument, 130 stopped.
+    """
+    from twopass.cli import batch
+    from twopass.errors import InvalidJob
+    from twopass.fleet.discovery import SUFFIXES
+    from twopass.telemetry import logs
+
+    files = batch.find_files(paths, output)
+    if not files:
+        searched = ", ".join(map(str, paths))
+        suffixes = ", ".join(sorted(SUFFIXES))
+        typer.echo(f"nothing to read below {searched}: no {suffixes} outside the output folder {output}", err=True)
+        raise typer.Exit(options.USAGE_ERROR)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{output} cannot be created ({error.strerror}); name another folder"
+        raise typer.BadParameter(message, param_hint="--output") from None
+    settings = options.load_settings(**SETTINGS[preset])
+    logs.set_up(settings)
+    batch_options = batch.Options(output, tuple(filter(None, formats.split(","))), pages, password, not no_resume)
+    try:
+        batch_options.check(settings)  # before an engine is opened, which may take a minute
+    except InvalidJob as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(options.USAGE_ERROR) from None
+    raise typer.Exit(batch.run(files, batch_options, settings))

@@ -1,0 +1,112 @@
+"""Write formats of a finished document again, or a new document from its recorded answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twopass.formats import registry
+from twopass.job import EntryPoint, Format, Job
+from twopass.pages.rendered_page import RenderedPage
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.result import DocumentResult
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots
+from twopass.settings import Settings
+from twopass.steps import fetch, render, reparse
+from twopass.steps.previews import PreviewSource
+from twopass.storage.document_folder import DocumentFolder
+from twopass.storage.outputs import create_store
+from twopass.storage.sources import open_sources
+
+SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command's arguments; with `output` the recorded answers are parsed again."""
+
+    folder: str
+    formats: tuple[str, ...] = ()
+    markdown: Mapping[str, Any] | None = None
+    chunks: Mapping[str, Any] | None = None
+    source: str | None = None
+    password: str | None = None
+    output: str | None = None
+
+
+def run(options: Options, settings: Settings) -> dict[str, Any]:
+    """Return the report to print: the artefacts' URIs, and problems or changed pages. Raises TwopassError."""
+    return asyncio.run(_run(options, settings))
+
+
+async def _run(options: Options, settings: Settings) -> dict[str, Any]:
+    buffers = PixelBufferPool(1, settings.max_page_pixels * 3)
+    async with (
+        _open_folder(options.folder, settings) as folder,
+        _open_page_pool(settings, buffers) as page_pool,
+        AsyncExitStack() as stack,
+    ):
+        stored = await reparse.load_document(folder)
+        job = _make_job(options, stored, settings)
+        file = None
+        if options.output or Format.REVIEW in job.formats:
+            sources = await stack.enter_async_context(open_sources(settings, job.s3))
+            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, page_pool, sources))
+            reparse.check_source(stored, file)
+        if not options.output or file is None:
+            slots = PageSlots(2 * settings.page_worker_count)
+            preview = PreviewSource(file, page_pool, slots, SLOTS_OWNER) if file else None
+            format_options = job.resolve_format_options(stored.details.writing)
+            result, lost = await reparse.write_formats(stored, job.formats_needed, format_options, preview)
+            return {"problems": [problem.message for problem in lost], "artefacts": _list_uris(result)}
+        dpi = reparse.restore_job(stored.details).dpi
+
+        def draw(number: int) -> AbstractAsyncContextManager[RenderedPage]:
+            return render.page(file, number, dpi, settings.max_page_pixels, page_pool, buffers)
+
+        uri = f"{options.output.rstrip('/')}/{folder.document_id}"
+        output = await stack.enter_async_context(_open_folder(uri, settings))
+        result, changed = await reparse.reread_document(stored, output, job.formats_needed, draw, page_pool)
+        return {"pages_changed": changed, "artefacts": _list_uris(result)}
+
+
+def _make_job(options: Options, stored: reparse.StoredDocument, settings: Settings) -> Job:
+    """Parse and check the options as those of a job."""
+    recorded = stored.details.source.uri if stored.details.source else stored.manifest.result.source
+    fields: dict[str, Any] = {"source": options.source or recorded, "formats": list(options.formats)}
+    optional = {"markdown": options.markdown, "chunks": options.chunks, "password": options.password}
+    fields |= {name: value for name, value in optional.items() if value}
+    job = Job.parse({"input": fields}, settings, EntryPoint.LOCAL)
+    registry.check_installed(job.formats_needed)
+    return job
+
+
+def _list_uris(result: DocumentResult) -> dict[str, str]:
+    return {name: artefact.uri for name, artefact in result.artefacts.items()}
+
+
+@asynccontextmanager
+async def _open_folder(place: str, settings: Settings) -> AsyncIterator[DocumentFolder]:
+    uri = place if place.startswith("s3://") else str(Path(place).resolve())
+    parent, _, name = uri.rstrip("/").rpartition("/")
+    store = create_store(parent, settings, None)
+    try:
+        yield DocumentFolder(store, name)
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _open_page_pool(settings: Settings, buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
+    page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s)
+    try:
+        await page_pool.open()
+        yield page_pool
+    finally:
+        await page_pool.close()
+        buffers.close()

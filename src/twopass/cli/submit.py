@@ -1,0 +1,98 @@
+"""The `twopass submit` command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twopass.cli import options
+
+
+def command(
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line."),
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Id or address of a RunPod endpoint; RUNPOD_API_KEY is its key.")
+    ] = None,
+    local: Annotated[
+        str | None, typer.Option(metavar="URL", help="A worker's local API; the worker sees this machine's files.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="For artefacts: s3://bucket/prefix/, or a folder with --local; default: the endpoint's."),
+    ] = None,
+    upload: Annotated[
+        str | None,
+        typer.Option(help="s3://bucket/prefix/ for files of this machine; without it, small files travel in the job."),
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Folder for state and summary.")
+    ] = Path("submitted"),
+    save: Annotated[bool, typer.Option("--save", help="Fetch every document's artefacts into the folder.")] = False,
+    job: Annotated[
+        dict[str, Any] | None,
+        typer.Option(parser=options.parse_json_object, metavar="JSON", help='More job fields: \'{"mode": "base"}\'.'),
+    ] = None,
+    slice_pages: Annotated[int, typer.Option(min=0, help="Pages of one job; 0: never slice or count.")] = 100,
+    in_flight: Annotated[int, typer.Option(min=1, max=200, help="Jobs at once.")] = 16,
+    tries: Annotated[int, typer.Option(min=1, help="Tries of a job that makes no progress.")] = 4,
+    poll_s: Annotated[float, typer.Option(min=0, help="Seconds between two polls of a job.")] = 2.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count pages, estimate minutes and dollars, send nothing.")
+    ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the jobs that an earlier run left at the endpoint.")
+    ] = False,
+    price_per_hour: Annotated[float | None, typer.Option(min=0, help="Dollars an hour of one worker.")] = None,
+    pages_per_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="Pace of one worker, for --dry-run; default: the last summary's, else an H200's."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Workers at once, for --dry-run.")] = 1,
+) -> None:
+    """Read documents with the workers of an endpoint.
+
+    Writes submit_summary.json. After Ctrl-C the same command continues where it stopped.
+
+    Exit code: 0 every document was read, 1 not every one, 2 nothing to do or a wrong argument, 3 the endpoint refuses
+    or cannot be reached, 130 stopped.
+    """
+    if not places and not cancel:
+        raise typer.BadParameter("name at least one file, folder, prefix or @FILE", param_hint="PLACES")
+    if endpoint and local:
+        raise typer.BadParameter("name one of the two, not both", param_hint="--endpoint / --local")
+    if not (endpoint or local or (dry_run and not cancel)):
+        message = "name an --endpoint or a --local URL, or estimate with --dry-run"
+        raise typer.BadParameter(message, param_hint="--endpoint / --local")
+
+    from rich.console import Console
+
+    from twopass.cli import submission
+    from twopass.telemetry import logs
+
+    asked = submission.Options(
+        places=tuple(places or ()),
+        endpoint=endpoint,
+        local=local,
+        output=output,
+        upload=upload,
+        folder=folder,
+        save=save,
+        job=job or {},
+        slice_pages=slice_pages,
+        in_flight=in_flight,
+        tries=tries,
+        poll_s=poll_s,
+        dry_run=dry_run,
+        cancel=cancel,
+        price_per_hour=price_per_hour,
+        pages_per_s=pages_per_s,
+        workers=workers,
+    )
+    settings = options.load_settings()
+    logs.set_up(settings)
+    raise typer.Exit(submission.run(asked, settings, Console(stderr=True)))

@@ -1,0 +1,154 @@
+"""An element of a page and what it can hold: a table, a figure, a formula."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import Field
+
+from twopass.document.base import Value
+from twopass.document.box import Box
+from twopass.document.kinds import FIGURES, HEADINGS, Category, Kind, Layer
+
+
+class Source(StrEnum):
+    """Where an analysis comes from: the model in pass 2, our own rules, or none was made."""
+
+    MODEL = "model"
+    DERIVED = "derived"
+    NONE = "none"
+
+
+class Cell(Value):
+    """One table cell; row and col count from 0."""
+
+    row: int
+    col: int
+    row_span: int = 1
+    col_span: int = 1
+    text: str = ""
+    header: bool = False
+
+
+class Table(Value):
+    html: str
+    markdown: str | None = Field(None, description="GFM; null when cells span, which GFM cannot express")
+    rows: int
+    cols: int
+    cells: tuple[Cell, ...]
+    complexity: str = Field("simple", description="simple | complex (over 30 % spanning cells or irregular)")
+
+
+class Axis(Value):
+    label: str | None = None
+    unit: str | None = None
+
+
+class Component(Value):
+    id: str
+    label: str
+
+
+class Connection(Value):
+    source: str
+    target: str
+    label: str | None = None
+
+
+class Figure(Value):
+    """What is known about a picture, chart or diagram; null where the model did not say."""
+
+    type: str | None = None
+    description: str | None = None
+    data: Table | None = None
+    axes: tuple[Axis, ...] = ()
+    legend: tuple[str, ...] = ()
+    trends: tuple[str, ...] = ()
+    components: tuple[Component, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    mermaid: str | None = None
+    smiles: str | None = None
+    visible_text: str | None = None
+    underlying_type: str | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Formula(Value):
+    latex: str | None = Field(None, description="null when the model gave no LaTeX; use the element's text instead")
+
+
+class Analysis(Value):
+    source: Source = Source.NONE
+    prompt: str | None = None
+
+
+class Confidence(Value):
+    score: float
+    method: str
+
+
+class Span(NamedTuple):
+    """Characters [start, end) of document.md."""
+
+    start: int
+    end: int
+
+
+class Element(Value):
+    """One thing on a page. `id` never changes; `order` is its position in the document's reading order."""
+
+    id: str
+    page: int
+    order: int = 0
+    category: Category
+    kind: Kind
+    native_label: str | None = Field(None, description="the label the model used")
+    boxes: tuple[Box, ...] = ()
+    text: str = ""
+    markdown: str = ""
+    md_span: Span | None = None
+    level: int | None = Field(None, description="heading level from 1; null on everything else")
+    numbering: str | None = None
+    content_layer: Layer = Layer.BODY
+    parent_id: str | None = None
+    caption_ids: tuple[str, ...] = ()
+    continues: str | None = None
+    continued_by: str | None = None
+    table: Table | None = None
+    figure: Figure | None = None
+    formula: Formula | None = None
+    keywords: tuple[str, ...] = ()
+    summary: str | None = None
+    context: str | None = Field(None, description="nearby text of the same page, for tables and figures")
+    analysis: Analysis = Analysis()
+    confidence: Confidence | None = None
+    read_by: int = Field(1, ge=1, le=2, description="the pass whose answer was kept")
+    flags: tuple[str, ...] = ()
+    image: str | None = Field(None, description="path of the crop below the document's folder")
+
+    @property
+    def box(self) -> Box | None:
+        """The smallest box around all boxes; None when the engine gave none."""
+        if not self.boxes:
+            return None
+        union = self.boxes[0]
+        for box in self.boxes[1:]:
+            union = union.union(box)
+        return union
+
+    @property
+    def is_body(self) -> bool:
+        return self.content_layer is Layer.BODY
+
+    @property
+    def is_heading(self) -> bool:
+        return self.kind in HEADINGS
+
+    @property
+    def is_figure(self) -> bool:
+        return self.kind in FIGURES
+
+
+def make_element_id(page: int, index: int) -> str:
+    return f"p{page:04d}-e{index:03d}"

@@ -1,0 +1,111 @@
+"""A page, how it was read, and the checkpoint that stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from twopass.document.base import Value
+from twopass.document.box import Box
+from twopass.document.element import Element
+from twopass.document.status import LOST_STATES, TRANSIENT_CODES, Problem, State
+from twopass.errors import Code
+
+
+class Attempt(Value):
+    """One attempt to read a page; `rung` names which of the family's ordered attempts it was."""
+
+    rung: str
+    mode: str | None = None
+    finish_reason: str | None = None
+    reason: Code | None = None
+
+
+class PageImage(Value):
+    width_px: int
+    height_px: int
+    dpi: float
+
+
+class Link(Value):
+    box: Box
+    uri: str
+
+
+class Page(Value):
+    """One page as displayed. `number` counts from 1 in the source and is never renumbered."""
+
+    number: int
+    width_pt: float
+    height_pt: float
+    rotation_in: int = 0
+    rotation_applied: int = 0
+    image: PageImage | None = None
+    mode: str | None = Field(None, description="the mode whose answer was kept; null where no model read the page")
+    state: State
+    reason: Code | None = None
+    attempts: tuple[Attempt, ...] = ()
+    language: str | None = None
+    links: tuple[Link, ...] = ()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing of the page was read."""
+        return self.state in LOST_STATES
+
+    @property
+    def is_transient_failure(self) -> bool:
+        """Whether a worker or engine failed, not the page. Never checkpointed, so that the next job tries again."""
+        return self.state is State.FAILED and self.reason in TRANSIENT_CODES
+
+
+class RawCompletion(Value):
+    """The engine's answer verbatim; enough to parse the page again without an engine."""
+
+    prompt_id: str
+    prompt: str
+    text: str
+    finish_reason: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Canary(StrEnum):
+    """Whether the engine had to read a known test picture before it read pages."""
+
+    PASSED = "passed"
+    OFF = "off"
+
+
+class SourceVersion(Value):
+    """The URI and ETag of the file a worker read. The document takes those of its first page, so that two workers
+    with different URIs of one file write equal bytes."""
+
+    uri: str
+    etag: str | None = None
+
+
+class Checkpoint(Value):
+    """One finished page: `pages/NNNN.json`. Only `cost` holds clocks, hosts and nonces."""
+
+    page: Page
+    read_from: SourceVersion | None = None
+    canary: Canary | None = Field(None, description="of the engine that read the page; null when it needs none")
+    elements: tuple[Element, ...] = ()
+    completions: tuple[RawCompletion, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    cost: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def without_completions(self) -> Checkpoint:
+        """What assembly needs; the raw completions stay in the store, to save memory."""
+        return self.model_copy(update={"completions": ()})
+
+
+def derive_canary(pages: Sequence[Checkpoint]) -> Canary | None:
+    """Return the document's canary: OFF if any page was read without it. Any worker can derive it."""
+    found = {page.canary for page in pages}
+    return next((verdict for verdict in (Canary.OFF, Canary.PASSED) if verdict in found), None)

@@ -1,0 +1,1 @@
+"""The layout family: the answers of the CPU engine, which are JSON."""

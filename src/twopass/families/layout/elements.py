@@ -1,0 +1,277 @@
+"""Build a page's elements from its layout regions: kinds, list items, headings, tables, captions."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from twopass.document import (
+    FIGURES,
+    FURNITURE,
+    HEADINGS,
+    Box,
+    Cell,
+    Confidence,
+    Element,
+    Figure,
+    Formula,
+    Kind,
+    Layer,
+    make_element_id,
+)
+from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
+from twopass.text import headings, prose, table_markup
+
+_KINDS = {
+    "title": Kind.TITLE,
+    "section-header": Kind.SECTION_HEADER,
+    "list-item": Kind.LIST_ITEM,
+    "table": Kind.TABLE,
+    "picture": Kind.PICTURE,
+    "formula": Kind.FORMULA,
+    "caption": Kind.CAPTION,
+    "footnote": Kind.FOOTNOTE,
+    "page-header": Kind.PAGE_HEADER,
+    "page-footer": Kind.PAGE_FOOTER,
+}
+HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; headers and footers between the two are body
+SIDE_BAND, MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
+MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a paragraph
+TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
+LEVELS = (
+    (1.4, 1),
+    (1.15, 2),
+    (0.98, 3),
+)  # smallest type size over the page's body size -> level; steps/assemble.py may correct it
+CAPTION_REACH = 0.06  # of the page's height between a caption and its table or figure
+LIST_BULLETS = "•◦▪‣·●○■□‒–—*∙"
+INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
+PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:page|seite|p\.|s\.|第)?\s*\d{1,4}\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽)?\W*", re.IGNORECASE
+)
+_BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
+_SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
+_DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
+_ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
+_ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
+
+
+def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
+    """The elements of page `page` (from 1), in the order of the layout's regions."""
+    regions = [item for region in layout.boxes for item in _split_list_items(region)]
+    built = [(region, e) for region in regions if (e := _build_element(region, layout, page)) is not None]
+    title = _find_title(built, layout.body_size) if page == 1 else None
+    elements = [_as_title(element) if region is title else element for region, element in built]
+    numbered = [e.model_copy(update={"id": make_element_id(page, n)}) for n, e in enumerate(elements)]
+    return tuple(_link_captions(numbered))
+
+
+def _split_list_items(region: Region) -> list[Region]:
+    """Split a list item that holds several into one region each, with the box of its own lines."""
+    if region.label != "list-item" or len(region.lines) < 2:
+        return [region]
+    items: list[list[Line]] = [[region.lines[0]]]
+    for line in region.lines[1:]:
+        if _begins_item(line, items):
+            items.append([])
+        items[-1].append(line)
+    if len(items) == 1:
+        return [region]
+    return [region.model_copy(update={"lines": tuple(lines), "box": _bounding_box(lines)}) for lines in items]
+
+
+def _begins_item(line: Line, items: Sequence[Sequence[Line]]) -> bool:
+    """Whether a line starts a new list item: it has a bullet or the next number.
+
+    A dash counts only where it is aligned with an earlier one or indented below the current item.
+    """
+    if _SURE_BULLET.match(line.text):
+        return True
+    firsts = [item[0] for item in items]
+    if found := _ITEM_NUMBER.match(line.text):
+        before = (other for first in reversed(firsts) if (other := _ITEM_NUMBER.match(first.text)))
+        last = next((other.group(2) for other in before if other.group(1, 3) == found.group(1, 3)), None)
+        return last is not None and _is_next_number(last, found.group(2))
+    if not (dash := _DASH.match(line.text)):
+        return False
+    left, tolerance = line.box[0], INDENT_TOLERANCE * max(line.size, 1.0)
+    dashed = [first for first in firsts if (other := _DASH.match(first.text)) and other.group(1) == dash.group(1)]
+    is_aligned = any(abs(left - first.box[0]) <= tolerance for first in dashed)
+    return is_aligned or left > max(other.box[0] for other in items[-1]) + tolerance
+
+
+def _is_next_number(first: str, second: str) -> bool:
+    if first.isdecimal() and second.isdecimal():
+        return int(second) == int(first) + 1
+    return len(first) == len(second) == 1 and ord(second) == ord(first) + 1
+
+
+def _bounding_box(lines: Sequence[Line]) -> tuple[float, float, float, float]:
+    left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
+    return min(left), min(top), max(right), max(bottom)
+
+
+def _build_element(region: Region, layout: PageLayout, page: int) -> Element | None:
+    """Build the element of a region; None where it has no text and is no picture."""
+    kind = _classify(region, layout)
+    text = _build_text(region, kind)
+    if not text and kind is not Kind.PICTURE:
+        return None
+    element = Element(
+        id="",
+        page=page,
+        category=kind.category,
+        kind=kind,
+        native_label=region.label,
+        boxes=(Box.of(*region.box, layout.width, layout.height),),
+        text=text,
+        markdown=text,
+        content_layer=Layer.FURNITURE if kind in FURNITURE or _is_side_stamp(region, layout) else Layer.BODY,
+        confidence=_confidence(region, layout),
+        flags=layout.flags + (("orphan",) if region.label == "orphan" else ()),
+    )
+    return element.model_copy(update=_kind_fields(element, region, layout))
+
+
+def _classify(region: Region, layout: PageLayout) -> Kind:
+    kind = _KINDS.get(region.label, Kind.TEXT)
+    if kind is Kind.TABLE and region.table is None:
+        kind = Kind.TEXT
+    if kind is Kind.PAGE_HEADER and region.box[3] > HEADER_BAND * layout.height:
+        kind = Kind.TEXT
+    if kind is Kind.PAGE_FOOTER and region.box[1] < FOOTER_BAND * layout.height:
+        kind = Kind.TEXT
+    if kind in HEADINGS and _is_prose(prose.to_one_line(_join_lines(region))):
+        kind = Kind.TEXT
+    if kind is Kind.TEXT and _PAGE_NUMBER.fullmatch(_join_lines(region)):
+        if region.box[3] < PAGE_NUMBER_BAND * layout.height:
+            kind = Kind.PAGE_HEADER
+        elif region.box[1] > (1 - PAGE_NUMBER_BAND) * layout.height:
+            kind = Kind.PAGE_FOOTER
+    if kind is Kind.TEXT and region.lines and all(line.mono for line in region.lines):
+        kind = Kind.CODE
+    return kind
+
+
+def _is_side_stamp(region: Region, layout: PageLayout) -> bool:
+    """Whether a region is text along the paper's edge, such as who downloaded the file and when."""
+    x0, y0, x1, y1 = region.box
+    edge = SIDE_BAND * layout.width
+    return bool(region.lines) and y1 - y0 > MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > layout.width - edge)
+
+
+def _is_prose(text: str) -> bool:
+    return len(prose.split_words(text)) > MAX_HEADING_WORDS and bool(_ENDS_SENTENCE.search(text))
+
+
+def _join_lines(region: Region) -> str:
+    return "\n".join(line.text for line in region.lines)
+
+
+def _build_text(region: Region, kind: Kind) -> str:
+    if kind is Kind.TABLE and region.table:
+        return "\n".join(
+            " ".join(prose.to_one_line(cell.text) for cell in row) for row in _table_rows(region.table)
+        ).strip()
+    if kind is Kind.CODE:
+        return _indent_code(region.lines)
+    if kind in (Kind.PICTURE, Kind.FORMULA):
+        return _join_lines(region).strip()
+    return prose.to_one_line(_join_lines(region))
+
+
+def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
+    for row in sorted({cell.row for cell in table.cells}):
+        yield [cell for cell in table.cells if cell.row == row and cell.text]
+
+
+def _indent_code(lines: Sequence[Line]) -> str:
+    """Join lines of code, with their indentation measured from their left edges and the width of a letter."""
+    left = min(line.box[0] for line in lines)
+    widths = [(line.box[2] - line.box[0]) / len(line.text) for line in lines if line.text]
+    width = statistics.median(widths) if widths else 0.0
+    indents = (round((line.box[0] - left) / width) if width > 0 else 0 for line in lines)
+    return "\n".join(" " * min(indent, 80) + line.text for indent, line in zip(indents, lines, strict=True)).rstrip()
+
+
+def _confidence(region: Region, layout: PageLayout) -> Confidence:
+    if layout.via != "ocr":
+        return Confidence(score=1.0, method="text_layer")
+    scores = [line.score for line in region.lines if line.score is not None]
+    return Confidence(score=round(statistics.mean(scores) if scores else layout.score, 4), method="ocr")
+
+
+def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[str, Any]:
+    """Return the fields that only elements of this kind have."""
+    text = element.text
+    if element.kind in HEADINGS:
+        level = _level(region, layout.body_size) if element.kind is Kind.SECTION_HEADER else 1
+        found = headings.parse_numbering(text)
+        return {"level": level, "numbering": found.text if found else None, "markdown": f"{'#' * level} {text}"}
+    if element.kind is Kind.LIST_ITEM:
+        return {"markdown": text if headings.parse_numbering(text) else f"- {_BULLET.sub('', text)}"}
+    if element.kind is Kind.TABLE and region.table:
+        cells = tuple(c.model_copy(update={"text": prose.to_one_line(c.text)}) for c in region.table.cells)
+        table = table_markup.build_table(region.table.rows, region.table.cols, cells)
+        return {"table": table, "markdown": table.markdown or table.html}
+    if element.kind is Kind.PICTURE:
+        return {"figure": Figure(visible_text=text or None), "markdown": text}
+    if element.kind is Kind.FORMULA:
+        return {"formula": Formula(latex=None)}
+    if element.kind is Kind.CODE:
+        return {"markdown": f"```\n{text}\n```"}
+    return {}
+
+
+def _size(region: Region) -> float:
+    return max((line.size for line in region.lines), default=0.0)
+
+
+def _level(region: Region, body: float) -> int:
+    """Guess the level from the type size; the document's numbering and outline may correct it."""
+    ratio = _size(region) / body
+    return next((level for least, level in LEVELS if ratio >= least), len(LEVELS) + 1)
+
+
+def _find_title(built: Sequence[tuple[Region, Element]], body: float) -> Region | None:
+    """Return the first heading of page 1 if it has no number and is clearly larger than all others."""
+    candidates = [(region, element) for region, element in built if element.is_heading]
+    if not candidates or any(element.kind is Kind.TITLE for _, element in candidates):
+        return None
+    (first, element), others = candidates[0], candidates[1:]
+    next_largest = max((_size(region) for region, _ in others), default=body)
+    return first if element.numbering is None and _size(first) >= TITLE_SIZE_RATIO * next_largest > 0 else None
+
+
+def _as_title(element: Element) -> Element:
+    update = {"kind": Kind.TITLE, "category": Kind.TITLE.category, "level": 1, "markdown": f"# {element.text}"}
+    return element.model_copy(update=update)
+
+
+def _link_captions(elements: Sequence[Element]) -> list[Element]:
+    """Link each caption to the nearest table or figure above or below it in its column."""
+    owners: dict[str, str] = {}
+    for caption in (element for element in elements if element.kind is Kind.CAPTION):
+        near = [
+            (distance, element.id)
+            for element in elements
+            if (element.kind is Kind.TABLE or element.kind in FIGURES)
+            and (distance := _distance(caption.boxes[0], element.boxes[0])) <= CAPTION_REACH
+        ]
+        if near:
+            owners[caption.id] = min(near)[1]
+    linked = []
+    for element in elements:
+        caption_ids = tuple(caption for caption, owner in owners.items() if owner == element.id)
+        linked.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": caption_ids}))
+    return linked
+
+
+def _distance(one: Box, other: Box) -> float:
+    """The vertical gap between two boxes as a fraction of the page; 1.0 where they are in different columns."""
+    if min(one.x1, other.x1) <= max(one.x0, other.x0):
+        return 1.0
+    return max(one.y0 - other.y1, other.y0 - one.y1, 0.0)

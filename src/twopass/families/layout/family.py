@@ -1,0 +1,98 @@
+"""The layout family: parse the JSON of the CPU engine into the elements of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from twopass.document import Element, Kind, make_element_id
+from twopass.errors import Code
+from twopass.families.interface import NORMAL, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.layout.elements import build_elements
+from twopass.families.layout.page_layout import PageLayout
+from twopass.pages.text_layer import NO_LAYER, TextLayer
+
+PROMPT = "layout"
+LADDER = (Rung(NORMAL, PROMPT),)
+MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
+
+
+@dataclass(frozen=True)
+class LayoutFamily:
+    """PyMuPDF's layout model with the text of the PDF or of OCR."""
+
+    name: str = "layout"
+    revision: str = "pymupdf-layout-2.0+rapidocr-3.10"
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return MappingProxyType({"page": PROMPT})
+
+    @property
+    def canary(self) -> None:
+        """None: the models are part of the wheels, and no GPU driver can break them."""
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """Every mode: the engine has no vision tokens, so modes make no difference."""
+        return MODES
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """Only `document`: the engine takes no prompts."""
+        return frozenset({"document"})
+
+    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
+        """One attempt: the engine takes no prompts, and its answers do not vary."""
+        return LADDER
+
+    def is_looping(self, text: str) -> bool:
+        return False
+
+    def next_question(
+        self,
+        element: Element,
+        ask_all: bool,
+        crop_size: tuple[int, int],
+        page_elements: Sequence[Element],
+        replies: Sequence[Reply] = (),
+    ) -> Question | None:
+        """None: the engine takes no prompts."""
+        return None
+
+    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
+        return element
+
+    def parse(self, text: str, page: int, rung: Rung = LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
+        try:
+            layout = PageLayout.model_validate(json.loads(text, parse_constant=_reject_constant))
+        except (ValueError, ValidationError, RecursionError):
+            return _keep_unparsed(text, page)
+        reason = Code.UNREADABLE_SCRIPT if layout.unreadable_script else None
+        return ParsedPage(build_elements(layout, page), reason, layout.flags, layout.via)
+
+
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _keep_unparsed(text: str, page: int) -> ParsedPage:
+    """Keep text that does not follow the grammar as one flagged element, so that nothing is hidden."""
+    text = text.encode("utf-8", "replace").decode()
+    if not text.strip():
+        return ParsedPage()
+    element = Element(
+        id=make_element_id(page, 0),
+        page=page,
+        category=Kind.TEXT.category,
+        kind=Kind.TEXT,
+        text=text,
+        markdown=text,
+        flags=("unparsed",),
+    )
+    return ParsedPage((element,), Code.UNGROUNDED, ("unparsed",))

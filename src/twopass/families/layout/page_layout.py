@@ -1,0 +1,75 @@
+"""The JSON that describes a page's layout: written by the CPU engine, parsed by the layout family.
+
+The grammar (`v` 1; written by engines/cpu/page.py; lengths in points of the page as displayed):
+
+    {"v": 1, "width": 595.0, "height": 842.0,
+     "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
+     "dense": false,               too many lines for the layout model, which was skipped
+     "unreadable_script": false,   much of a scan is in a script that the OCR model does not know
+     "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed
+       {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
+                 "caption" | "footnote" | "page-header" | "page-footer" | "orphan",
+        "box": [x0, y0, x1, y1],
+        "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?}],
+        "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from twopass.document import Cell
+
+GRAMMAR_VERSION = 1
+BODY_SIZE = 10.0  # points, where a page has no running text to measure
+
+
+class _FrozenModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Line(_FrozenModel):
+    box: tuple[float, float, float, float]
+    text: str
+    size: float = 0.0
+    bold: bool = False
+    mono: bool = False
+    score: float | None = None
+
+
+class RegionTable(_FrozenModel):
+    rows: int = Field(ge=0)
+    cols: int = Field(ge=0)
+    cells: tuple[Cell, ...] = ()
+
+
+class Region(_FrozenModel):
+    label: str
+    box: tuple[float, float, float, float]
+    lines: tuple[Line, ...] = ()
+    table: RegionTable | None = None
+
+
+class PageLayout(_FrozenModel):
+    v: int = Field(ge=GRAMMAR_VERSION, le=GRAMMAR_VERSION)
+    width: float = Field(gt=0, allow_inf_nan=False)
+    height: float = Field(gt=0, allow_inf_nan=False)
+    via: str
+    score: float = 1.0
+    dense: bool = False
+    unreadable_script: bool = False
+    boxes: tuple[Region, ...] = ()
+
+    @property
+    def body_size(self) -> float:
+        """The median type size of the running text, in points."""
+        sizes = [line.size for region in self.boxes if region.label == "text" for line in region.lines if line.size]
+        return statistics.median(sizes) if sizes else BODY_SIZE
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of the page, which each of its elements has too."""
+        flags = {"dense_page": self.dense, "hidden_layer": self.via == "hidden_layer"}
+        return tuple(name for name, applies in flags.items() if applies)

@@ -1,0 +1,113 @@
+"""HTTP requests to RunPod's job API, with retries and rate limits, and the status format of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import httpx
+
+from twopass.errors import Code, EndpointError
+from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.runtime import retry
+from twopass.runtime.retry import Busy, RetryPolicy
+
+CONNECT_S, READ_S = 10.0, 60.0
+ADVICE = {
+    401: "check RUNPOD_API_KEY",
+    403: "the key may not use this endpoint; check RUNPOD_API_KEY",
+    404: "there is no such endpoint; check its id",
+    413: "the job is too large; put the source on S3 with --upload",
+}
+
+STATES: Mapping[str, JobState] = {
+    "IN_QUEUE": JobState.WAITING,
+    "IN_PROGRESS": JobState.RUNNING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETED": JobState.ENDED,
+    "FAILED": JobState.ENDED,
+    "CANCELLED": JobState.ENDED,  # on purpose, so it is not sent again
+}
+
+
+class ApiClient:
+    """One HTTP client. A 429 delays all of its requests: the limit is the endpoint's, not the job's."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        retry_policy: RetryPolicy = retry.ENDPOINT_REQUEST,
+        read_s: float | None = READ_S,
+    ) -> None:
+        """`read_s` is the time limit for an answer, None for no limit."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        timeout = httpx.Timeout(READ_S, connect=CONNECT_S, read=read_s, pool=None)
+        self.url = url.rstrip("/")
+        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout)
+        self._retry_policy = retry_policy
+        self._blocked_until = 0.0
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any | None:
+        """Return the JSON answer, None for a 404; raises EndpointError."""
+        try:
+            return await self._retry_policy.run_async(partial(self._request_once, method, path, body))
+        except Busy as error:
+            message = f"{self.url} {error}, {self._retry_policy.attempts} times; repeat the command to continue"
+            raise EndpointError(Code.ENDPOINT_UNAVAILABLE, message) from error
+
+    async def _request_once(self, method: str, path: str, body: Any) -> Any | None:
+        while (remaining := self._blocked_until - time.monotonic()) > 0:
+            await asyncio.sleep(remaining)
+        try:
+            response = await self._client.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise Busy(f"cannot be reached ({type(error).__name__})") from error
+        if response.status_code in (408, 425, 429) or response.status_code >= 500:
+            retry_after_s = _parse_retry_after(response.headers.get("Retry-After"))
+            if response.status_code == 429:
+                pause_s = min(retry_after_s, self._retry_policy.longest_retry_after_s)
+                self._blocked_until = time.monotonic() + pause_s
+            raise Busy(f"answers {response.status_code}", retry_after_s)
+        if response.status_code == 404:
+            return None
+        if response.is_error:
+            advice = ADVICE.get(response.status_code, response.text[:200])
+            raise EndpointError(Code.ENDPOINT_DENIED, f"{self.url} answers {response.status_code}: {advice}")
+        try:
+            return response.json()
+        except ValueError:
+            raise Busy("does not answer with JSON") from None
+
+
+def _parse_retry_after(header: str | None) -> float:
+    """The seconds of a Retry-After header; 0 without one, or for a date, which RunPod does not send."""
+    try:
+        return max(float(header or 0), 0.0)
+    except ValueError:
+        return 0.0
+
+
+def parse_status(answer: Mapping[str, Any]) -> JobStatus:
+    """Parse a status answer. An error is beside the output or, as a field of the result, inside it."""
+    status, output = str(answer.get("status")), answer.get("output")
+    state = STATES.get(status, JobState.GONE)
+    error = answer.get("error")
+    if state is JobState.GONE:
+        error = f"the endpoint ended the job: {status}"
+    elif status == "CANCELLED":
+        error = f"{Code.JOB_LOST}: the job was cancelled at the endpoint"
+    elif status == "FAILED" and not error:
+        error = f"{Code.INTERNAL}: the job failed without an error message"
+    elif status == "COMPLETED" and not isinstance(output, dict):
+        # A result that was too large is COMPLETED without output (runpod-python #309).
+        state, error = JobState.GONE, "the endpoint lost the job's result"
+    milliseconds = answer.get("executionTime")
+    seconds = milliseconds / 1000 if isinstance(milliseconds, int | float) else None
+    return JobStatus(state, output, None if error is None else str(error), seconds)

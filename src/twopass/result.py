@@ -1,0 +1,99 @@
+"""The result of a job: what callers get back, and what `result.json` holds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from twopass.document import Canary, Problem, Severity, Status
+from twopass.errors import Code
+
+INLINE_BYTES = 1_000_000  # inline artefacts in one answer; RunPod loses results that are much larger
+RESULT_BYTES = 64_000  # the answer without its inline artefacts
+RESULT_DOCUMENTS = 20  # in one answer; result.json has all of them
+RESULT_PROBLEMS = 50
+
+
+class Output(BaseModel):
+    """A frozen part of the result; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Artefact(Output):
+    """One object that was written to the output."""
+
+    uri: str
+    bytes: int
+    sha256: str
+    content_type: str
+
+
+class DocumentResult(Output):
+    """The result of one document; fields are null if the document was never opened."""
+
+    id: str | None = None
+    source: str
+    status: Status
+    pages: dict[str, int] = Field(default_factory=dict, description="page counts per state")
+    failed: str | None = Field(None, description="pages that failed: 3,7-9")
+    left: str | None = Field(None, description="unread pages; the same job, sent again, reads them")
+    artefacts: dict[str, Artefact] = Field(default_factory=dict)
+    inline: dict[str, Any] = Field(default_factory=dict)
+    canary: Canary | None = Field(None, description="as in the document: passed, off, or null if not needed")
+    timings: dict[str, Any] = Field(default_factory=dict)
+    usage: dict[str, Any] = Field(default_factory=dict)
+
+
+class Result(Output):
+    """The result of a job. `as_answer` shortens it for the caller; `result.json` holds all of it."""
+
+    status: Status
+    documents: tuple[DocumentResult, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    timings: dict[str, Any] = Field(default_factory=dict)
+    usage: dict[str, Any] = Field(default_factory=dict)
+    result_uri: str | None = Field(None, description="the complete result, if this one was shortened")
+    omitted: dict[str, int] = Field(
+        default_factory=dict, description="number of documents and problems left out of this answer"
+    )
+    store: Literal["conditional", "head_then_put"] | None = None
+    started: dict[str, float] | None = Field(
+        None, description="seconds of each stage of the worker's start, in its first result"
+    )
+
+    def as_answer(self) -> dict[str, Any]:
+        """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job has `error`."""
+        shrunk = self._truncate(RESULT_DOCUMENTS, RESULT_PROBLEMS)
+        keep = len(shrunk.documents), len(shrunk.problems)
+        while shrunk._size_bytes() > RESULT_BYTES and max(keep) > 1:
+            keep = max(1, keep[0] // 2), max(1, keep[1] // 2)
+            shrunk = self._truncate(*keep)
+        answer = shrunk.model_dump(mode="json", exclude_none=True)
+        if self.status is not Status.FAILURE:
+            return answer
+        first = next((p for p in self.problems if p.severity is Severity.ERROR), None)
+        message = f"{first.code}: {first.message}" if first else f"{Code.INTERNAL}: no page was read"
+        return {"error": message[:1000], "detail": answer}
+
+    def _truncate(self, documents: int, problems: int) -> Result:
+        omitted = {
+            "documents": max(len(self.documents) - documents, 0),
+            "problems": max(len(self.problems) - problems, 0),
+        }
+        return self.model_copy(
+            update={
+                "documents": self.documents[:documents],
+                "problems": tuple(_shorten(problem) for problem in self.problems[:problems]),
+                "omitted": {name: count for name, count in omitted.items() if count},
+            }
+        )
+
+    def _size_bytes(self) -> int:
+        """Size without the inline artefacts, which have their own limit."""
+        return len(self.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}}).encode())
+
+
+def _shorten(problem: Problem) -> Problem:
+    return problem.model_copy(update={"message": problem.message[:500]})

@@ -1,0 +1,121 @@
+"""A store in a folder of this machine or a mounted volume, with the same guarantees as S3."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from twopass.errors import Code, StoreError
+from twopass.storage.store import THREADS, CreateResult, Stored, check_key, run_on_threads
+
+TEMPORARY_PREFIX = ".twopass-tmp-"  # of unfinished files, which are not listed as keys
+
+# Errors of os.link on a file system without hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class FolderStore:
+    """Files below a folder. A file is written beside its place and then moved there."""
+
+    is_persistent = True
+
+    def __init__(self, folder: Path) -> None:
+        self.uri = str(folder)
+        self.conditional: bool | None = True  # until the file system turns out to have no hard links
+        self._folder = folder.absolute()
+        self._threads = ThreadPoolExecutor(THREADS, "twopass-folder")
+
+    @run_on_threads
+    def prepare(self) -> None:
+        with self._write_temporary("any key", b""):
+            pass  # the folder exists or was created, and can be written
+
+    @run_on_threads
+    def get(self, key: str) -> Stored | None:
+        return _read(self._path(key))
+
+    @run_on_threads
+    def put(self, key: str, data: bytes, content_type: str) -> None:
+        with self._write_temporary(key, data) as (temporary, path):
+            os.replace(temporary, path)
+
+    @run_on_threads
+    def create(self, key: str, data: bytes, content_type: str) -> CreateResult:
+        with self._write_temporary(key, data) as (temporary, path):
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return CreateResult.EXISTS
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self.conditional = False
+                if path.exists():
+                    return CreateResult.EXISTS
+                os.replace(temporary, path)
+        return CreateResult.WRITTEN
+
+    @run_on_threads
+    def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
+        with self._write_temporary(key, data) as (temporary, path), _lock(path.parent):
+            stored = _read(path)
+            if stored is None or stored.etag != etag:
+                return False
+            os.replace(temporary, path)
+        return True
+
+    @run_on_threads
+    def keys(self, prefix: str) -> frozenset[str]:
+        start = self._folder / (check_key(prefix).rpartition("/")[0] if prefix else "")
+        files = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
+        finished = (path for path in files if not path.name.startswith(TEMPORARY_PREFIX))
+        keys = (path.relative_to(self._folder).as_posix() for path in finished)
+        return frozenset(key for key in keys if key.startswith(prefix))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+
+    def _path(self, key: str) -> Path:
+        path = self._folder / check_key(key)
+        if not path.resolve().is_relative_to(self._folder.resolve()):  # through a symbolic link
+            raise StoreError(Code.OUTPUT_DENIED, f"{key[:100]!r} leads out of the output")
+        return path
+
+    @contextmanager
+    def _write_temporary(self, key: str, data: bytes) -> Iterator[tuple[Path, Path]]:
+        """Write a temporary file beside the key's path; yields both paths and removes the file afterwards."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+        try:
+            temporary.write_bytes(data)
+            yield temporary, path
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Stored | None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return Stored(data, hashlib.sha256(data).hexdigest())
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which excludes other threads and the other processes of this machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,225 @@
+"""Make boto3 clients: credentials, endpoint, time limits and retries. boto3 is imported when one is first made."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from twopass import __version__, job
+from twopass.errors import Code, SourceError, StoreError
+from twopass.runtime import retry
+from twopass.runtime.retry import RetryPolicy
+from twopass.settings import Settings
+from twopass.storage import error_mapping, ssrf_guard
+from twopass.storage.download import CHUNK_BYTES
+from twopass.storage.store import THREADS
+
+PART_THREADS = 3  # concurrent parts of one large object
+SMALL_BODY_BYTES = 64 << 10  # a store reads a body of this size to its end before it closes a connection
+
+_AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$")
+
+
+@dataclass(frozen=True)
+class S3Limits:
+    """Timeouts and retries for an S3 store: seconds to connect and between two bytes, and when a call is retried.
+
+    `request` is botocore's own retry within one call; `call` repeats that with longer pauses.
+    """
+
+    connect_s: float = 5.0
+    read_s: float = 30.0
+    request: RetryPolicy = retry.S3_REQUEST
+    call: RetryPolicy = replace(retry.S3_CALL, is_retryable=error_mapping.is_transient)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> S3Limits:
+        limits = cls()
+        return replace(limits, call=replace(limits.call, budget_s=settings.store_patience_s))
+
+    @property
+    def prepare(self) -> RetryPolicy:
+        """For the first call to a store, which has a shorter budget."""
+        budgets = (self.call.budget_s, retry.S3_PREPARE.budget_s)
+        shortest = min((budget for budget in budgets if budget is not None), default=None)
+        return replace(retry.S3_PREPARE, budget_s=shortest, is_retryable=self.call.is_retryable)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Endpoint, region and credentials; None where botocore's own configuration chain decides."""
+
+    endpoint_url: str | None
+    region: str | None
+    keys: dict[str, str | None] = field(repr=False)
+    is_from_job: bool
+
+    @classmethod
+    def choose(cls, settings: Settings, s3: job.S3 | None) -> Access:
+        """Everything from the job or everything from the worker: the worker's keys never go to a job's endpoint."""
+        if s3:
+            token = s3.session_token.get_secret_value() if s3.session_token else None
+            keys = _botocore_keys(s3.access_key_id.get_secret_value(), s3.secret_access_key.get_secret_value(), token)
+            return cls(*endpoint_and_region(s3.endpoint_url, s3.region), keys, is_from_job=True)
+        secret = settings.bucket_secret_access_key or None  # an empty setting leaves the choice to the chain
+        key_id = settings.bucket_access_key_id or None
+        keys = _botocore_keys(key_id, secret.get_secret_value() if secret else None, None)
+        place = endpoint_and_region(settings.bucket_endpoint_url, settings.bucket_region)
+        return cls(*place, keys, is_from_job=False)
+
+    def check(self, allow_private: bool) -> None:
+        """Raise SourceError for an endpoint that must not be contacted. A client checks again as it connects."""
+        if not self.endpoint_url:
+            return
+        try:
+            parts = urlsplit(self.endpoint_url)
+            host, port = parts.hostname, parts.port or 443
+        except ValueError:
+            parts, host, port = urlsplit(""), None, 443
+        if not host or "@" in parts.netloc or parts.scheme not in ("https", "http"):
+            raise SourceError(
+                Code.SOURCE_DENIED, "the S3 endpoint is not a valid address; write for example https://s3.host"
+            )
+        if not self.is_from_job:
+            return
+        if parts.scheme != "https" and not allow_private:
+            raise SourceError(Code.SOURCE_DENIED, f"{host}: the S3 endpoint of a job must be https")
+        ssrf_guard.resolve(host, port, allow_private)
+
+
+def _botocore_keys(key_id: str | None, secret: str | None, token: str | None) -> dict[str, str | None]:
+    """Client arguments. For botocore only None leaves the choice to the AWS chain; "" is a key like any other."""
+    return {"aws_access_key_id": key_id, "aws_secret_access_key": secret, "aws_session_token": token}
+
+
+def endpoint_and_region(endpoint: str | None, region: str | None) -> tuple[str | None, str | None]:
+    """Client arguments. An address of AWS itself, with or without the bucket in it, is a region and no endpoint."""
+    if endpoint and (aws := _AWS.match(endpoint)):
+        return None, region or aws[1] or None
+    return endpoint or None, region or ("us-east-1" if endpoint else None)
+
+
+@cache
+def _data_loader() -> Any:
+    """botocore's API descriptions, parsed once: a client then takes 10 ms and not 60."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> Any:
+    """Return a boto3 client, which many threads may use; raises SourceError for a refused endpoint."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    error_mapping.silence_loggers()
+    access = Access.choose(settings, s3)
+    access.check(settings.allow_private_sources)
+    must_be_public = access.is_from_job and bool(access.endpoint_url) and not settings.allow_private_sources
+    session = botocore.session.Session()
+    session.register_component("data_loader", _data_loader())
+    config = Config(
+        signature_version="s3v4",
+        retries={"mode": "standard", "total_max_attempts": limits.request.attempts},
+        connect_timeout=limits.connect_s,
+        read_timeout=limits.read_s,
+        max_pool_connections=THREADS * PART_THREADS,
+        tcp_keepalive=True,
+        s3={"addressing_style": "path" if access.endpoint_url else "auto"},
+        user_agent=f"twopass/{__version__}",  # building botocore's own for each call takes an eighth of a PUT's time
+        # The S3 stores of other vendors do not support checksum trailers.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # The worker's environment may name an endpoint too, and a job's keys must not go there.
+        ignore_configured_endpoint_urls=access.is_from_job,
+        # A proxy from the environment would choose the address instead of our check.
+        proxies={} if must_be_public else None,
+    )
+    # The keys go to the client: boto3.Session treats empty ones as missing and asks the AWS chain.
+    client = boto3.Session(botocore_session=session, region_name=access.region).client(
+        "s3", endpoint_url=access.endpoint_url, config=config, **access.keys
+    )
+    if must_be_public:
+        ssrf_guard.restrict_to_public(client)
+    client.meta.events.register_last("before-call.s3", _send_small_bodies_at_once)
+    return client
+
+
+def _send_small_bodies_at_once(params: dict[str, Any], **_: object) -> None:
+    """Remove "Expect: 100-continue" from a small PUT: waiting for the answer costs a round trip for each page.
+
+    A large PUT keeps it. Otherwise a store that refuses the request and closes the connection before it has read
+    the body would look like a broken connection.
+    """
+    from botocore.utils import determine_content_length
+
+    if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= SMALL_BODY_BYTES:
+        del params["headers"]["Expect"]
+
+
+def multipart_config(part_bytes: int) -> Any:
+    """The transfer configuration for an upload in parts of this size."""
+    from boto3.s3.transfer import TransferConfig
+
+    return TransferConfig(
+        multipart_threshold=part_bytes,
+        multipart_chunksize=part_bytes,
+        max_concurrency=PART_THREADS,
+        preferred_transfer_client="classic",
+    )
+
+
+def parse_s3_uri(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
+    """Return bucket and key of s3://bucket/key. An S3 URI has no escapes and no query: the key is taken literally."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        code = Code.OUTPUT_DENIED if raises is StoreError else Code.SOURCE_NOT_FOUND
+        raise raises(code, "the URI names no bucket; write s3://bucket/key")
+    return bucket, key
+
+
+class LazyClient:
+    """A client that is made when it is first used, on whichever thread that is, and closed once."""
+
+    def __init__(self, create: Callable[[], Any]) -> None:
+        self._create, self._lock = create, threading.Lock()
+        self._client: Any = None
+
+    @property
+    def client(self) -> Any:
+        # Threads that arrive together each make a client and one is kept. Under a lock they would wait for one
+        # another, and the time-outs of a name that does not resolve would add up.
+        created = self._client or self._create()
+        with self._lock:
+            self._client = self._client or created
+        return self._client
+
+    def close(self) -> None:
+        if self._client:
+            self._client.close()
+
+
+def iter_body(get: Callable[..., Any], response: Any, attempts: int) -> Iterator[bytes]:
+    """Yield the bytes of an object. When the connection breaks, continue from there with the same version.
+
+    `get` repeats the GetObject call with further arguments.
+    """
+    done = 0
+    for remaining in reversed(range(attempts)):
+        try:
+            with closing(response["Body"]) as body:
+                while chunk := body.read(CHUNK_BYTES):
+                    yield chunk
+                    done += len(chunk)
+            return
+        except error_mapping.foreign_errors():
+            if not remaining:
+                raise
+        response = get(Range=f"bytes={done}-", IfMatch=response["ETag"])

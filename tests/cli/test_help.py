@@ -1,0 +1,131 @@
+"""Every command explains itself at once, without loading what it runs on, and says what is wrong with its arguments."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from twopass.cli.app import COMMANDS, app
+
+HEAVY = {"torch", "vllm", "boto3", "pymupdf", "runpod"}
+# Runs the command, then prints the working directory and every loaded package on the last line.
+PRINT_LOADED = """
+import os, sys
+from twopass.cli.app import app
+try:
+    app(sys.argv[1:], prog_name="twopass")
+except SystemExit as exit:
+    code = exit.code
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(os.getcwd(), *sorted(loaded))
+sys.exit(code)
+"""
+ALL = [[], *([name] for name in COMMANDS)]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, prog_name="twopass")
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda words: " ".join(["twopass", *words]))
+def test_help_needs_nothing_heavy_and_changes_nothing(command: list[str], tmp_path: Path) -> None:
+    """--help exits with 0, loads no engine, GPU or S3 library, and leaves the working directory as it is."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PRINT_LOADED, *command, "--help"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    *text, last = ran.stdout.splitlines()
+    folder, *loaded = last.split()
+    assert ran.returncode == 0, ran.stderr
+    assert text[0].startswith(" ".join(["Usage: twopass", *command]))
+    assert "typer" in loaded and not HEAVY & set(loaded)
+    assert Path(folder) == tmp_path and not list(tmp_path.iterdir())
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    """`twopass --help` imports typer and no module of the package but its own."""
+    ran = subprocess.run([sys.executable, "-c", PRINT_LOADED, "--help"], capture_output=True, text=True, timeout=60)
+
+    loaded = set(ran.stdout.splitlines()[-1].split())
+    assert not {"pydantic", "rich", "numpy", "structlog"} & loaded
+    assert all(name in ran.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_and_the_help_of_a_command_agree(name: str) -> None:
+    """A command's line in the list is the first line of its docstring, and each of its parameters has a help text."""
+    command = importlib.import_module(f"twopass.cli.{name.replace('-', '_')}").command
+
+    parameters = [annotation for key, annotation in inspect.get_annotations(command).items() if key != "return"]
+    assert inspect.getdoc(command).splitlines()[0] == COMMANDS[name]  # type: ignore[union-attr]
+    assert all("help=" in parameter for parameter in parameters)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    """`python -m twopass.cli` is the same command."""
+    ran = subprocess.run([sys.executable, "-m", "twopass.cli", "--help"], capture_output=True, text=True, timeout=60)
+
+    assert ran.returncode == 0
+    assert ran.stdout.split() == run("--help").stdout.split()
+
+
+WRONG = {
+    "unknown": ["No such command 'unknown'", "--help"],
+    "read": ["PATHS"],
+    "read missing.pdf": ["PATHS", "missing.pdf"],
+    "read . --preset 25": ["--preset", "cpu, auto, 8, 16, 24"],
+    "read . --formats html": ["--formats", "docjson, markdown, review"],
+    "read . --output s3://bucket/": ["--output", "folder of this machine"],
+    "read file.pdf --pages x": ["pages", "1-5,8,11-"],
+    "submit": ["PLACES", "at least one file"],
+    "submit a.pdf": ["--endpoint", "--local", "--dry-run"],
+    "submit --cancel --dry-run": ["--endpoint", "--local"],
+    "submit a.pdf --endpoint x --local http://localhost:8000": ["--endpoint / --local", "not both"],
+    "submit a.pdf --endpoint x --job {": ["--job", "JSON object"],
+    "submit a.pdf --endpoint x --job []": ["--job", "JSON object"],
+    "submit a.pdf --endpoint x --in-flight 201": ["--in-flight", "1<=x<=200"],
+    "submit a.pdf --endpoint x --folder file.pdf": ["--folder", "name a folder"],
+    "reparse": ["FOLDER"],
+    "reparse out/a --formats html": ["--formats", "docjson, markdown, review"],
+    "reparse out/a --reread": ["--reread / --output", "both"],
+    "reparse out/a --output newer": ["--reread / --output", "both"],
+    "reparse out/a --chunks 256": ["--chunks", "JSON object"],
+    "parse-answer missing.txt": ["FILE", "missing.txt"],
+    "parse-answer - --family gpt": ["--family", "deepseek_ocr, deepseek_ocr2"],
+    "download-weights gpt models": ["MODEL", "deepseek_ocr, deepseek_ocr2"],
+    "health localhost:9400": ["ADDRESS", "http://localhost:9400"],
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_argument_is_named_with_what_to_write(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is 2, and the message names the option and the values it takes or what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.pdf").touch()
+
+    ran = run(*line.split())
+
+    assert ran.exit_code == 2
+    assert not [words for words in WRONG[line] if words not in ran.stderr]
+
+
+@pytest.mark.parametrize("line", ["read .", "submit a.pdf --dry-run", "reparse out/a", "warm-up"])
+def test_a_wrong_setting_is_named_without_its_value(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment variable that does not fit is named on stderr; its value, which may be secret, is not shown."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCURRENCY", "plenty")
+    (tmp_path / "file.pdf").touch()
+
+    ran = run(*line.split())
+
+    assert ran.exit_code == 2
+    assert ran.stderr.startswith("CONCURRENCY: ") and "plenty" not in ran.stderr

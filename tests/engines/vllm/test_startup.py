@@ -1,0 +1,47 @@
+"""The start of the vLLM engine: compile caches, CUDA graphs and reading weights ahead."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import psutil
+import pytest
+
+from twopass.engines.gpus import GpuInfo
+from twopass.engines.vllm import startup
+
+
+def test_each_gpu_and_driver_has_its_own_compile_cache() -> None:
+    """Code compiled for one GPU or driver version does not run, or runs badly, on another."""
+    pairs = [("NVIDIA H200", "580.1"), ("NVIDIA H200", "570.1"), ("NVIDIA L4", "580.1"), ("", "")]
+    machines = [GpuInfo(name=name, driver=driver) for name, driver in pairs]
+
+    keys = {startup.cache_key(machine) for machine in machines}
+
+    assert len(keys) == len(machines)
+    assert all(re.fullmatch(r"[A-Za-z0-9._+-]+", key) for key in keys)
+
+
+@pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
+def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
+    """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""
+    sizes = startup.cuda_graph_config(sequences)["cudagraph_capture_sizes"]
+
+    assert (sizes[0], sizes[-1]) == (1, sequences)
+    assert len(sizes) == len(set(sizes)) <= len(startup.SMALL_GRAPHS) + sequences // startup.GRAPH_STEP + 1
+
+
+def test_read_ahead_ends_with_its_context(tmp_path: Path) -> None:
+    """The reader process is gone on exit even if it has not finished; an empty folder needs none."""
+    with startup.read_ahead(tmp_path):
+        pass
+    os.mkfifo(tmp_path / "model.safetensors")  # blocks its reader: nothing writes to it
+
+    before = psutil.Process().children()
+    with startup.read_ahead(tmp_path):
+        readers = [child for child in psutil.Process().children() if child not in before]
+
+    assert [reader for reader in readers if reader.is_running()] == []
+    assert len(readers) == 1

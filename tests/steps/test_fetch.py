@@ -1,0 +1,142 @@
+"""Fetching sources: types by content, limits, passwords, and errors before any page is rendered."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pymupdf
+import pytest
+from PIL import Image
+
+from tests.fakes.page_pool import CrashingPagePool
+from tests.fakes.source_files import SourceReader, insert_text, make_image, make_pdf
+from twopass.document import State
+from twopass.errors import Code, SourceError, WorkerDied
+from twopass.job import EntryPoint, Job
+from twopass.steps import fetch
+from twopass.storage.sources import Sources
+
+
+@pytest.mark.parametrize(
+    ("data", "mime"),
+    [
+        (make_pdf(insert_text), "application/pdf"),
+        (b"leading rubbish\n" + make_pdf(insert_text), "application/pdf"),
+        (make_image("PNG"), "image/png"),
+        (make_image("JPEG"), "image/jpeg"),
+        (make_image("WEBP"), "image/webp"),
+        (make_image("TIFF"), "image/tiff"),
+    ],
+    ids=["pdf", "pdf-late-header", "png", "jpeg", "webp", "tiff"],
+)
+async def test_the_type_is_detected_from_the_content(source_reader: SourceReader, data: bytes, mime: str) -> None:
+    """A file's name does not matter: every supported type is read from a file called .bin and can be rendered."""
+    async with source_reader.render(data) as rendered, source_reader.open(data, "b.bin") as file:
+        assert file.info.mime == mime
+        assert rendered.page.state is State.READ
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", Code.DAMAGED),
+        (b"PK\x03\x04 a zip", Code.SOURCE_UNSUPPORTED),
+        (b"%PDF-1.7 and nothing else", Code.DAMAGED),
+        (make_pdf(insert_text)[:300], Code.DAMAGED),
+        (make_image("PNG")[:60], Code.DAMAGED),
+        (make_image("PNG", (2000, 1000)), Code.SOURCE_TOO_LARGE),
+    ],
+    ids=["empty", "zip", "no-objects", "truncated", "cut-png", "pixels"],
+)
+async def test_an_unreadable_source_is_refused_with_its_error_code(
+    source_reader: SourceReader, data: bytes, code: Code
+) -> None:
+    """The source is refused before any page is rendered, and the next source is read."""
+    with pytest.raises(SourceError) as caught:
+        async with source_reader.open(data):
+            pass
+
+    assert caught.value.code is code
+    async with source_reader.open(make_pdf(insert_text)) as file:
+        assert file.info.page_count == 1
+
+
+async def test_a_source_is_inspected_again_after_its_page_worker_died(source_reader: SourceReader) -> None:
+    """One death of the page worker may be an accident; after a second one the source fails."""
+    once, twice = (
+        CrashingPagePool(source_reader.page_pool, inspect=1),
+        CrashingPagePool(source_reader.page_pool, inspect=2),
+    )
+
+    async with replace(source_reader, page_pool=once).open(make_pdf(insert_text)) as file:
+        assert file.info.page_count == 1
+    with pytest.raises(WorkerDied):
+        async with replace(source_reader, page_pool=twice).open(make_pdf(insert_text)):
+            pass
+
+
+async def test_a_source_with_too_many_pages_is_refused(source_reader: SourceReader) -> None:
+    """The page limit is checked when the file is opened."""
+    with pymupdf.open() as pdf:
+        for _ in range(21):
+            pdf.new_page()
+        data = pdf.tobytes()
+
+    with pytest.raises(SourceError, match="SOURCE_TOO_LARGE: 21 pages"):
+        async with source_reader.open(data):
+            pass
+
+
+@pytest.mark.parametrize(("password", "outcome"), [(None, "send its password"), ("no", "is wrong"), ("open", None)])
+async def test_an_encrypted_pdf_opens_with_its_password(
+    source_reader: SourceReader, password: str | None, outcome: str | None
+) -> None:
+    """Without a password and with a wrong one, the error says which of the two it is."""
+    with pymupdf.open() as pdf:
+        insert_text(pdf.new_page())
+        data = pdf.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="open", owner_pw="own")
+    fields = {"password": password} if password else {}
+
+    if outcome:
+        with pytest.raises(SourceError, match=f"ENCRYPTED.*{outcome}"):
+            async with source_reader.open(data, **fields):
+                pass
+    else:
+        async with source_reader.render(data, **fields) as rendered:
+            assert rendered.words
+
+
+async def test_every_page_of_a_tiff_is_a_page(source_reader: SourceReader) -> None:
+    """A multi-page TIFF is a document, and its second page has its own size."""
+    frames = [Image.new("L", (100, 50), 255), Image.new("1", (60, 80), 0)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "TIFF", save_all=True, append_images=frames[1:])
+
+    async with source_reader.render(buffer.getvalue(), number=2) as rendered:
+        assert (rendered.pixels.width, rendered.pixels.height) == (60, 80)
+
+
+@pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG"])
+async def test_an_image_with_frames_is_one_page(source_reader: SourceReader, kind: str) -> None:
+    """The further frames of a phone's JPEG or of an animation are not pages."""
+    data = make_image(kind, save_all=True, append_images=[Image.new("RGB", (400, 200), "red")])
+
+    async with source_reader.render(data) as rendered, source_reader.open(data, "b.bin") as file:
+        assert file.info.page_count == 1
+        assert rendered.pixels.array()[60, 80].max() < 60
+
+
+async def test_inline_data_is_a_source(tmp_path: Path, source_reader: SourceReader) -> None:
+    """A job can carry a small page inside its request, as a data URI."""
+    uri = "data:image/png;base64," + base64.b64encode(make_image("PNG")).decode()
+    job = Job.parse({"input": {"source": uri}}, source_reader.settings, EntryPoint.SERVERLESS)
+
+    async with fetch.document(
+        uri, job, source_reader.settings, source_reader.page_pool, Sources(source_reader.settings)
+    ) as file:
+        assert file.stem == "inline"
+        assert np.isclose(file.pages[0].width_pt, 200) if file.pages[0] else False

@@ -1,0 +1,203 @@
+"""Page furniture: repeated and labelled lines in the margins, and the body that every page keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pymupdf
+import pytest
+from hypothesis import given, settings
+
+from tests.fakes.documents import (
+    BOTTOM,
+    RUN,
+    SOURCE,
+    TOP,
+    build_document,
+    checkpoint,
+    checkpoint_lists,
+    element,
+    heading,
+    metas,
+    plain_table,
+)
+from twopass.document import Box, Checkpoint, Document, Element, Kind, Layer, Meta
+from twopass.engines.cpu.page import read_page
+from twopass.families.layout.family import LayoutFamily
+from twopass.formats import markdown
+from twopass.pages.rendered_page import PagePointer
+from twopass.pages.shared_pixels import Pixels
+from twopass.steps import assemble
+from twopass.text import prose
+
+
+def get_furniture(document: Document) -> list[str]:
+    return [e.text for e in document.elements if e.content_layer is Layer.FURNITURE]
+
+
+def test_a_line_above_three_pages_is_furniture() -> None:
+    """The label does not matter, and numbers in the line may differ from page to page."""
+    pages = [
+        checkpoint(n, element("text", f"Report 2024, page {n}", TOP), element("text", "Body.")) for n in (1, 2, 3, 4)
+    ]
+
+    document = build_document(*pages)
+
+    assert len(get_furniture(document)) == 4
+    assert document.elements[0].kind is Kind.PAGE_HEADER
+
+
+def test_chapter_headings_at_the_top_of_pages_are_body() -> None:
+    """Headings that differ only by their number are not repetitions."""
+    document = build_document(*(checkpoint(n, heading(f"Chapter {n}", box=TOP)) for n in (1, 2, 3, 4)))  # type: ignore[arg-type]
+
+    assert get_furniture(document) == []
+    assert len(document.sections) == 4
+
+
+def test_a_chapter_name_above_each_of_its_pages_is_a_heading_once() -> None:
+    """The first one is the chapter's heading, the others are furniture."""
+    named = [checkpoint(n, element("section_header", "Springs", TOP), element("text", "Body.")) for n in (2, 3, 4)]
+    others = [checkpoint(n, element("text", f"Body {n}.")) for n in (1, 5, 6, 7)]
+
+    document = build_document(*others, *named)
+
+    assert get_furniture(document) == ["Springs", "Springs"]
+    assert [section.title for section in document.sections] == ["Springs"]
+
+
+def test_a_download_note_in_the_side_margin_is_furniture() -> None:
+    """A line in the side margin of every page is furniture, like a header."""
+    side = Box(0.95, 0.2, 0.97, 0.8)
+    pages = [checkpoint(n, element("text", "Body."), element("text", "Downloaded by X", side)) for n in (1, 2, 3)]
+
+    assert get_furniture(build_document(*pages)) == ["Downloaded by X"] * 3
+
+
+def test_repeated_text_in_the_middle_of_pages_is_body() -> None:
+    """Only text in the margins can be furniture."""
+    assert get_furniture(build_document(*(checkpoint(n, element("text", "Remark.")) for n in (1, 2, 3)))) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["INVOICE 2024-0117", "Draft", "Civil works", "$ 950", "1.2.3", "Page layout", "word " * 40]
+)
+def test_a_label_alone_makes_no_furniture(text: str) -> None:
+    """Text that the model labels a header, but that occurs once, stays in the body and in the Markdown."""
+    document = build_document(checkpoint(1, element("page_header", text, TOP), element("text", "Body.")))
+
+    assert get_furniture(document) == []
+    assert document.elements[0].kind is Kind.TEXT
+    assert prose.to_one_line(text) in markdown.write(document)[0].replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("17", "– 17 –", "xiv", "Page 3 of 9", "3 of 9", "1/34", "第3页"),
+        *("10/1/24, 3:42 PM", "2024-03-14", "14. März 2024", "March 14, 2024", "Sept. 2024", "2024年3月14日"),
+        *("https://a.b/c", "www.fda.gov"),
+    ],
+)
+def test_labelled_numbers_dates_and_urls_in_margins_are_furniture(text: str) -> None:
+    """They are furniture even if they occur only once."""
+    page = checkpoint(1, element("text", "Body."), element("page_footer", text, BOTTOM))
+
+    assert get_furniture(build_document(page)) == [text]
+
+
+def test_footnotes_of_slides_are_body() -> None:
+    """Layout models label them footers, some repeat on several slides, and their numbers count up like page numbers."""
+    slides = [
+        checkpoint(n, element("text", "Dosing1 of adults"), element("page_footer", f"1 21 CFR 201.57(c)({n})", BOTTOM))
+        for n in (1, 2, 3)
+    ]
+    others = [checkpoint(n, element("text", f"Body {n}.")) for n in range(4, 9)]
+
+    document = build_document(*slides, *others)
+
+    notes = [e for e in document.elements if e.kind is Kind.FOOTNOTE]
+    assert [(note.parent_id, note.content_layer) for note in notes] == [
+        (f"p000{n}-e000", Layer.BODY) for n in (1, 2, 3)
+    ]
+
+
+def test_a_footer_that_begins_with_the_page_number_is_furniture() -> None:
+    """Its number increases with the pages, so it is not a footnote mark."""
+    pages = [
+        checkpoint(n, element("text", f"Body {n}."), *([element("page_footer", f"{n + 11} Springs", BOTTOM)] * (n % 2)))
+        for n in range(1, 9)
+    ]
+
+    assert get_furniture(build_document(*pages)) == ["12 Springs", "14 Springs", "16 Springs", "18 Springs"]
+
+
+def test_changing_chapter_names_in_one_place_are_furniture() -> None:
+    """Lines labelled header in one position of every second page are furniture even though each text differs."""
+    names = ["Springs", "Mains", "Pumps", "Filters", "Meters", "Losses"]
+    place = Box(0.1, 0.03, 0.3, 0.05)
+    pages = [checkpoint(2 * n, element("page_header", f"{n} {name}", place)) for n, name in enumerate(names, 1)]
+    pages = [c.model_copy(update={"elements": (*c.elements, make_body(c.page.number))}) for c in pages]
+    between = [checkpoint(2 * n + 1, element("page_header", str(n), TOP), element("text", "Body.")) for n in range(7)]
+
+    assert [text for text in get_furniture(build_document(*pages, *between)) if not text.isdigit()] == [
+        f"{n} {name}" for n, name in enumerate(names, 1)
+    ]
+
+
+def make_body(page: int) -> Element:
+    """The second element of a page."""
+    return element("text", f"Body {page}.", page=page, id=f"p{page:04d}-e001")
+
+
+def test_footers_of_three_among_many_slides_are_body() -> None:
+    """Sources of charts are in a place where other slides have nothing, beside a company's name that is furniture."""
+    left, right = Box(0.1, 0.95, 0.4, 0.97), Box(0.8, 0.95, 0.9, 0.97)
+    named = [element("text", "Body."), element("page_footer", "Water Board", right)]
+    slides = [checkpoint(n, *named, element("page_footer", f"Source: {'abcdefgh'[n]} office", left)) for n in (1, 4, 7)]
+
+    document = build_document(*slides, *(checkpoint(n, *named) for n in (2, 3, 5, 6, 8, 9, 10)))
+
+    assert set(get_furniture(document)) == {"Water Board"}
+
+
+@settings(max_examples=80)
+@given(checkpoint_lists, metas)
+def test_no_page_with_text_is_without_body(checkpoints: tuple[Checkpoint, ...], meta: Meta) -> None:
+    """This holds for any labels and any repetition on other pages."""
+    document = assemble.document(SOURCE, meta, RUN, "id", checkpoints)
+
+    texts = {e.page for e in document.elements if e.text.strip()}
+    assert texts <= {e.page for e in document.elements if e.is_body}
+
+
+@pytest.mark.parametrize("texts", [["A notice to all."], ["2024-03-14", "7"], ["7"]])
+def test_a_page_with_a_single_line_keeps_it(texts: list[str]) -> None:
+    """A date is the body of a page with nothing else, and so is a number."""
+    document = build_document(checkpoint(1, *(element("page_header", text, TOP) for text in texts)))
+
+    assert [e.text for e in document.elements if e.is_body] == texts[:1]
+
+
+def test_the_only_line_at_the_top_of_a_real_page_is_body(tmp_path: Path) -> None:
+    """The layout model labels it a header, and the Markdown still contains it."""
+    with pymupdf.open() as pdf:
+        pdf.new_page().insert_text((72, 60), "Closed on Mondays until the works are done.", fontsize=11)
+        pdf.save(tmp_path / "notice.pdf")
+        pixmap = pdf[0].get_pixmap(dpi=72)
+    pixels = Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
+
+    answer = LayoutFamily().parse(read_page(PagePointer(str(tmp_path / "notice.pdf"), 1), pixels, None), 1)
+
+    document = build_document(checkpoint(1, *answer.elements))
+    assert "Closed on Mondays until the works are done." in markdown.write(document)[0]
+
+
+def test_the_caption_of_a_continued_table_is_body() -> None:
+    """It repeats at the top of many pages but belongs to its table."""
+    pages = [
+        checkpoint(n, element("caption", "Table 3 (continued)", TOP), element("table", table=plain_table(["a"])))
+        for n in range(1, 6)
+    ]
+
+    assert get_furniture(build_document(*pages)) == []

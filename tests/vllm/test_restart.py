@@ -1,0 +1,151 @@
+"""Crashes and restarts of an engine with scripted cores: which prompts wait, and which ones fail."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from twopass.engines.interface import Completion, Prompt
+from twopass.engines.vllm.engine import VllmEngine
+from twopass.errors import Code, EngineError
+from twopass.pages.shared_pixels import Pixels
+from twopass.settings import Settings
+
+START_S, ANSWER_S = 0.2, 0.1
+
+
+class Core:
+    """Runs until it has worked on a prompt named poison for a moment."""
+
+    running: list[Core] = []
+
+    def __init__(self) -> None:
+        self.errored = False
+        self.died = asyncio.Event()
+        Core.running.append(self)
+
+    def shutdown(self) -> None:
+        if self in Core.running:
+            Core.running.remove(self)
+
+
+class Engine(VllmEngine):
+    """The engine with scripted cores instead of vLLM's."""
+
+    starting = max_starting = 0
+
+    def _start_core(self) -> Any:
+        self.starting += 1
+        self.max_starting = max(self.max_starting, self.starting)
+        time.sleep(START_S)
+        self.starting -= 1
+        return Core()
+
+    async def _answer(self, prompt: Prompt) -> Completion:
+        core = self.core
+        if core.errored:
+            raise EngineDeadError
+        if prompt.id == "poison":
+            await asyncio.sleep(ANSWER_S / 2)
+            core.errored = True
+            core.died.set()
+        try:
+            await asyncio.wait_for(core.died.wait(), ANSWER_S)
+        except TimeoutError:
+            return Completion("fine")
+        raise EngineDeadError
+
+
+@pytest.fixture
+def engine() -> Engine:
+    Core.running = []
+    return Engine(Settings(preset="cpu", page_workers=1, engine_restarts=12), Path("nowhere"))
+
+
+def build_prompt(name: str) -> Prompt:
+    return Prompt(name, "Free OCR.", Pixels(1, 1, data=bytes(3)))
+
+
+async def test_a_prompt_that_kills_cores_fails_alone(engine: Engine) -> None:
+    """At the third attempt each prompt runs alone: nineteen are answered, and only the one that kills cores fails."""
+    names = ["good"] * 10 + ["poison"] + ["good"] * 9
+
+    answers = await asyncio.gather(*(engine.generate(build_prompt(name)) for name in names))
+
+    assert [name for name, answer in zip(names, answers, strict=True) if answer.finish_reason == "crash"] == ["poison"]
+    assert {answer.text for answer in answers} == {"fine", ""}
+    assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD] * len(engine.incidents)
+    assert (await engine.generate(build_prompt("good"))).text == "fine"
+    assert len(Core.running) == 1
+
+
+async def test_the_last_attempt_is_alone_even_if_others_arrive(engine: Engine) -> None:
+    """A poison prompt that arrives during another prompt's last attempt waits, and does not make it fail."""
+    first = asyncio.create_task(engine.generate(build_prompt("poison")))
+    innocent = asyncio.create_task(engine.generate(build_prompt("good")))
+    async with asyncio.timeout(60):
+        while len(engine.incidents) < 2:
+            await asyncio.sleep(0.01)
+    late = asyncio.create_task(engine.generate(build_prompt("poison")))
+
+    async with asyncio.timeout(60):
+        assert (await innocent).text == "fine"
+        assert {(await first).finish_reason, (await late).finish_reason} == {"crash"}
+
+
+async def test_a_start_that_hangs_ends_the_worker(engine: Engine) -> None:
+    """On a lost GPU no core starts; waiting prompts get an error when the time for a start is over."""
+    engine.start_s = START_S / 4
+
+    with pytest.raises(EngineError, match="did not start again"):
+        await engine.generate(build_prompt("poison"))
+    assert engine.is_gone
+    await asyncio.sleep(2 * START_S)  # until the late core has started, which must not happen during the next test
+
+
+async def test_cancelling_a_page_does_not_cancel_the_restart(engine: Engine) -> None:
+    """The page that triggered the restart reaches its deadline; two others wait for the same new core."""
+
+    async def impatient() -> None:
+        async with asyncio.timeout(ANSWER_S + START_S / 2):
+            await engine.generate(build_prompt("good"))
+
+    poison = asyncio.create_task(engine.generate(build_prompt("poison")))
+    first = asyncio.create_task(impatient())
+    others = [asyncio.create_task(engine.generate(build_prompt("good"))) for _ in range(2)]
+    await asyncio.sleep(ANSWER_S / 2 + 0.02)
+    poison.cancel()
+
+    assert [answer.text for answer in await asyncio.gather(*others)] == ["fine", "fine"]
+    assert isinstance((await asyncio.gather(first, return_exceptions=True))[0], TimeoutError)
+    assert (engine.max_starting, len(Core.running)) == (1, 1)
+
+
+async def test_closing_waits_for_a_core_that_is_starting(engine: Engine) -> None:
+    """After close, no core is left running."""
+    task = asyncio.create_task(engine.generate(build_prompt("poison")))
+    await asyncio.sleep(ANSWER_S / 2 + START_S / 2)
+    task.cancel()
+
+    await engine.close()
+
+    assert Core.running == []
+
+
+async def test_too_many_crashes_are_an_engine_error(tmp_path: Path) -> None:
+    """All waiting prompts get the error, and so do later ones."""
+    engine = Engine(Settings(preset="cpu", page_workers=1, engine_restarts=1), tmp_path)
+
+    answers = await asyncio.gather(
+        *(engine.generate(build_prompt(name)) for name in ("poison", "good")), return_exceptions=True
+    )
+
+    assert {type(answer) for answer in (*answers,)} == {EngineError}
+    assert engine.is_gone
+    with pytest.raises(EngineError, match="died too often"):
+        await engine.generate(build_prompt("good"))
