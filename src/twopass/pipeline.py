@@ -115,11 +115,11 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                         return await _store_crops(doc, checkpoint, rendered)
             except WorkerDied as error:
                 log.warning("page worker died", page=number, code=error.code, last_try=last_try)
-                failure: TwopassError = error
+                code, message = error.code, error.message  # not the error, which would keep the page in memory
             except SourceError as error:
-                failure = error
+                code, message = error.code, error.message
                 break
-        failed = pass1.failed_page(number, failure.code, f"page {number}: {failure.message}")
+        failed = pass1.failed_page(number, code, f"page {number}: {message}")
         return await _store_checkpoint(doc, failed)
 
 

@@ -59,12 +59,12 @@ class ScriptedEngine(VllmEngine):
     """Sets the phrase model's weights in every core that it starts."""
 
     async def set_weights(self) -> None:
-        to_id = self._tokenizer.convert_tokens_to_ids
+        to_id = self.tokenizer.convert_tokens_to_ids
         pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
         await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
 
-    async def _restart(self) -> None:
-        await super()._restart()
+    async def restart(self) -> None:
+        await super().restart()
         await self.set_weights()
 
 

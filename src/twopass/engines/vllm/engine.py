@@ -141,7 +141,7 @@ class VllmEngine(Engine):
         except Exception as error:  # anything can stop a model from loading; vLLM has logged the details
             message = f"vLLM did not start: {type(error).__name__}: {error}; the log has more"
             raise EngineError(Code.ENGINE_DEAD, message) from error
-        self._tokenizer = core.renderer.tokenizer
+        self.tokenizer = core.renderer.tokenizer
         self._tokenize_cached = lru_cache(maxsize=256)(self._tokenize)
         return core
 
@@ -150,11 +150,11 @@ class VllmEngine(Engine):
         if self._restart_task is None or self._restart_task.done():
             if not self.core.errored:
                 return
-            self._restart_task = asyncio.create_task(self._restart())
+            self._restart_task = asyncio.create_task(self.restart())
             self._restart_task.add_done_callback(_log_failed_restart)
         await asyncio.shield(self._restart_task)
 
-    async def _restart(self) -> None:
+    async def restart(self) -> None:
         """Replace the dead core by a new one; raises EngineError if that happened too often."""
         self._crash_times = [when for when in self._crash_times if time.monotonic() - when < CRASH_WINDOW_S]
         if len(self._crash_times) >= self._max_restarts:
@@ -228,9 +228,9 @@ class VllmEngine(Engine):
         before, marker, after = text.partition(IMAGE)
         if not marker:
             before, after = "", f"\n{text}"
-        encode = self._tokenizer.encode
-        prefix = [self._tokenizer.bos_token_id, *encode(before, add_special_tokens=False)]
-        return prefix, self._tokenizer.convert_tokens_to_ids(IMAGE), encode(after, add_special_tokens=False)
+        encode = self.tokenizer.encode
+        prefix = [self.tokenizer.bos_token_id, *encode(before, add_special_tokens=False)]
+        return prefix, self.tokenizer.convert_tokens_to_ids(IMAGE), encode(after, add_special_tokens=False)
 
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
         from vllm.v1.engine.exceptions import EngineGenerateError
@@ -270,7 +270,7 @@ class VllmEngine(Engine):
 
     def _decode(self, tokens: Sequence[int]) -> str:
         """Keep special tokens: they are the grammar of grounded answers."""
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[str, Any]:
