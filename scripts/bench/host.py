@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
     view_bytes = tiling.DEEPSEEK_OCR.max_nbytes
     page_pool, view_pool = PixelBufferPool(1, 1 << 30), PixelBufferPool(1, view_bytes, fixed_size=view_bytes)
     page_buffer, view_buffer = (PixelBuffer(number) for pool in (page_pool, view_pool) for number in pool.descriptors)
-    print(f"{'':42} {'official':>9} {'drawn anew':>14} {'resized':>14}   parts: page, views; resized; not drawn anew")
+    print(f"{'':42} {'official':>9} {'rendered':>14} {'resized':>14}   parts: page, views; resized; not rendered")
     for file in files:
         with pymupdf.open(file) as pdf:
             count = pdf.page_count

@@ -1,4 +1,4 @@
-"""`twopass reparse`: formats from checkpoints, and recorded answers read by today's grammar; no engine anywhere."""
+"""`twopass reparse`: formats from checkpoints, and recorded answers parsed again, without an engine."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.sources import Sources
 
-EVERY = [str(name) for name in Format]
-CLOCKED = ("manifest.json",)
+ALL_FORMATS = [str(name) for name in Format]
+TIMED_FILES = ("manifest.json",)
 
 
 @pytest.fixture(scope="module")
 async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`few` has the formats that every job writes, `all` has all of them; both of one source."""
+    """Two documents of one source: `few` has the default formats, `all` has every format."""
     folder = tmp_path_factory.mktemp("reparse")
     source = folder / "report.pdf"
     source.write_bytes(recorded.report())
     reader = Reader(page_pool, buffers, CpuEngine(2))
-    for name, formats in (("few", EVERY[:2]), ("all", EVERY)):
+    for name, formats in (("few", ALL_FORMATS[:2]), ("all", ALL_FORMATS)):
         engine = recorded.RecordingEngine(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
         await reader.run(engine=engine, source=str(source), output=f"{folder}/{name}", formats=formats)
     return folder
@@ -50,16 +50,16 @@ def few(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(place, tmp_path / "few" / place.name))
 
 
-def stable(folder: Path) -> dict[str, bytes]:
-    """Everything but what holds clocks; of checkpoints all but what they cost."""
-    found = {}
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """All files without times: no manifest, and checkpoints without their cost."""
+    files = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name not in CLOCKED:
-            told = path.read_bytes()
+        if path.is_file() and path.name not in TIMED_FILES:
+            data = path.read_bytes()
             if path.parent.name == "pages":
-                told = json.dumps({**json.loads(told), "cost": None}).encode()
-            found[str(path.relative_to(folder))] = told
-    return found
+                data = json.dumps({**json.loads(data), "cost": None}).encode()
+            files[str(path.relative_to(folder))] = data
+    return files
 
 
 def invoke(*arguments: object) -> Result:
@@ -68,29 +68,29 @@ def invoke(*arguments: object) -> Result:
 
 def run(*arguments: object) -> dict[str, Any]:
     """Run the command, which must succeed, and return what it prints."""
-    ran = invoke(*arguments)
-    assert ran.exit_code == 0, ran.stderr
-    return json.loads(ran.stdout)  # type: ignore[no-any-return]
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
 
 
 def test_every_format_comes_from_the_checkpoints(few: Path, made: Path) -> None:
-    """The same bytes as if the job had asked for all of them, and a manifest that lists them."""
-    told = run(few, "--formats", ",".join(EVERY))
+    """All formats have the bytes that a job with all formats writes, and the manifest lists them."""
+    report = run(few, "--formats", ",".join(ALL_FORMATS))
 
     manifest = json.loads((few / "manifest.json").read_text())
-    assert stable(few) == stable(next((made / "all").glob("report-*")))
-    assert told["problems"] == []
-    assert set(manifest["result"]["artefacts"]) == {Path(uri).name for uri in told["artefacts"].values()}
-    assert len(manifest["result"]["artefacts"]) == len(EVERY)
+    assert snapshot(few) == snapshot(next((made / "all").glob("report-*")))
+    assert report["problems"] == []
+    assert set(manifest["result"]["artefacts"]) == {Path(uri).name for uri in report["artefacts"].values()}
+    assert len(manifest["result"]["artefacts"]) == len(ALL_FORMATS)
 
 
 def test_document_json_is_not_needed(few: Path, made: Path) -> None:
-    """Checkpoints and the manifest are enough; without a source too."""
+    """Formats can be written without document.json and without the source."""
     (few / "document.json").unlink()
 
     run(few, "--formats", "docjson,chunks", "--source", "/nowhere.pdf")
 
-    assert stable(few)["document.json"] == stable(next((made / "all").glob("report-*")))["document.json"]
+    assert snapshot(few)["document.json"] == snapshot(next((made / "all").glob("report-*")))["document.json"]
     assert (few / "chunks.jsonl").exists()
 
 
@@ -101,25 +101,25 @@ def test_a_folder_in_a_bucket_gets_the_same_formats(
     bucket: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Checkpoints come from S3 and artefacts go there; the source lies on this machine."""
+    """Checkpoints are read from S3 and artefacts are written there; the source is a local file."""
     for path in few.rglob("*"):
         if path.is_file():
             bucket.upload_file(str(path), "bucket", f"out/{few.name}/{path.relative_to(few)}")
     for name, value in (("ENDPOINT_URL", endpoint), ("ACCESS_KEY_ID", s3.KEY), ("SECRET_ACCESS_KEY", s3.SECRET)):
         monkeypatch.setenv(f"BUCKET_{name}", value)
 
-    told = run(f"s3://bucket/out/{few.name}", "--formats", ",".join(EVERY), "--source", made / "report.pdf")
+    report = run(f"s3://bucket/out/{few.name}", "--formats", ",".join(ALL_FORMATS), "--source", made / "report.pdf")
 
     whole = next((made / "all").glob("report-*"))
     written = {key.removeprefix(f"out/{few.name}/"): data for key, data in s3.read_objects(bucket).items()}
-    assert told["problems"] == []
-    assert {Path(uri).name for uri in told["artefacts"].values()} <= set(written)
+    assert report["problems"] == []
+    assert {Path(uri).name for uri in report["artefacts"].values()} <= set(written)
     assert written["document.json"] == (whole / "document.json").read_bytes()
     assert written["review.html"] == (whole / "review.html").read_bytes()
 
 
-def test_options_come_along(few: Path) -> None:
-    """And are kept: the next format is spelled alike."""
+def test_format_options_are_kept(few: Path) -> None:
+    """Options of one run also apply to formats that are written later."""
     run(few, "--formats", "markdown", "--markdown", '{"page_marks": false}')
     run(few, "--formats", "chunks")
 
@@ -130,7 +130,7 @@ def test_options_come_along(few: Path) -> None:
 
 
 def test_another_file_is_not_the_source(few: Path, tmp_path: Path) -> None:
-    """Its pictures would lie under the boxes of this document."""
+    """A source with another hash is rejected, because its page images would not match the boxes."""
     other = tmp_path / "other.pdf"
     other.write_bytes(recorded.report() + b"\n%")
 
@@ -140,8 +140,8 @@ def test_another_file_is_not_the_source(few: Path, tmp_path: Path) -> None:
     assert "SOURCE_NOT_FOUND" in failed.stderr
 
 
-def test_an_unfinished_document_is_left_to_a_job(few: Path) -> None:
-    """A page without a checkpoint would be missing from what is written."""
+def test_an_unfinished_document_is_rejected(few: Path) -> None:
+    """If a checkpoint is missing, nothing is written, because the page would be missing from it."""
     (few / "pages" / "0002.json").unlink()
 
     failed = invoke(few, "--formats", "chunks")
@@ -151,24 +151,24 @@ def test_an_unfinished_document_is_left_to_a_job(few: Path) -> None:
     assert not (few / "chunks.jsonl").exists()
 
 
-def test_todays_grammar_reads_todays_answers_the_same(few: Path, tmp_path: Path) -> None:
-    """Nothing changes, and the document in the new place is the old one, crops included."""
-    told = run(few, "--reread", "--output", tmp_path / "newer")
+def test_parsing_current_answers_again_changes_nothing(few: Path, tmp_path: Path) -> None:
+    """No page changes, and the new document equals the old one, crops included."""
+    report = run(few, "--reread", "--output", tmp_path / "newer")
 
-    assert told["pages_changed"] == []
-    assert stable(tmp_path / "newer" / few.name) == stable(few)
+    assert report["pages_changed"] == []
+    assert snapshot(tmp_path / "newer" / few.name) == snapshot(few)
 
 
-OLDER: dict[str, Callable[[dict[str, Any]], None]] = {
+OLD_MISTAKES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a text was cut": lambda page: page["elements"][2].update(text="The reservoir", markdown="The reservoir"),
     "a table had no cells": lambda page: page["elements"][3].update(table=None, text="Pump Flow"),
-    "a paragraph was lost, and ids were others": lambda page: page.update(elements=_without(page["elements"], 2)),
+    "a paragraph was lost, and ids were different": lambda page: page.update(elements=_without(page["elements"], 2)),
     "a chart was not understood": lambda page: page["elements"][5].update(figure=None, read_by=1),
 }
 
 
 def _without(elements: list[dict[str, Any]], lost: int) -> list[dict[str, Any]]:
-    """As a grammar that did not see one element would have counted them."""
+    """The elements without one, numbered as if it had never been found."""
     kept = [element for n, element in enumerate(elements) if n != lost]
     names = {element["id"]: f"p0001-e{n:03d}" for n, element in enumerate(kept)}
     for element in kept:
@@ -179,24 +179,24 @@ def _without(elements: list[dict[str, Any]], lost: int) -> list[dict[str, Any]]:
     return kept
 
 
-@pytest.mark.parametrize("mistake", OLDER)
-def test_what_an_older_grammar_misread_is_read_anew(few: Path, made: Path, tmp_path: Path, mistake: str) -> None:
-    """The recorded answers of both passes are enough; pages that come out the same stay as they are."""
+@pytest.mark.parametrize("mistake", OLD_MISTAKES)
+def test_mistakes_of_an_older_parser_are_corrected(few: Path, made: Path, tmp_path: Path, mistake: str) -> None:
+    """The recorded answers of both passes restore the page; other pages stay unchanged."""
     path = few / "pages" / "0001.json"
     page = json.loads(path.read_text())
-    as_it_should_be = [dict(element) for element in page["elements"]]
+    expected_elements = [dict(element) for element in page["elements"]]
     crops = {e["id"]: (few / e["image"]).read_bytes() for e in page["elements"] if e["image"]}
-    OLDER[mistake](page)
+    OLD_MISTAKES[mistake](page)
     if "ids" in mistake:
-        page = _with_answers_renamed(page, as_it_should_be, few, crops)
+        page = _rename_answers(page, expected_elements, few, crops)
     path.write_text(json.dumps(page))
 
-    told = run(few, "--reread", "--output", tmp_path / "newer")
+    report = run(few, "--reread", "--output", tmp_path / "newer")
 
     newer = tmp_path / "newer" / few.name
     read = Checkpoint.model_validate_json((newer / "pages" / "0001.json").read_bytes())
-    assert told["pages_changed"] == [1]
-    wanted = Checkpoint.model_validate({**page, "elements": as_it_should_be})
+    assert report["pages_changed"] == [1]
+    wanted = Checkpoint.model_validate({**page, "elements": expected_elements})
     names = ("id", "kind", "text", "boxes", "table", "figure", "formula", "read_by", "image")
     assert [[getattr(e, n) for n in names] for e in read.elements] == [
         [getattr(e, n) for n in names] for e in wanted.elements
@@ -205,17 +205,17 @@ def test_what_an_older_grammar_misread_is_read_anew(few: Path, made: Path, tmp_p
     assert "Water in the Hills" in (newer / "document.md").read_text()
 
 
-def _with_answers_renamed(
-    page: dict[str, Any], right: list[dict[str, Any]], folder: Path, crops: dict[str, bytes]
+def _rename_answers(
+    page: dict[str, Any], expected: list[dict[str, Any]], folder: Path, crops: dict[str, bytes]
 ) -> dict[str, Any]:
-    """The answers about elements, and their crops, under the ids that they had for the older grammar."""
+    """Give the answers about elements, and their crops, the ids that the older parser used."""
     places = {json.dumps(element["boxes"]): element["id"] for element in page["elements"]}
-    names = {e["id"]: places[json.dumps(e["boxes"])] for e in right if json.dumps(e["boxes"]) in places}
-    for told in page["completions"]:
-        key, _, about = told["prompt_id"].partition("/")
-        name = about[:10]
+    names = {e["id"]: places[json.dumps(e["boxes"])] for e in expected if json.dumps(e["boxes"]) in places}
+    for completion in page["completions"]:
+        key, _, suffix = completion["prompt_id"].partition("/")
+        name = suffix[:10]
         if name in names:
-            told["prompt_id"] = f"{key}/{names[name]}{about[10:]}"
+            completion["prompt_id"] = f"{key}/{names[name]}{suffix[10:]}"
     for old in crops:
         (folder / "images" / f"{old}.png").unlink()
     for old, data in crops.items():
@@ -223,21 +223,21 @@ def _with_answers_renamed(
     return page
 
 
-def test_nothing_is_written_over_a_finished_document(few: Path) -> None:
-    """Not even by somebody who asks for it."""
-    before = stable(few)
+def test_a_finished_document_is_not_overwritten(few: Path) -> None:
+    """--reread into the folder of a finished document fails and changes nothing."""
+    before = snapshot(few)
 
     failed = invoke(few, "--reread", "--output", few.parent)
 
     assert failed.exit_code == 1
     assert "OUTPUT_DENIED" in failed.stderr
-    assert stable(few) == before
+    assert snapshot(few) == before
 
 
-async def test_the_cpu_engines_pages_are_read_again_too(
+async def test_pages_of_the_cpu_engine_are_parsed_again(
     page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
-    """Its answers are recorded like any other's."""
+    """The answers of the cpu engine are recorded, too, and correct a misread page."""
     source = tmp_path / "report.pdf"
     source.write_bytes(recorded.report())
     reader = Reader(page_pool, buffers, CpuEngine(2))
@@ -249,15 +249,15 @@ async def test_the_cpu_engines_pages_are_read_again_too(
     page["elements"][1]["text"] = "misread"
     path.write_text(json.dumps(page))
 
-    finding = await reparse.load_document(DocumentFolder(FolderStore(folder.parent), folder.name))
+    stored = await reparse.load_document(DocumentFolder(FolderStore(folder.parent), folder.name))
     newer = DocumentFolder(FolderStore(tmp_path / "newer"), folder.name)
     job = Job.parse({"input": {"source": str(source)}}, Settings(), EntryPoint.LOCAL)
     async with fetch.document(str(source), job, Settings(), page_pool, Sources(Settings())) as file:
 
-        def draw(number: int) -> Any:
+        def render_page(number: int) -> Any:
             return render.page(file, number, job.dpi, 40_000_000, page_pool, buffers)
 
-        _, changed = await reparse.reread_document(finding, newer, (), draw, page_pool)
+        _, changed = await reparse.reread_document(stored, newer, (), render_page, page_pool)
 
     read = json.loads((tmp_path / "newer" / folder.name / "pages" / "0002.json").read_text())
     assert changed == (2,)
