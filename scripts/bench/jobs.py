@@ -148,7 +148,7 @@ def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int],
         for count in counts:
             engine = worker.submit(run_jobs(worker, documents, count)).result()
             speed = engine.meter.tokens_per_s
-            resources = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.summarise(*engine.meter.period)}
+            resources = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.summarize(*engine.meter.period)}
             print_json(jobs=count, tokens_per_s=speed, **resources)
             facts.add_rate(f"{count}_jobs", speed / tokens)
             if first is None:

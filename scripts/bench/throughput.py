@@ -18,9 +18,8 @@ MAX_DECODER_SEQUENCES = 256
 
 def make_sampling(tokens: int, ngram_ban: Any) -> Any:
     """Sampling parameters of vLLM for an answer of exactly so many tokens, streamed as differences."""
-    from vllm.sampling_params import RequestOutputKind
-
     from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
     return SamplingParams(
         temperature=0, max_tokens=tokens, ignore_eos=True, skip_special_tokens=False, extra_args=ngram_ban,

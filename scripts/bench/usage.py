@@ -57,7 +57,7 @@ class Usage:
     gpu: list[tuple[float, float, float]]  # time, load in percent, MiB
     host: list[tuple[float, float]]  # time, MiB
 
-    def summarise(self, since: float, until: float) -> dict[str, Any]:
+    def summarize(self, since: float, until: float) -> dict[str, Any]:
         """Return the GPU's mean load between two times, and the peaks of memory until the second."""
         loads = [load for at, load, _ in self.gpu if since <= at <= until]
         gpu = [mib for at, _, mib in self.gpu if at <= until]

@@ -109,7 +109,7 @@ class DocumentContext:
     job has already read a document with the same id.
     """
 
-    context: JobContext
+    job_context: JobContext
     file: CheckedFile
     folder: DocumentFolder
     run: Run
@@ -123,15 +123,15 @@ class DocumentContext:
 
     @property
     def job(self) -> Job:
-        return self.context.job
+        return self.job_context.job
 
     @property
     def worker(self) -> Worker:
-        return self.context.worker
+        return self.job_context.worker
 
     @property
     def progress(self) -> Tracker:
-        return self.context.progress
+        return self.job_context.progress
 
     @property
     def formats(self) -> tuple[Format, ...]:
@@ -157,7 +157,7 @@ class DocumentContext:
     @property
     def write_deadline(self) -> float | None:
         """When the artefacts must be written; a reserve after the deadline for reading."""
-        deadline = self.context.deadline
+        deadline = self.job_context.deadline
         return None if deadline is None else deadline + self.worker.settings.write_reserve_s
 
     @property

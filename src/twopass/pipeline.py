@@ -78,7 +78,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
     """Read one page; its failure is in its checkpoint. Raises StoreError if the store fails."""
     structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # only for this page's task
     try:
-        async with doc.worker.shutdown.start_work(doc.context.deadline):
+        async with doc.worker.shutdown.start_work(doc.job_context.deadline):
             checkpoint = await _process_page(doc, number)
     except OutOfTime as end:
         checkpoint = pass1.unread_page(number, end.code, end.message)
@@ -139,7 +139,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             manifest = None if job.slice else await upload.load_manifest(folder)
             stored_names = await folder.list_names()
         yield DocumentContext(
-            context=context,
+            job_context=context,
             file=file,
             folder=folder,
             run=run,
@@ -165,7 +165,7 @@ async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
 async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentContext:
     """Wait for free page slots; another worker may have stored pages meanwhile."""
     with suppress(OutOfTime):  # in that case every page is reported as unread
-        async with doc.worker.shutdown.start_work(doc.context.deadline):
+        async with doc.worker.shutdown.start_work(doc.job_context.deadline):
             if await doc.ticket.wait_to_start(page_count):
                 stored_names = await doc.folder.list_names()
                 readers = ConcurrentReaders(expected=bool(stored_names))

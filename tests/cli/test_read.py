@@ -1,4 +1,4 @@
-"""`twopass read`: files and folders are read in this process, summarised, and not read again by the next run."""
+"""`twopass read`: files and folders are read in this process, summarized, and not read again by the next run."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_preset_cpu_reads_with_the_cpu_engine(folder: Path) -> None:
 
 
 def test_several_paths_are_read_in_one_batch(folder: Path) -> None:
-    """Files and folders are summarised together, and a file that two paths name is read once."""
+    """Files and folders are summarized together, and a file that two paths name is read once."""
     ran = read(folder, "inbox/one.pdf", "inbox/deep", "inbox")
 
     assert ran.returncode == 0, ran.stderr

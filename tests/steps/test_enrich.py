@@ -70,7 +70,7 @@ def test_the_summary_of_a_figure_is_its_caption_and_visible_text() -> None:
     assert {"Process diagram", "Sand filters"} & set(enriched.keywords)
 
 
-def test_the_text_of_a_figure_is_summarised_once() -> None:
+def test_the_text_of_a_figure_is_summarized_once() -> None:
     """The text of a picture equals its visible text and is not repeated."""
     (figure,) = enrich_elements(element("picture", "Jan Feb", figure=Figure(visible_text="Jan Feb")))
 

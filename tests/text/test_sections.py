@@ -82,7 +82,7 @@ def test_a_section_holds_the_elements_after_its_heading() -> None:
     assert section.summary == "The springs are deep. They never froze."
 
 
-def test_a_section_without_prose_is_summarised_by_its_tables() -> None:
+def test_a_section_without_prose_is_summarized_by_its_tables() -> None:
     """This holds also if a short sentence points at the table; a continued table counts once."""
     costs = element("table", table=plain_table(["a"]), summary="Table 1: Costs.")
     alone = checkpoint(1, heading("1 Works"), costs)
@@ -92,7 +92,7 @@ def test_a_section_without_prose_is_summarised_by_its_tables() -> None:
     assert [build_document(page, longer).sections[0].summary for page in (alone, pointed)] == ["Table 1: Costs."] * 2
 
 
-def test_a_section_with_only_a_list_is_summarised_by_its_items() -> None:
+def test_a_section_with_only_a_list_is_summarized_by_its_items() -> None:
     """A single stray word beside the items does not count as prose."""
     items = [element("list_item", f"{name} is a spring of the upper valley.") for name in ("Lind", "Ach")]
 
@@ -101,7 +101,7 @@ def test_a_section_with_only_a_list_is_summarised_by_its_items() -> None:
     assert section.summary == "Lind is a spring of the upper valley. Ach is a spring of the upper valley. guidance"
 
 
-def test_an_empty_section_is_summarised_by_its_subsections() -> None:
+def test_an_empty_section_is_summarized_by_its_subsections() -> None:
     """Their prose is used, or their figures if they have no prose."""
     figure, text = element("picture", summary="Figure 1: A map."), element("text", "The springs are deep.")
     page = checkpoint(1, heading("1 Water"), heading("1.1 Upper"), text, heading("2 Maps"), heading("2.1 All"), figure)

@@ -64,9 +64,8 @@ def vllm_answers(random_model: Path) -> Iterator[dict[str, tuple[str, int]]]:
     """vLLM's answer to each prompt, and the number of tokens in the prompt."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
-
         from vllm import LLM, SamplingParams
+        from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
 
         llm = LLM(
             model=str(random_model), dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=2,

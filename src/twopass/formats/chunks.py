@@ -223,9 +223,9 @@ def _make_row(
     number: int, chunk: Chunk, document: Document, pages: Mapping[int, Page], captions: Mapping[str, str]
 ) -> dict[str, Any]:
     elements, part = chunk.elements, chunk.first.part or 1
-    keywords, summary = sections.summarise(elements)
+    keywords, summary = sections.summarize(elements)
     if chunk.is_part and all(element.kind is Kind.TEXT for element in elements):
-        summary = prose.summarise(prose.to_one_line(chunk.text), keywords, PART_SUMMARY_SENTENCES)
+        summary = prose.summarize(prose.to_one_line(chunk.text), keywords, PART_SUMMARY_SENTENCES)
     spans = [span for unit in chunk.units for span in unit.spans]
     numbers = sorted({element.page for element in elements})
     section_ids = dict.fromkeys(unit.section.id for unit in chunk.units if unit.section)

@@ -111,9 +111,13 @@ def open_page(path: str, number: int, turn: int, password: str | None) -> Iterat
             page.set_rotation(own_rotation)
 
 
-def close_deleted_files() -> None:
-    """Close documents whose file was deleted; open ones hold disk space and keep their password in memory."""
+def close_deleted_files() -> bool:
+    """Close documents whose file was deleted; returns whether others are open.
+
+    Open documents hold disk space and keep their password in memory.
+    """
     _close([key for key in _open_pdfs if not os.path.exists(key[0])])
+    return bool(_open_pdfs)
 
 
 def _close(keys: Sequence[_Key]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import sys
 import time
@@ -16,6 +17,8 @@ from typing import BinaryIO
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages import shared_pixels, source_files
 from twopass.runtime.page_pool import LENGTH_BYTES, MAX_ANSWER_BYTES
+
+IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
 
 
 def main() -> None:
@@ -31,12 +34,22 @@ def main() -> None:
     _send(answers, "hello")
     while (message := _receive(sys.stdin.buffer)) is not None:
         _send(answers, _run(message))
+        _close_files_when_idle()
+
+
+def _close_files_when_idle() -> None:
+    """Wait for the next call; meanwhile close documents whose file was deleted.
+
+    The buffer of stdin is empty here, because the parent sends the next call only after the answer.
+    """
+    while not select.select([sys.stdin], [], [], IDLE_CHECK_S)[0]:
+        if not source_files.close_deleted_files():
+            return
 
 
 def _run(message: bytes) -> tuple[object, TwopassError | None, float]:
     started = time.process_time()
     function, args, kwargs = pickle.loads(message)
-    source_files.close_deleted_files()
     try:
         return function(*args, **kwargs), None, time.process_time() - started
     except TwopassError as error:  # any other error ends this process, and the parent starts another

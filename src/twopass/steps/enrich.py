@@ -43,7 +43,7 @@ def _enrich_element(element: Element, elements: Sequence[Element], language: str
     caption = _join_captions(element, elements) if is_visual else ""
     text = "\n".join(part for part in (caption, collect_text(element)) if part)
     phrases = element.keywords or keywords.extract(text, language, _choose_keyword_limit(element, text))
-    summary = element.summary or _summarise(element, caption, phrases)
+    summary = element.summary or _summarize(element, caption, phrases)
     update: dict[str, object] = {"keywords": phrases, "summary": summary}
     if is_visual:
         update["context"] = element.context or surrounding_text.collect_context(element, elements)
@@ -62,14 +62,14 @@ def _choose_keyword_limit(element: Element, text: str) -> int:
     return min(max(len(prose.split_words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
 
 
-def _summarise(element: Element, caption: str, phrases: Sequence[str]) -> str | None:
+def _summarize(element: Element, caption: str, phrases: Sequence[str]) -> str | None:
     if element.kind is Kind.TABLE:
         return _prefix_caption(caption, _join_headers(element) or prose.to_one_line(element.text)[: prose.MAX_SENTENCE])
     if element.is_figure:
         return _prefix_caption(caption, prose.to_one_line(collect_text(element))[: prose.MAX_SENTENCE])
     count = len(prose.split_sentences(element.text))
     limit = 1 if element.is_heading or count <= SHORT else 2 if count <= MEDIUM else 3
-    return prose.summarise(element.text, phrases, limit)
+    return prose.summarize(element.text, phrases, limit)
 
 
 def _prefix_caption(caption: str, content: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Work on running text: detect its language, split it into sentences and words, join broken lines, summarise it.
+"""Work on running text: detect its language, split it into sentences and words, join broken lines, summarize it.
 
 Covers the scripts, punctuation and hyphenation of the supported languages. Works on plain strings, not on elements.
 """
@@ -234,7 +234,7 @@ def select_distinct(phrases: Iterable[str], limit: int, minimum: int = 0) -> tup
     return tuple(phrase for phrase, _ in chosen[:limit])
 
 
-def summarise(text: str, keywords: Sequence[str], limit: int) -> str | None:
+def summarize(text: str, keywords: Sequence[str], limit: int) -> str | None:
     """Up to `limit` of the text's own sentences with the most keywords, in their order; None without sentences."""
     sentences = split_sentences(text)
     weights = [(_weigh(sentence, keywords) + (1.0 if n == 0 else 0.0), -n) for n, sentence in enumerate(sentences)]

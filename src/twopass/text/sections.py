@@ -117,7 +117,7 @@ def _nest(
         own = [element for element in elements[start.index : end] if element.is_body]
         own_and_nested = [element for element in elements[start.index : starts[stop - 1][2]] if element.is_body]
         keywords = _select_keywords(own_and_nested)
-        summary = _summarise(own, own_and_nested, keywords)
+        summary = _summarize(own, own_and_nested, keywords)
         sections.append(
             Section(
                 id=name,
@@ -136,10 +136,10 @@ def _nest(
     return tuple(sections)
 
 
-def summarise(elements: Sequence[Element]) -> tuple[tuple[str, ...], str | None]:
+def summarize(elements: Sequence[Element]) -> tuple[tuple[str, ...], str | None]:
     """Keywords and summary of a run of elements."""
     keywords = _select_keywords(elements)
-    return keywords, _summarise(elements, elements, keywords)
+    return keywords, _summarize(elements, elements, keywords)
 
 
 def _select_keywords(elements: Sequence[Element]) -> tuple[str, ...]:
@@ -155,13 +155,13 @@ def _select_keywords(elements: Sequence[Element]) -> tuple[str, ...]:
     return prose.select_distinct((spellings[folded] for folded in best), MAX_KEYWORDS, MIN_KEYWORDS)
 
 
-def _summarise(own: Sequence[Element], own_and_nested: Sequence[Element], keywords: Sequence[str]) -> str | None:
+def _summarize(own: Sequence[Element], own_and_nested: Sequence[Element], keywords: Sequence[str]) -> str | None:
     """Summarise the prose of the section and its subsections.
 
     If the section has hardly any prose itself, the summaries of its own tables and figures come first. Without any
     prose, take those of the subsections: of tables and figures, else of other elements, else of headings.
     """
-    summary = prose.summarise(_collect_prose(own_and_nested), keywords, SECTION_SENTENCES)
+    summary = prose.summarize(_collect_prose(own_and_nested), keywords, SECTION_SENTENCES)
     if summary and len(prose.split_words(_collect_prose(own))) >= MIN_PROSE:
         return summary
     fallbacks = (VISUALS, frozenset(Kind) - HEADINGS, HEADINGS)

@@ -307,9 +307,8 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[s
 
 def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
     """vLLM's sampling parameters; without detokenization, because vLLM would decode one token at a time."""
-    from vllm.sampling_params import RequestOutputKind
-
     from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
     ban = {
         "ngram_size": sampling.ngram,

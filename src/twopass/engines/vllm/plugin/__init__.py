@@ -20,8 +20,9 @@ def register() -> None:
     """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices."""
     import logging
 
-    from twopass.engines.vllm.plugin.exit_report import OutOfMemoryHandler
     from vllm import ModelRegistry
+
+    from twopass.engines.vllm.plugin.exit_report import OutOfMemoryHandler
 
     log = logging.getLogger("vllm")
     if not any(isinstance(handler, OutOfMemoryHandler) for handler in log.handlers):

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from vllm import envs
 from vllm.platforms import current_platform
 from vllm.utils.torch_utils import PIN_MEMORY
-
-from vllm import envs
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
