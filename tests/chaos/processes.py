@@ -25,10 +25,6 @@ class GroupUsage:
     files: int
     sockets: int
 
-    @property
-    def countable(self) -> tuple[int, int, int, int]:
-        return self.processes, self.threads, self.files, self.sockets
-
 
 def list_members(group: int) -> tuple[int, ...]:
     """Return the ids of the group's live processes."""
