@@ -96,6 +96,7 @@ HOMES = {
     "math_core": {"formats/mathml.py"},
     "tenacity": {"runtime/retry.py"},
     "rapidocr": {"pages/ocr.py"},
+    "cv2": {"engines/cpu/page.py"},
     "onnxruntime": {"engines/cpu/page.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},

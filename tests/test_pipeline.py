@@ -514,10 +514,10 @@ async def test_a_page_that_crashes_its_page_worker_twice_uses_its_text_layer(rea
 
 
 async def test_the_next_job_retries_a_page_that_crashed_its_page_worker(reader: Reader, tmp_path: Path) -> None:
-    """A page that crashed its page worker twice fails; the next job reads only that page and rewrites all formats."""
+    """A page of which nothing can be read fails; the next job reads only that page and rewrites all formats."""
     (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
-    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2))
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2, read_text_only=1))
     first = await crashing.run(1, ScriptedEngine(), **fields)
     first_manifest = read_manifest(tmp_path / "out")
 
@@ -533,6 +533,17 @@ async def test_the_next_job_retries_a_page_that_crashed_its_page_worker(reader: 
     assert (again.status, again.problems) == ("success", ())
     assert read_manifest(tmp_path / "out")["result"]["pages"] == {"read": 3}
     assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "healthy")
+
+
+async def test_a_page_that_cannot_be_rendered_keeps_its_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """A page that crashes its page worker twice while it is rendered has its text layer instead of nothing."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(2))
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, draw_pdf=2))
+    result = await crashing.run(1, ScriptedEngine(), source=f"{tmp_path}/a.pdf", output=f"{tmp_path}/out")
+
+    assert result.documents[0].pages == {"read": 1, "text_layer": 1}
+    assert [(problem.code, problem.page) for problem in result.problems] == [(Code.RENDER_CRASH, 1)]
+    assert "Page 1" in next((tmp_path / "out").rglob("document.md")).read_text()
 
 
 async def test_the_next_job_retries_a_scan_that_crashed_its_page_worker(reader: Reader, tmp_path: Path) -> None:

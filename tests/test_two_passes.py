@@ -19,8 +19,7 @@ from twopass.errors import Code, InvalidJob
 from twopass.families.interface import Family
 from twopass.families.registry import FAMILIES
 from twopass.job import Mode, Task
-from twopass.pages.rendered_page import PagePointer, RenderedPage
-from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.text_layer import TextLayer
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
@@ -264,16 +263,9 @@ STAMP = "Downloaded from archive 2024"
 def test_a_stamp_does_not_replace_an_answer(layer: str, state: State, texts: tuple[str, ...], ending: str) -> None:
     """The text layer is used if it has as many words as the best unusable answer; the message says which was kept."""
     checkpoint = documents.checkpoint(1, documents.element("text", PARAGRAPH))
-    picture = RenderedPage(
-        page=checkpoint.page,
-        pixels=Pixels(1, 1, data=b""),
-        pointer=PagePointer("", 1),
-        words=TextLayer.of(
-            Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), text) for n, text in enumerate(layer.split())
-        ),
-    )
+    words = TextLayer.of(Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), text) for n, text in enumerate(layer.split()))
 
-    final = pass1.use_text_layer(checkpoint, picture, Code.LOOP)
+    final = pass1.use_text_layer(checkpoint, words, Code.LOOP)
 
     assert (final.page.state, tuple(element.text for element in final.elements)) == (state, texts)
     assert final.problems[0].message.endswith(ending)

@@ -121,7 +121,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again; it reads only this page. If it fails again, save the file with another program.",
     ),
     Code.RENDER_TIMEOUT: (
-        "One step of the page took longer than the limit.",
+        "The page, or opening the document, needs more processor time than the limit.",
         "Send the same job again; it reads only this page. If it fails again, raise `WORKER_TIMEOUT_S` or lower `dpi`.",
     ),
     Code.ENGINE_CRASH: (
@@ -147,8 +147,12 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "Use an engine that supports the script.",
     ),
     Code.DENSE_PAGE: (
-        "The page has too many lines for the layout model and was split into blocks along white space.",
+        "The page has too many lines or drawings for the layout model and was split into blocks along white space.",
         "All words are there; check the order of columns.",
+    ),
+    Code.PARTS_OMITTED: (
+        "Links, annotations or form fields of the page were left out, because they are damaged or take too long.",
+        "Text and pixels of the page are there. Save the file with another program if you need the rest.",
     ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}

@@ -50,6 +50,7 @@ class Code(StrEnum):
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
     DENSE_PAGE = "DENSE_PAGE"
+    PARTS_OMITTED = "PARTS_OMITTED"
 
 
 class TwopassError(Exception):

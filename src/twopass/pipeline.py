@@ -19,12 +19,13 @@ import structlog
 from twopass import contexts
 from twopass.contexts import ConcurrentReaders, DocumentContext, EngineFailureBudget, JobContext
 from twopass.document import Checkpoint, Document, Problem, Severity, State, derive_canary
-from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
+from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
 from twopass.pages.rendered_page import RenderedPage
 from twopass.result import Result
 from twopass.runtime import admission, page_slots, retry
 from twopass.runtime.admission import Ticket
+from twopass.runtime.cpu_budget import limit_cpu_time
 from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, upload
 from twopass.steps.report import Outcome
@@ -36,6 +37,8 @@ from twopass.telemetry.progress import Phase, Tracker
 from twopass.worker import Worker
 
 log = structlog.get_logger()
+
+ENRICH_S = 10.0  # processor seconds for the keywords and summaries of one page
 
 
 async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
@@ -79,7 +82,8 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
     structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # only for this page's task
     try:
         async with doc.worker.shutdown.start_work(doc.job_context.deadline):
-            checkpoint = await _process_page(doc, number)
+            with doc.ticket.watch(), limit_cpu_time(doc.worker.settings.worker_timeout_s):
+                checkpoint = await _process_page(doc, number)
     except OutOfTime as end:
         checkpoint = pass1.unread_page(number, end.code, end.message)
     except EngineError as error:  # discard the result of pass 1, too: a half-read page would be stored for good
@@ -95,7 +99,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
 async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
     """Load the page's checkpoint; if there is none, render the page, run both passes, enrich and store it.
 
-    If a page worker dies, the page is processed once more; if that fails too, the page is failed.
+    If a page worker crashes, the page is processed once more; if it cannot be rendered, its text layer is used.
     """
     if stored := await _load_checkpoint(doc, number):
         return stored
@@ -113,14 +117,23 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                     with watch.stage("upload"):
                         checkpoint = await _store_checkpoint(doc, checkpoint)
                         return await _store_crops(doc, checkpoint, rendered)
-            except WorkerDied as error:
-                log.warning("page worker died", page=number, code=error.code, last_try=last_try)
+            except (WorkerDied, SourceError) as error:
+                log.warning("page not read", page=number, code=error.code, last_try=last_try)
                 code, message = error.code, error.message  # not the error, which would keep the page in memory
-            except SourceError as error:
-                code, message = error.code, error.message
-                break
-        failed = pass1.failed_page(number, code, f"page {number}: {message}")
-        return await _store_checkpoint(doc, failed)
+                if not retry.is_worker_death(error):
+                    break
+        return await _store_checkpoint(doc, await _read_text_only(doc, number, code, message))
+
+
+async def _read_text_only(doc: DocumentContext, number: int, code: Code, message: str) -> Checkpoint:
+    """Use the text layer of a page that cannot be rendered, as `code` and `message` say; without one, fail the page."""
+    with suppress(WorkerDied, SourceError):
+        if doc.file.is_pdf:
+            page, words = await render.text_only(doc.file, number, doc.worker.page_pool)
+            checkpoint = pass1.use_text_layer(Checkpoint(page=page), words, code)
+            if checkpoint.elements:
+                return checkpoint
+    return pass1.failed_page(number, code, f"page {number}: {message}")
 
 
 @asynccontextmanager
@@ -130,7 +143,8 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
     async with AsyncExitStack() as stack:
         async with worker.shutdown.start_work(context.deadline):
             fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
-            file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
+            with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s):
+                file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
         run = contexts.describe_run(job, worker)
         folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
@@ -253,7 +267,8 @@ def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[Re
 async def _enrich(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:
     """Add keywords and summaries. A page is kept without them if its page worker dies."""
     try:
-        return await doc.worker.page_pool.call(enrich.page, checkpoint, doc.job.language)
+        with limit_cpu_time(ENRICH_S):
+            return await doc.worker.page_pool.call(enrich.page, checkpoint, doc.job.language)
     except WorkerDied as died:
         number = checkpoint.page.number
         message = f"page {number}: no keywords and summaries: {died.message}"

@@ -122,7 +122,9 @@ class Settings(BaseSettings):
 
     concurrency: int = Field(4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine")
     page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
-    worker_timeout_s: float = Field(120.0, gt=0, description="time limit for one call of a page worker")
+    worker_timeout_s: float = Field(
+        120.0, gt=0, description="processor seconds that page workers may use for one page, or to open one document"
+    )
     worker_memory_bytes: int = Field(
         4096 * MEGABYTE, ge=512 * MEGABYTE, description="memory limit of a page worker; above it, the worker is killed"
     )

@@ -97,7 +97,9 @@ def open_worker(settings: Settings, observer: Observer | None = None) -> Iterato
     stages["engine_s"] = time.monotonic() - before
     default_slots = round(SLOTS_PER_SEQUENCE * (engine.sequences or settings.page_worker_count))
     slots = settings.window or max(MIN_SLOTS, default_slots)
-    buffers = PixelBufferPool(slots, settings.window_bytes or max(MIN_BUFFER_BYTES, slots * PAGE_BYTES))
+    page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
+    budget = settings.window_bytes or max(MIN_BUFFER_BYTES, slots * PAGE_BYTES)
+    buffers = PixelBufferPool(page_slots.max_in_flight, budget)
     engine_buffers = (engine.buffers,) if engine.buffers else ()
     page_pool = PagePool(
         settings.page_worker_count,
@@ -109,7 +111,7 @@ def open_worker(settings: Settings, observer: Observer | None = None) -> Iterato
     )
     with gc_tuning.collect_less_often(), _run_loop() as loop:
         family, observer = registry.get_family(engine.family), observer or NullObserver()
-        worker = Worker(settings, engine, family, page_pool, buffers, PageSlots(slots), loop, observer)
+        worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
             verdict = worker.submit(_warm_up(worker, stages)).result()
             stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _process_age_s()}.items()}

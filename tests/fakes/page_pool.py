@@ -1,10 +1,11 @@
-"""A page pool whose page workers crash in some calls."""
+"""Page pools whose page workers crash or run out of time in some calls."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from twopass.errors import Code, WorkerDied
 from twopass.runtime.page_pool import PagePool
 
 
@@ -19,4 +20,17 @@ class CrashingPagePool(PagePool):
         if self._crashes.get(function.__name__, 0):
             self._crashes[function.__name__] -= 1
             return await self._page_pool.call(os._exit, 1)
+        return await self._page_pool.call(function, *args, **kwargs)
+
+
+class TimingOutPagePool(PagePool):
+    """Uses another pool. Every call of the named functions uses up its processor time."""
+
+    def __init__(self, page_pool: PagePool, *functions: str) -> None:
+        self.count = page_pool.count
+        self._page_pool, self._functions = page_pool, functions
+
+    async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if function.__name__ in self._functions:
+            raise WorkerDied(Code.RENDER_TIMEOUT, f"{function.__name__} needs more processor time than the limit")
         return await self._page_pool.call(function, *args, **kwargs)

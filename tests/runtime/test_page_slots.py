@@ -20,7 +20,7 @@ from twopass.families.layout.family import LayoutFamily
 from twopass.job import EntryPoint, Job
 from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import Pixels
-from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_pool import PagePool, slow_call_callbacks
 from twopass.runtime.page_slots import PageSlots, run_all
 from twopass.settings import Settings
 from twopass.steps import pass2
@@ -31,10 +31,11 @@ from twopass.worker import Worker, open_worker
 def test_there_are_a_quarter_more_page_slots_than_engine_sequences(settings: dict[str, int], count: int) -> None:
     """By default a worker has 1.25 slots per sequence of the engine, at least 2; WINDOW sets another number.
 
-    Each slot has a pixel buffer with room for an A4 page.
+    Each slot, and each slow page without one, has a pixel buffer; there is room for an A4 page in every slot.
     """
     with open_worker(Settings(page_workers=1, log_level="ERROR", **settings)) as worker:
-        assert worker.page_slots.count == len(worker.buffers.descriptors) == count
+        assert worker.page_slots.count == count
+        assert len(worker.buffers.descriptors) == worker.page_slots.max_in_flight
         asyncio.run(borrow_all_buffers(worker))
 
 
@@ -112,6 +113,43 @@ async def test_two_jobs_share_the_slots_equally() -> None:
     )
 
     assert order[:12].count("small") == 5
+
+
+async def test_a_slow_item_gives_its_slot_to_another(page_pool: PagePool) -> None:
+    """An item whose page worker is slow goes on without a slot, and takes no part in its job's share."""
+    page_slots, release = PageSlots(1, max_slow=1), asyncio.Event()
+
+    async def wait_as_slow() -> int:
+        async with page_slots.acquire("job"):
+            for callback in slow_call_callbacks.get():
+                callback()
+            await release.wait()
+            return page_slots.in_flight  # the other has ended
+
+    slow = asyncio.create_task(wait_as_slow())
+    await asyncio.sleep(0)  # it takes the only slot
+    async with asyncio.timeout(60):
+        async with page_slots.acquire("job"):
+            both = page_slots.in_flight
+        release.set()
+
+        assert (both, await slow, page_slots.in_flight) == (2, 1, 0)
+
+
+async def test_only_some_slow_items_give_their_slot_away() -> None:
+    """Beyond `max_slow`, a slow item keeps its slot, so that memory stays bounded."""
+    page_slots = PageSlots(2, max_slow=1)
+    async with page_slots.acquire("a"), page_slots.acquire("a"):
+        for callback in slow_call_callbacks.get():
+            callback()
+
+        assert page_slots.in_flight == 2
+        async with asyncio.timeout(60), page_slots.acquire("b"):
+            assert page_slots.in_flight == 3
+            waiting = asyncio.create_task(page_slots.acquire("b").__aenter__())
+            await asyncio.sleep(0)
+            assert page_slots.waiting == 1
+            waiting.cancel()
 
 
 async def test_the_first_failure_is_raised_unchanged_and_cancels_the_rest() -> None:

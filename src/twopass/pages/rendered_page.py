@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twopass.document import Page, Problem
+from twopass.document import Page, Problem, Severity
+from twopass.errors import Code
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
+
+# What a page may lack; see report_omission.
+ANNOTATIONS = "annotations, links and form fields"
+SOME_LINKS = "some links"
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,9 @@ class RenderedPage:
     words: TextLayer = NO_LAYER
     ink: float = 0.0
     problems: tuple[Problem, ...] = ()
+
+
+def report_omission(number: int, parts: Sequence[str]) -> Problem:
+    """The warning about a page that lacks these parts."""
+    message = f"page {number}: {' and '.join(parts)} left out, because they are damaged or take too long"
+    return Problem(code=Code.PARTS_OMITTED, severity=Severity.WARNING, page=number, message=message)

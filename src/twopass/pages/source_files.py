@@ -111,6 +111,21 @@ def open_page(path: str, number: int, turn: int, password: str | None) -> Iterat
             page.set_rotation(own_rotation)
 
 
+@contextmanager
+def open_bare_page(path: str, number: int, turn: int, password: str | None) -> Iterator[tuple[Any, bool]]:
+    """Open page `number` (from 1) without its annotations, links and form fields; yields it and whether it had any.
+
+    For pages whose annotations are damaged or take too long. The document is opened again, because it is changed.
+    """
+    with open_pdf(path, password) as pdf:
+        xref = pdf.page_xref(number - 1)
+        had_annotations = pdf.xref_get_key(xref, "Annots")[0] != "null"
+        pdf.xref_set_key(xref, "Annots", "null")
+        page = pdf[number - 1]
+        page.set_rotation((page.rotation + turn) % 360)
+        yield page, had_annotations
+
+
 def close_deleted_files() -> bool:
     """Close documents whose file was deleted; returns whether others are open.
 
@@ -194,6 +209,21 @@ def measure_image_share(display_list: Any) -> float:
     page_area = display_list.rect
     images = pymupdf.TextPage(display_list.get_textpage(flags=pymupdf.TEXT_PRESERVE_IMAGES)).extractIMGINFO()
     return float(sum(abs(page_area & image["bbox"]) for image in images) / abs(page_area))
+
+
+def iterate_links(page: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the rectangle and address of each link to another document or site, in points of the unrotated page.
+
+    The time of `page.get_links` grows with the square of their number: 4 s for 2,000.
+    """
+    import pymupdf
+
+    link = pymupdf.mupdf.fz_load_links(page.this)
+    while link.m_internal:
+        uri = link.uri()
+        if pymupdf.mupdf.fz_is_external_link(uri) and ":" in uri and not uri.startswith("file:"):
+            yield pymupdf.Rect(pymupdf.JM_py_from_rect(link.rect())), uri
+        link = link.next()
 
 
 def _get_unrotated_rect(page: Any) -> Any:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from twopass.runtime import task_group
+from twopass.runtime.page_pool import watch_slow_calls
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -46,6 +47,7 @@ class Ticket:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.state, self.pages, self.bytes = TicketState.FETCHING, 0, 0
+        self.slow_tasks = 0
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def mark_fetched(self, size: int) -> None:
@@ -72,6 +74,23 @@ class Ticket:
         had_to_wait = not self.turn.done()
         await self.turn
         return had_to_wait
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Let other documents start in place of work that is done inside and turns out to be slow."""
+        is_slow = False
+
+        def mark_slow() -> None:
+            nonlocal is_slow
+            if not is_slow:
+                is_slow, self.slow_tasks = True, self.slow_tasks + 1
+                self._admission.update()
+
+        try:
+            with watch_slow_calls(mark_slow):
+                yield
+        finally:
+            self.slow_tasks -= is_slow
 
     def finish_page(self) -> None:
         self.pages -= 1
@@ -125,11 +144,12 @@ class Admission:
         self._changed.set()
 
     def _may_start(self) -> bool:
-        started = [ticket.pages for ticket in self._open if ticket.state is TicketState.STARTED]
-        return sum(started) < self._limits.page_slots and started.count(0) < MAX_FINISHING
+        started = [ticket for ticket in self._open if ticket.state is TicketState.STARTED]
+        pages = sum(max(ticket.pages - ticket.slow_tasks, 0) for ticket in started)
+        return pages < self._limits.page_slots and sum(not ticket.pages for ticket in started) < MAX_FINISHING
 
     def _may_fetch(self) -> bool:
-        fetches = sum(ticket.state is TicketState.FETCHING for ticket in self._open)
+        fetches = sum(ticket.state is TicketState.FETCHING and not ticket.slow_tasks for ticket in self._open)
         waiting = [max(ticket.pages, 1) for ticket in self._open if ticket.state is TicketState.WAITING]
         limits = self._limits
         if len(self._open) < MIN_FETCHES:

@@ -9,22 +9,32 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from twopass.runtime import task_group
+from twopass.runtime.page_pool import watch_slow_calls
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
 class PageSlots:
-    """A fixed number of slots. A free slot goes to the waiting owner that holds the fewest."""
+    """A fixed number of slots. A free slot goes to the waiting owner that holds the fewest.
 
-    def __init__(self, count: int) -> None:
+    An item whose page worker is slow gives its slot away and goes on without one; at most `max_slow` do at once.
+    """
+
+    def __init__(self, count: int, max_slow: int = 0) -> None:
         self.count = count
+        self._max_slow = max_slow
+        self._slow = 0
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
+    def max_in_flight(self) -> int:
+        return self.count + self._max_slow
+
+    @property
     def in_flight(self) -> int:
-        return self._held.total()
+        return self._held.total() + self._slow
 
     @property
     def waiting(self) -> int:
@@ -41,10 +51,22 @@ class PageSlots:
             if turn.done() and not turn.cancelled():
                 self._release(owner)
             raise
+        is_slow = False
+
+        def give_away() -> None:
+            nonlocal is_slow
+            if not is_slow and self._slow < self._max_slow:
+                is_slow, self._slow = True, self._slow + 1
+                self._release(owner)
+
         try:
-            yield
+            with watch_slow_calls(give_away):
+                yield
         finally:
-            self._release(owner)
+            if is_slow:
+                self._slow -= 1
+            else:
+                self._release(owner)
 
     def _release(self, owner: str) -> None:
         self._held[owner] -= 1
@@ -72,7 +94,7 @@ async def run_all(
     The first failure cancels the rest and is raised unchanged.
     """
     tasks: list[asyncio.Task[Outcome]] = []
-    task_limit = asyncio.Semaphore(page_slots.count)  # more tasks than slots could only wait
+    task_limit = asyncio.Semaphore(page_slots.max_in_flight)  # more tasks could only wait
 
     async def run(item: Item) -> Outcome:
         try:

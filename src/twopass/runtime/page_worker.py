@@ -1,7 +1,11 @@
-"""The page worker process: reads pickled calls from stdin and writes their results to stdout, until stdin ends."""
+"""The page worker process: reads pickled calls from stdin and writes their results to stdout, until stdin ends.
+
+Arguments: the parent's process id, then `number:descriptor` of each pixel buffer.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import select
@@ -16,8 +20,10 @@ from typing import BinaryIO
 
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages import shared_pixels, source_files
-from twopass.runtime.page_pool import LENGTH_BYTES, MAX_ANSWER_BYTES
+from twopass.runtime.page_pool import MAX_ANSWER_BYTES
+from twopass.runtime.page_process import LENGTH_BYTES
 
+PR_SET_PDEATHSIG = 1  # sys/prctl.h
 IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
 
 
@@ -25,9 +31,10 @@ def main() -> None:
     # The parent handles Ctrl-C and SIGTERM; it ends this process by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _die_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # if the machine runs out of memory, this process is killed instead of its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
-    shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[1:]))
+    shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[2:]))
     sys.excepthook = _print_without_message
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the output of libraries that print must not get into the pipe
@@ -35,6 +42,13 @@ def main() -> None:
     while (message := _receive(sys.stdin.buffer)) is not None:
         _send(answers, _run(message))
         _close_files_when_idle()
+
+
+def _die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, also in the middle of a call."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        sys.exit()
 
 
 def _close_files_when_idle() -> None:

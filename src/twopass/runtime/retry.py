@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import tenacity
 
-from twopass.errors import WorkerDied
+from twopass.errors import Code, WorkerDied
 
 T = TypeVar("T")
 
@@ -31,7 +31,8 @@ def is_busy(error: BaseException) -> bool:
 
 
 def is_worker_death(error: BaseException) -> bool:
-    return isinstance(error, WorkerDied)
+    """Whether a page worker died and may succeed in another attempt: it would use up its processor time again."""
+    return isinstance(error, WorkerDied) and error.code is not Code.RENDER_TIMEOUT
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.job import Job
 from twopass.pages import text_layer
-from twopass.pages.rendered_page import RenderedPage
+from twopass.pages.rendered_page import ANNOTATIONS, RenderedPage, report_omission
 from twopass.pages.text_layer import TextLayer
+from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
 from twopass.text import prose
 
@@ -37,15 +38,15 @@ async def read(
 ) -> Checkpoint:
     """Read the page with the first usable answer; blank pages are not sent to the engine.
 
-    If no answer is usable, or a page worker dies on the last try, the PDF's own text is used. Raises EngineError, and
-    WorkerDied on earlier tries.
+    If no answer is usable, or a page worker dies on the last try or for lack of time, the PDF's own text is used.
+    Raises EngineError, and WorkerDied on earlier tries.
     """
     try:
         return await _try_rungs(rendered, source_key, job, engine, family, page_pool)
     except (WorkerDied, SourceError) as error:
-        if isinstance(error, WorkerDied) and not last_try:
+        if retry.is_worker_death(error) and not last_try:
             raise
-        return use_text_layer(Checkpoint(page=rendered.page, problems=rendered.problems), rendered, error.code)
+        return use_text_layer(Checkpoint(page=rendered.page, problems=rendered.problems), rendered.words, error.code)
 
 
 async def _try_rungs(
@@ -68,7 +69,7 @@ async def _try_rungs(
             break  # the same page on another rung would crash the next engine, too
     first_reason = checkpoint.page.attempts[0].reason
     assert best and first_reason
-    return use_text_layer(checkpoint.model_copy(update={"elements": best.elements}), rendered, first_reason)
+    return use_text_layer(checkpoint.model_copy(update={"elements": best.elements}), rendered.words, first_reason)
 
 
 def _measure(rendered: RenderedPage) -> PageFeatures:
@@ -139,9 +140,9 @@ def _find_fault(completion: Completion, answer: ParsedPage) -> Code | None:
     return answer.reason or (None if answer.elements else Code.EMPTY)
 
 
-def use_text_layer(checkpoint: Checkpoint, rendered: RenderedPage, reason: Code) -> Checkpoint:
+def use_text_layer(checkpoint: Checkpoint, words: TextLayer, reason: Code) -> Checkpoint:
     """The last rung: the PDF's own text, if it has at least as many words as were read. Otherwise the page fails."""
-    layer = text_layer.to_paragraph_elements(rendered.words, checkpoint.page.number)
+    layer = text_layer.to_paragraph_elements(words, checkpoint.page.number)
     elements = layer if _count_words(layer) >= _count_words(checkpoint.elements) else ()
     state = State.TEXT_LAYER if elements else State.FAILED
     attempts = checkpoint.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())
@@ -157,11 +158,14 @@ def _count_words(elements: Sequence[Element]) -> int:
 
 
 def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
-    if "dense_page" not in answer.flags:
-        return ()
-    reason = "too many lines or too large for the layout model"
-    message = f"page {number}: {reason}; split into blocks along white space, columns may be mixed"
-    return (Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message),)
+    warnings = []
+    if "dense_page" in answer.flags:
+        reason = "too many lines or drawings, or too large, for the layout model"
+        message = f"page {number}: {reason}; split into blocks along white space, columns may be mixed"
+        warnings.append(Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message))
+    if "lacks_annotations" in answer.flags:
+        warnings.append(report_omission(number, (ANNOTATIONS,)))
+    return tuple(warnings)
 
 
 _EXPLANATIONS = {
@@ -170,7 +174,7 @@ _EXPLANATIONS = {
     Code.EMPTY: "the answer is empty, but the page is not blank",
     Code.RENDER_CRASH: "a page worker crashed on it twice",
     Code.ENGINE_CRASH: "the engine crashed on it, the last time while it read nothing else",
-    Code.RENDER_TIMEOUT: "a page worker timed out on it twice; raise WORKER_TIMEOUT_S",
+    Code.RENDER_TIMEOUT: "it needs more processor time than the limit; raise WORKER_TIMEOUT_S",
     Code.RENDER_MEMORY: "a page worker exceeded its memory limit on it twice; raise WORKER_MEMORY_BYTES or lower dpi",
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer has no boxes",

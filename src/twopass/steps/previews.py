@@ -62,6 +62,6 @@ async def _render_pages(
             return Problem(code=error.code, severity=Severity.WARNING, page=page.number, message=message)
         return None
 
-    pages = [page for page in document.pages if page.width_pt]
+    pages = [page for page in document.pages if page.image]  # others were not rendered either
     problems = await run_all(render_page, pages, source.page_slots, source.owner)
     return previews.addresses, tuple(problem for problem in problems if problem)

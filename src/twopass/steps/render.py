@@ -17,23 +17,28 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
-from twopass.errors import Code, SourceError
+from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import ocr
-from twopass.pages.rendered_page import PagePointer, RenderedPage
+from twopass.pages.rendered_page import ANNOTATIONS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import (
     CheckedFile,
     PageSize,
     detect_scan,
+    iterate_links,
     measure_image_share,
+    open_bare_page,
     open_image,
     open_page,
     render_display_list,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.runtime.cpu_budget import limit_cpu_time, limit_share
 from twopass.runtime.page_pool import PagePool
+from twopass.runtime.step_limit import StepTimeout, limit_step
 
 INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
 INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's own background
@@ -44,14 +49,23 @@ PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of t
 PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
 QUICK_S = 0.25  # CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1
 SCALABLE_IMAGE_SHARE = 0.1  # of the page: with more, resize the pixels; MuPDF enlarges images without smoothing
+FIRST_TRY_SHARE = 0.5  # of a page's processor time; the rest is for rendering it without annotations
+LINKS_S = 2.0  # processor seconds; 32,768 links take 0.5 s
+PREVIEW_S = 10.0  # processor seconds
+TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
 MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True)
 class DrawResult:
-    """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links."""
+    """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links.
+
+    `omitted` names what was left out.
+    """
 
     width: int
     height: int
@@ -61,6 +75,7 @@ class DrawResult:
     is_scalable: bool = False
     words: TextLayer = NO_LAYER
     links: tuple[Link, ...] = ()
+    omitted: tuple[str, ...] = ()
 
 
 @asynccontextmanager
@@ -76,11 +91,25 @@ async def page(
     async with buffers.lend(max_bytes) as buffer:
         pointer = PagePointer(str(file.path), number, 0, file.password)
         if file.is_pdf:
-            result = await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
+            result = await _draw_pdf(page_pool, pointer, zoom, buffer, max_bytes)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
         is_reduced = zoom < (size.dpi or dpi) / 72
         yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
+
+
+async def _draw_pdf(
+    page_pool: PagePool, pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int
+) -> DrawResult:
+    """Draw the page; if that takes half of the page's processor time, draw it without annotations."""
+    try:
+        with limit_share(FIRST_TRY_SHARE):
+            return await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
+    except WorkerDied as error:
+        if error.code is not Code.RENDER_TIMEOUT:
+            raise
+        log.warning("page is rendered again without annotations", page=pointer.number, code=error.code)
+        return await page_pool.call(draw_bare_pdf, pointer, zoom, buffer, max_bytes)
 
 
 def _compute_zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
@@ -113,10 +142,11 @@ def _build_page(
         state=State.BLANK if result.ink < BLANK_INK and not result.words else State.READ,
         links=result.links,
     )
-    problems = (_report_reduction(pointer.number, zoom),) if is_reduced else ()
+    problems = [_report_reduction(pointer.number, zoom)] if is_reduced else []
+    problems += [report_omission(pointer.number, result.omitted)] if result.omitted else []
     pixels = Pixels(result.width, result.height, buffer)
     pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable)
-    return RenderedPage(page, pixels, pointer, result.words, result.ink, problems)
+    return RenderedPage(page, pixels, pointer, result.words, result.ink, tuple(problems))
 
 
 def _report_reduction(number: int, zoom: float) -> Problem:
@@ -126,21 +156,37 @@ def _report_reduction(number: int, zoom: float) -> Problem:
 
 def draw_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
     """In a page worker: draw a PDF page upright into the buffer, which has `max_bytes`."""
-    with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
-        rotation_in, text = page.rotation, get_text_page(page)
-        turn = detect_text_turn(page, text)
-        page.set_rotation((rotation_in + (turn or 0)) % 360)
-        began = time.process_time()
-        display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
-        array = render_display_list(display_list, zoom, zoom)
-        is_quick = time.process_time() - began < QUICK_S
-        is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
-        if turn is None and measure_ink(array) >= BLANK_INK and (turn := ocr.detect_turn(array)):
-            page.set_rotation((rotation_in + turn) % 360)
-            array = np.rot90(array, -turn // 90)
-        height, width = _write_pixels(array, buffer, max_bytes)
-        words, links = _read_words(page, text), _read_links(page)
-        return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, words, links)
+    try:
+        with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
+            result = _draw_page(page, zoom, buffer, max_bytes)
+            links, is_complete = read_links(page, LINKS_S)
+    except SourceError:
+        return draw_bare_pdf(pointer, zoom, buffer, max_bytes)
+    return replace(result, links=links, omitted=() if is_complete else (SOME_LINKS,))
+
+
+def draw_bare_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+    """In a page worker: the same without annotations, links and form fields."""
+    with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, had_annotations):
+        result = _draw_page(page, zoom, buffer, max_bytes)
+    return replace(result, omitted=(ANNOTATIONS,) if had_annotations else ())
+
+
+def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+    rotation_in, text = page.rotation, get_text_page(page)
+    turn = detect_text_turn(page, text)
+    page.set_rotation((rotation_in + (turn or 0)) % 360)
+    began = time.process_time()
+    display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
+    array = render_display_list(display_list, zoom, zoom)
+    is_quick = time.process_time() - began < QUICK_S
+    is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
+    if turn is None and measure_ink(array) >= BLANK_INK and (turn := ocr.detect_turn(array)):
+        page.set_rotation((rotation_in + turn) % 360)
+        array = np.rot90(array, -turn // 90)
+    height, width = _write_pixels(array, buffer, max_bytes)
+    words = _read_words(page, text)
+    return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, words)
 
 
 def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, max_bytes: int) -> DrawResult:
@@ -163,10 +209,27 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
     return DrawResult(width, height, 0, turn, ink)
 
 
+async def text_only(file: CheckedFile, number: int, page_pool: PagePool) -> tuple[Page, TextLayer]:
+    """Read only the text layer of a page that cannot be rendered. Raises SourceError or WorkerDied."""
+    pointer = PagePointer(str(file.path), number, 0, file.password)
+    with limit_cpu_time(TEXT_ONLY_S, nested=False):
+        rotation_in, width, height, words = await page_pool.call(read_text_only, pointer)
+    state = State.TEXT_LAYER if words else State.FAILED
+    return Page(number=number, width_pt=width, height_pt=height, rotation_in=rotation_in, state=state), words
+
+
+def read_text_only(pointer: PagePointer) -> tuple[int, float, float, TextLayer]:
+    """In a page worker: the page's rotation in degrees, its width and height in points, and its words."""
+    with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, _):
+        size = round(page.rect.width, 3), round(page.rect.height, 3)
+        return page.rotation, *size, _read_words(page, get_text_page(page))
+
+
 async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
     """Render a small WebP image of a page, turned as the page was read. Raises SourceError or WorkerDied."""
     pointer = PagePointer(str(file.path), page.number, page.rotation_applied, file.password)
-    return await page_pool.call_with_retry(draw_preview, pointer, file.is_pdf, page.height_pt / page.width_pt)
+    with limit_cpu_time(PREVIEW_S):
+        return await page_pool.call_with_retry(draw_preview, pointer, file.is_pdf, page.height_pt / page.width_pt)
 
 
 def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
@@ -259,9 +322,16 @@ def _read_words(page: Any, text: Any) -> TextLayer:
     return TextLayer([_replace_surrogates(word[4]) for word in words], boxes.tobytes())
 
 
-def _read_links(page: Any) -> tuple[Link, ...]:
-    links = (link for link in page.get_links() if link.get("uri"))
-    return tuple(Link(box=_to_box(page, link["from"]), uri=_replace_surrogates(link["uri"])) for link in links)
+def read_links(page: Any, limit_s: float) -> tuple[tuple[Link, ...], bool]:
+    """Read the page's links to addresses; returns them, and whether all of them were read within `limit_s`."""
+    links: list[Link] = []
+    try:
+        with limit_step(limit_s):
+            for rect, uri in iterate_links(page):
+                links.append(Link(box=_to_box(page, rect), uri=_replace_surrogates(uri)))
+    except StepTimeout:
+        return tuple(links), False
+    return tuple(links), True
 
 
 def _to_box(page: Any, rect: Any) -> Box:

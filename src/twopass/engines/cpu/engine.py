@@ -9,10 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 
-from twopass.engines.cpu.page import load_layout_model, read_page
+import structlog
+
+from twopass.engines.cpu.page import load_layout_model, read_page, read_page_simply
 from twopass.engines.interface import Completion, Engine, Prompt
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, WorkerDied
+from twopass.runtime.cpu_budget import limit_share
 from twopass.runtime.page_pool import PagePool
+
+FIRST_TRY_SHARE = 0.5  # of the page's processor time; the rest is for reading it without the layout model
+
+log = structlog.get_logger()
 
 
 class CpuEngine(Engine):
@@ -36,7 +43,15 @@ class CpuEngine(Engine):
         if self._page_pool is None or prompt.page is None:
             raise EngineError(Code.ENGINE_DEAD, "the cpu engine needs a page of a file, and `open` before `generate`")
         started = time.monotonic()
-        text = await self._page_pool.call(read_page, prompt.page, prompt.image, prompt.language)
+        inputs = (prompt.page, prompt.image, prompt.language)
+        try:
+            with limit_share(FIRST_TRY_SHARE):
+                text = await self._page_pool.call(read_page, *inputs)
+        except WorkerDied as error:
+            if error.code is not Code.RENDER_TIMEOUT:
+                raise
+            log.warning("page is read again without the layout model", page=prompt.page.number, code=error.code)
+            text = await self._page_pool.call(read_page_simply, *inputs)
         return Completion(text, seconds=time.monotonic() - started)
 
     async def close(self) -> None:

@@ -7,15 +7,19 @@ regions from the positions of lines and drawings.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
+
+import numpy as np
 
 from twopass.engines.cpu import reading_order, scanned_page, table_grid
 from twopass.engines.cpu.reading_order import Grid, Rect, Region, StyledWord
+from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
@@ -25,6 +29,8 @@ GRAMMAR_VERSION = 1
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 # A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
 DENSE_LINES = 700
+DENSE_SHAPES = 350  # separate drawings: 500 scattered squares took 2.7 s, 1,000 9 s, 2,000 20 s; tables have 1 to 5
+MAX_DRAWINGS = 10_000  # the ruled tables of a page had 2,470 at most
 MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
 FEW_WORDS = 20  # fewer visible words on a scan may be a stamp
@@ -61,6 +67,7 @@ class _PageContent:
     dense: bool = False
     unreadable: bool = False
     skew: float = 0.0
+    lacks_annotations: bool = False
 
 
 @cache
@@ -82,25 +89,48 @@ def load_layout_model() -> None:
 def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
     """Return the page as compact JSON; the same page always gives the same bytes."""
     if not _is_pdf(pointer.file):
-        width, height = pixels.width * POINTS_PER_PIXEL, pixels.height * POINTS_PER_PIXEL
-        return _to_json(_read_scan(pixels, language, width, height))
-    with _open_upright(pointer) as page:
-        return _to_json(_read_pdf_page(page, pixels, language))
+        return _to_json(_read_image(pixels, language, use_model=True))
+    try:
+        with _open_upright(pointer) as page:
+            return _to_json(_read_pdf_page(page, pixels, language, use_model=True))
+    except SourceError:
+        return _to_json(_read_bare_page(pointer, pixels, language, use_model=True))
 
 
-def _read_pdf_page(page: Any, pixels: Pixels, language: str | None) -> _PageContent:
+def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
+    """The same without the layout model and annotations, for a page on which these took too long."""
+    read = partial(_read_bare_page, pointer) if _is_pdf(pointer.file) else _read_image
+    return _to_json(read(pixels, language, use_model=False))
+
+
+def _read_image(pixels: Pixels, language: str | None, use_model: bool) -> _PageContent:
+    width, height = pixels.width * POINTS_PER_PIXEL, pixels.height * POINTS_PER_PIXEL
+    return _read_scan(pixels, language, width, height, use_model)
+
+
+def _read_bare_page(pointer: PagePointer, pixels: Pixels, language: str | None, use_model: bool) -> _PageContent:
+    """Read the page without its annotations, whose damage may keep it from being turned upright."""
+    opened = source_files.open_bare_page(pointer.file, pointer.number, pointer.turn, pointer.password)
+    with opened as (page, had_annotations):
+        page.remove_rotation()
+        content = _read_pdf_page(page, pixels, language, use_model)
+    return replace(content, lacks_annotations=had_annotations)
+
+
+def _read_pdf_page(page: Any, pixels: Pixels, language: str | None, use_model: bool) -> _PageContent:
     """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
     blocks, layer, is_scan = _extract_text(page)
     is_usable = bool(layer.words) and not layer.is_garbage
     if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
-        return _analyse_layout(page, blocks, layer.words, "text_layer")
+        return _analyse_layout(page, blocks, layer.words, "text_layer", use_model)
     if is_usable and layer.lines > DENSE_HIDDEN_LINES:
-        return _analyse_layout(page, blocks, layer.words, "hidden_layer")
-    content = _read_scan(pixels, language, page.rect.width, page.rect.height)
+        return _analyse_layout(page, blocks, layer.words, "hidden_layer", use_model)
+    content = _read_scan(pixels, language, page.rect.width, page.rect.height, use_model)
     ocr_words = sum(len(region.words) for region in content.regions)
     required_words = (MIN_OCR_SHARE if layer.hidden else OCR_ADVANTAGE) * len(layer.words)
     if is_usable and ocr_words < required_words:
-        return _analyse_layout(page, blocks, layer.words, "hidden_layer" if layer.hidden else "text_layer")
+        via = "hidden_layer" if layer.hidden else "text_layer"
+        return _analyse_layout(page, blocks, layer.words, via, use_model)
     return content
 
 
@@ -169,10 +199,17 @@ def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any]) -> Iterator[St
 # ---- its layout ----
 
 
-def _analyse_layout(page: Any, blocks: Sequence[Any], words: Sequence[StyledWord], via: str) -> _PageContent:
+def _analyse_layout(
+    page: Any, blocks: Sequence[Any], words: Sequence[StyledWord], via: str, use_model: bool
+) -> _PageContent:
     """Group the words into regions in reading order; the layout model is skipped on a dense or very large page."""
     bounds = Rect(*page.rect)
-    dense = len({word.line for word in words}) > DENSE_LINES or bounds.area > MAX_LAYOUT_AREA
+    dense = (
+        not use_model
+        or bounds.area > MAX_LAYOUT_AREA
+        or len({word.line for word in words}) > DENSE_LINES
+        or _count_shapes(blocks, bounds) > DENSE_SHAPES
+    )
     regions = [] if dense else _detect_regions(page, blocks)
     regions = reading_order.sort_regions(reading_order.assign_words(regions, words, bounds), bounds)
     return _PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
@@ -193,6 +230,19 @@ def _detect_regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
     regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[detected:]]
     drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
     return reading_order.grow_pictures(regions, drawings, Rect(*page.rect))
+
+
+def _count_shapes(blocks: Sequence[Any], bounds: Rect) -> int:
+    """Count drawings, those that touch each other as one: the rules of a table are one shape, a plot's points many."""
+    import cv2
+
+    drawings = [block["bbox"] for block in blocks if block["type"] == 3]
+    if len(drawings) > MAX_DRAWINGS:
+        return len(drawings)
+    mask = np.zeros((math.ceil(bounds.y1) + 1, math.ceil(bounds.x1) + 1), np.uint8)  # one pixel per point
+    for x0, y0, x1, y1 in drawings:
+        cv2.rectangle(mask, (int(x0), int(y0)), (int(x1), int(y1)), 1, cv2.FILLED)
+    return cv2.connectedComponents(mask)[0] - 1  # without the background
 
 
 def _is_large(box: Sequence[float]) -> bool:
@@ -239,7 +289,7 @@ def _find_rules(blocks: Sequence[Any]) -> Iterator[Rect]:
 # ---- its pixels ----
 
 
-def _read_scan(pixels: Pixels, language: str | None, width: float, height: float) -> _PageContent:
+def _read_scan(pixels: Pixels, language: str | None, width: float, height: float, use_model: bool) -> _PageContent:
     """Read the page by OCR; width and height of the page are in points."""
     import pymupdf
 
@@ -254,7 +304,7 @@ def _read_scan(pixels: Pixels, language: str | None, width: float, height: float
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
         blocks, _, _ = _extract_text(page)
-        content = _analyse_layout(page, blocks, words, "ocr")
+        content = _analyse_layout(page, blocks, words, "ocr", use_model)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
     return _PageContent(width, height, "ocr", content.regions, scan.score, content.dense, scan.unreadable, skew)
 
@@ -271,6 +321,7 @@ def _to_json(content: _PageContent) -> str:
         "score": 1.0 if content.score is None else round(content.score, 4),
         "dense": content.dense,
         "unreadable_script": content.unreadable,
+        **({"lacks_annotations": True} if content.lacks_annotations else {}),
         "boxes": [_region_to_json(region, content) for region in content.regions],
     }
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))

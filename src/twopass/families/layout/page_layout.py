@@ -4,7 +4,8 @@ The grammar (`v` 1; written by engines/cpu/page.py; lengths in points of the pag
 
     {"v": 1, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
-     "dense": false,               too many lines for the layout model, which was skipped
+     "dense": false,               too many lines or shapes for the layout model, which was skipped
+     "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
      "unreadable_script": false,   much of a scan is in a script that the OCR model does not know
      "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed
        {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
@@ -59,6 +60,7 @@ class PageLayout(_FrozenModel):
     via: str
     score: float = 1.0
     dense: bool = False
+    lacks_annotations: bool = False
     unreadable_script: bool = False
     boxes: tuple[Region, ...] = ()
 
@@ -71,5 +73,9 @@ class PageLayout(_FrozenModel):
     @property
     def flags(self) -> tuple[str, ...]:
         """The flags of the page, which each of its elements has too."""
-        flags = {"dense_page": self.dense, "hidden_layer": self.via == "hidden_layer"}
+        flags = {
+            "dense_page": self.dense,
+            "lacks_annotations": self.lacks_annotations,
+            "hidden_layer": self.via == "hidden_layer",
+        }
         return tuple(name for name, applies in flags.items() if applies)

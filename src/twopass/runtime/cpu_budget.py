@@ -1,0 +1,79 @@
+"""Limit the processor time of page worker calls that belong together: those of one page, or of opening one document.
+
+Processor time does not grow on a busy host, so ordinary pages do not fail there. Elapsed time counts at a fraction,
+so that a call that is blocked and uses no processor ends, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+WALL_FACTOR = 5.0  # seconds of elapsed time that count as one second of processor time
+
+
+class CpuBudget:
+    """Processor seconds that may be used; what is used counts against the `outer` budget, too."""
+
+    def __init__(self, limit_s: float, outer: CpuBudget | None = None) -> None:
+        self._limit_s = limit_s
+        self._outer = outer
+        self._used_s = 0.0
+
+    @property
+    def remaining_s(self) -> float:
+        own = self._limit_s - self._used_s
+        return min(own, self._outer.remaining_s) if self._outer else own
+
+    @property
+    def is_spent(self) -> bool:
+        return self.remaining_s <= 0
+
+    def spend(self, seconds: float) -> None:
+        self._used_s += seconds
+        if self._outer:
+            self._outer.spend(seconds)
+
+
+_budget: ContextVar[CpuBudget | None] = ContextVar("cpu_budget", default=None)
+
+
+@contextmanager
+def limit_cpu_time(limit_s: float, nested: bool = True) -> Iterator[CpuBudget]:
+    """Limit the calls inside to `limit_s`, and to what is left of the limit around them unless `nested` is False."""
+    budget = CpuBudget(limit_s, _budget.get() if nested else None)
+    token = _budget.set(budget)
+    try:
+        yield budget
+    finally:
+        _budget.reset(token)
+
+
+@contextmanager
+def limit_share(share: float) -> Iterator[None]:
+    """Limit the calls inside to a share of what is left, so that a fallback can follow; without a limit, do nothing."""
+    outer = _budget.get()
+    with limit_cpu_time(share * outer.remaining_s if outer else float("inf")):
+        yield
+
+
+class CallMeter:
+    """Charge one call to a budget while it runs."""
+
+    def __init__(self, budget: CpuBudget, read_cpu_time: Callable[[], float]) -> None:
+        self.budget = budget
+        self._read_cpu_time = read_cpu_time
+        self._first_s, self._started = read_cpu_time(), time.monotonic()
+        self._charged_s = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started
+
+    def update(self) -> None:
+        """Charge what the call has used since the last update."""
+        used_s = max(self._read_cpu_time() - self._first_s, self.elapsed_s / WALL_FACTOR, self._charged_s)
+        self.budget.spend(used_s - self._charged_s)
+        self._charged_s = used_s

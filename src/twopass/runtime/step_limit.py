@@ -1,0 +1,31 @@
+"""Interrupt a step of a page worker that takes too much processor time, and keep what the other steps have done.
+
+It interrupts Python code only: a single call into a library that does not return ends with its page worker.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StepTimeout(Exception):
+    """The step used up its processor time."""
+
+
+@contextmanager
+def limit_step(limit_s: float) -> Iterator[None]:
+    """Raise StepTimeout inside, once this process has used `limit_s` of processor time. For the main thread only."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise StepTimeout
+
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)

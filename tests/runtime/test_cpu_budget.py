@@ -1,0 +1,180 @@
+"""Budgets of processor time for calls that belong together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import psutil
+import pytest
+
+from tests import ROOT
+from twopass.errors import Code, WorkerDied
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.cpu_budget import WALL_FACTOR, limit_cpu_time, limit_share
+from twopass.runtime.page_pool import PagePool, watch_slow_calls
+from twopass.runtime.step_limit import StepTimeout, limit_step
+
+
+def spin(seconds: float) -> float:
+    """Use so many seconds of processor time."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+    return seconds
+
+
+@pytest.fixture
+async def page_pool() -> AsyncIterator[PagePool]:
+    """One page worker; a call is slow after half a second."""
+    buffers = PixelBufferPool(1, 1)
+    page_pool = PagePool(1, buffers, timeout_s=60.0, slow_call_s=0.5)
+    await page_pool.open()
+    yield page_pool
+    await page_pool.close()
+    buffers.close()
+
+
+async def test_a_call_that_uses_too_much_processor_time_is_ended(page_pool: PagePool) -> None:
+    """A call is killed at its limit of processor time, with RENDER_TIMEOUT, and charges what it has used."""
+    with limit_cpu_time(1.0) as budget, pytest.raises(WorkerDied) as caught:
+        await page_pool.call(spin, 30.0)
+
+    assert caught.value.code is Code.RENDER_TIMEOUT
+    assert -5.0 < budget.remaining_s <= 0
+
+
+async def test_waiting_uses_no_processor_time(page_pool: PagePool) -> None:
+    """A call that waits longer than its limit is not ended: on a busy host, ordinary calls wait."""
+    with limit_cpu_time(1.0) as budget:
+        await page_pool.call(time.sleep, 2.0)
+
+    assert budget.remaining_s > 0
+
+
+async def test_a_blocked_call_is_ended_after_several_times_its_limit(page_pool: PagePool) -> None:
+    """A call that is blocked for good uses no processor; its elapsed time counts at a fraction and ends it."""
+    began = time.monotonic()
+    with limit_cpu_time(0.4), pytest.raises(WorkerDied) as caught:
+        await page_pool.call(time.sleep, 600.0)
+
+    assert caught.value.code is Code.RENDER_TIMEOUT
+    assert time.monotonic() - began >= 0.4 * WALL_FACTOR
+
+
+async def test_calls_share_the_budget_around_them(page_pool: PagePool) -> None:
+    """What one call has used is missing for the next one; a spent budget starts no further call."""
+    with limit_cpu_time(1.5) as budget:
+        await page_pool.call(spin, 1.0)
+        with pytest.raises(WorkerDied):
+            await page_pool.call(spin, 30.0)
+        spent = budget.remaining_s
+        with pytest.raises(WorkerDied):
+            await page_pool.call(os.getpid)
+
+    assert budget.remaining_s == spent <= 0
+    assert await page_pool.call(spin, 0.0) == 0.0
+
+
+async def test_a_share_of_a_budget_leaves_the_rest_for_a_fallback(page_pool: PagePool) -> None:
+    """A call that uses up its share is ended, and the fallback has the rest."""
+    with limit_cpu_time(4.0):
+        with limit_share(0.25), pytest.raises(WorkerDied):
+            await page_pool.call(spin, 30.0)
+
+        assert await page_pool.call(spin, 0.5) == 0.5
+
+
+async def test_a_separate_budget_does_not_count_against_the_one_around_it(page_pool: PagePool) -> None:
+    """A budget that is not nested has its own time, also where the one around it is spent."""
+    with limit_cpu_time(0.0) as spent, limit_cpu_time(5.0, nested=False):
+        await page_pool.call(spin, 0.1)
+
+    assert spent.remaining_s == 0.0
+
+
+async def test_a_slow_call_does_not_hold_up_others(page_pool: PagePool) -> None:
+    """The only page worker has a slow call: a substitute takes the calls behind it, and its caller is told."""
+    slow: list[bool] = []
+    with watch_slow_calls(lambda: slow.append(True)):
+        hung = asyncio.create_task(page_pool.call(time.sleep, 600.0))
+    await asyncio.sleep(0)  # it takes the only page worker
+    async with asyncio.timeout(60):
+        await page_pool.call(spin, 0.0)
+
+    assert slow == [True] and not hung.done()
+    hung.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hung
+    assert await page_pool.call(spin, 0.0) == 0.0
+
+
+async def test_a_page_worker_whose_substitute_was_not_needed_is_kept(page_pool: PagePool) -> None:
+    """After a slow call that nobody waited for, the same child takes the next call, with its libraries loaded."""
+    child = await page_pool.call(os.getpid)
+
+    await page_pool.call(time.sleep, 1.5)
+
+    assert await page_pool.call(os.getpid) == child
+
+
+async def test_no_more_substitutes_are_started_than_there_are_page_workers(page_pool: PagePool) -> None:
+    """A pool of one page worker has two at most, so that memory stays bounded."""
+    hung = [asyncio.create_task(page_pool.call(time.sleep, 600.0)) for _ in range(2)]
+    waiting = asyncio.create_task(page_pool.call(spin, 0.0))
+    await asyncio.sleep(4.0)
+
+    assert not waiting.done()
+    assert len(psutil.Process().children()) <= 4  # two of this pool, at most two of the session's
+    for call in hung:
+        call.cancel()
+    await asyncio.gather(*hung, return_exceptions=True)
+    assert await waiting == 0.0
+
+
+PARENT = """
+import asyncio, time
+from tests.runtime.test_cpu_budget import spin
+from twopass.pages.shared_pixels import PixelBufferPool
+from twopass.runtime.page_pool import PagePool
+
+async def main():
+    page_pool = PagePool(1, PixelBufferPool(1, 1))
+    await page_pool.open()
+    print(next(iter(page_pool._children)).process.pid, flush=True)
+    await page_pool.call(spin, 600.0)
+
+asyncio.run(main())
+"""
+
+
+def test_page_workers_die_with_their_parent() -> None:
+    """If the worker's process is killed, the kernel kills its page workers too, in the middle of a call."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=ROOT) as parent:
+        assert parent.stdout
+        child = psutil.Process(int(parent.stdout.readline()))
+        time.sleep(1.0)  # the call has begun
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+
+        psutil.wait_procs([child], timeout=30)
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_step_that_takes_too_long_is_interrupted() -> None:
+    """A step is interrupted at its limit of processor time; afterwards nothing is interrupted."""
+    with pytest.raises(StepTimeout), limit_step(0.2):
+        spin(60.0)
+
+    assert spin(0.5) == 0.5
+
+
+def test_a_step_within_its_limit_is_not_interrupted() -> None:
+    """A step that ends in time is not disturbed."""
+    with limit_step(60.0):
+        assert spin(0.01) == 0.01
