@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from twopass.document import State
+from twopass.document import Attempt, Confidence, State
 from twopass.errors import Code
 
 
@@ -29,7 +29,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "derived_keywords": "The keywords were taken from the text, because the model gave none.",
         "derived_summary": "The summary was taken from the text, because the model gave none.",
         "doubtful": "The first reading shows signs of mistakes.",
-        "heading_repeated": "The answer repeated the heading above at the start of this text. The repetition was removed.",
+        "heading_repeated": "The answer repeated the heading above in front of this text. The repetition was removed.",
         "hidden_layer": "The text is the invisible text of a scan, which another program recognized.",
         "loop": "The answer repeated itself here. The repetition was removed, and text may be missing.",
         "mixed_scripts": "A word mixes Latin with Greek or Cyrillic letters. Letters may have been confused.",
@@ -44,7 +44,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "pass2_unparsed": "The second reading did not have the expected form and is not used.",
         "repeats": "The same words were read several times at even distances. Some may not be on the page.",
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
-        "text_layer": "No answer could be used. This is the PDF's own text.",
+        "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",
         "uncertain": "The text was hard to recognize and may be wrong.",
         "unparsed": "The answer did not have the expected form and is shown as it is.",
@@ -85,35 +85,47 @@ RUNGS: Mapping[str, str] = MappingProxyType(
 # Why an answer could not be used or a page was not read.
 REASONS: Mapping[Code, str] = MappingProxyType(
     {
-        Code.LOOP: "the answer repeats itself",
-        Code.TRUNCATED: "the answer was cut off at the limit of its length",
-        Code.EMPTY: "the answer is empty, but the page is not blank",
-        Code.UNGROUNDED: "the answer has no positions",
+        Code.LOOP: "the answer repeated itself",
+        Code.TRUNCATED: "the answer was cut off at its limit",
+        Code.EMPTY: "the answer was empty, but the page is not blank",
+        Code.UNGROUNDED: "the answer had no positions",
         Code.UNREADABLE_SCRIPT: "the engine cannot read this script",
         Code.ENGINE_REFUSED: "the engine rejected the page",
         Code.ENGINE_CRASH: "the engine crashed on the page",
         Code.ENGINE_DEAD: "the engine stopped",
         Code.ENGINE_MEMORY: "the engine ran out of memory",
-        Code.RENDER_CRASH: "the page crashed the program that renders it",
+        Code.RENDER_CRASH: "the page crashed the process that renders it",
         Code.RENDER_TIMEOUT: "the page took too long",
-        Code.RENDER_MEMORY: "the page needs too much memory",
+        Code.RENDER_MEMORY: "the page needed too much memory",
         Code.DAMAGED: "the page is damaged",
-        Code.DEADLINE: "the job's time was over",
+        Code.DEADLINE: "the job's deadline passed",
         Code.SHUTDOWN: "the worker was shut down",
         Code.STORE_UNAVAILABLE: "the storage did not answer",
-        Code.INTERNAL: "an unexpected error",
+        Code.INTERNAL: "there was an unexpected error",
     }
 )
 
+# What a confidence below the limit means, by the method that found it.
 METHODS: Mapping[str, str] = MappingProxyType(
     {
-        "agreement": "how far two readings agree",
-        "logprob": "how sure the model was of its words",
-        "ocr": "how sure the text recognition was",
-        "text_layer": "share of the words that are in the PDF's own text",
+        "agreement": "The two readings agree to {percent} %.",
+        "logprob": "The model was {percent} % certain of its words.",
+        "ocr": "The text recognition was {percent} % certain.",
+        "text_layer": "{percent} % of the words are in the PDF's own text.",
     }
 )
 MODES: Mapping[str, str] = MappingProxyType({"gundam": "whole page and tiles"})  # the other names explain themselves
+
+
+def explain_flag(flag: str) -> str:
+    """Say what a flag means; a flag without words is shown as it is."""
+    return FLAGS.get(flag, flag)
+
+
+def explain_attempt(attempt: Attempt) -> str:
+    """Say how a page was read, and why the answer could not be used; names without words are shown as they are."""
+    rung = RUNGS.get(attempt.rung, attempt.rung)
+    return f"{rung}: {explain_reason(attempt.reason)}" if attempt.reason else rung
 
 
 def explain_reason(reason: Code) -> str:
@@ -121,6 +133,8 @@ def explain_reason(reason: Code) -> str:
     return REASONS.get(reason, reason)
 
 
-def explain_flag(flag: str) -> str:
-    """Say what a flag means; a flag without words is shown as it is."""
-    return FLAGS.get(flag, flag)
+def explain_confidence(confidence: Confidence) -> str:
+    """Say how certain a reading is, in per cent, never rounded up to a limit."""
+    percent = int(round(confidence.score * 100, 2))
+    sentence = METHODS.get(confidence.method)
+    return sentence.format(percent=percent) if sentence else f"{percent} % certain ({confidence.method})."

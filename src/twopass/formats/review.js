@@ -99,7 +99,7 @@ function followLink(link, focus = false) {
     selectCard(null);
     showPage(pages[pageNumbers.indexOf(link.dataset.page)]);
     arriveAt(currentPage.id);
-    select(".about", currentPage).scrollIntoView({ block: "nearest" });
+    select(".about", currentPage).scrollIntoView({ block: "center" });
   }
   if (focus) (card ?? select(".about", currentPage)).focus({ preventScroll: true });
 }
@@ -130,7 +130,9 @@ function applyFilter() {
 }
 
 function readText(card) {
-  return [...card.children].filter((part) => !part.matches(".alert, .note")).map((part) => part.textContent).join(" ");
+  const copy = card.cloneNode(true);
+  for (const remark of selectAll(".alert, .note", copy)) remark.remove();
+  return copy.textContent;
 }
 
 // Replace the list of doubtful elements by the hits; null brings it back.

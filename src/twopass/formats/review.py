@@ -82,8 +82,7 @@ class ElementView:
         confidence = self.element.confidence
         alerts = [explanations.explain_flag(flag) for flag in self._alert_flags]
         if self.is_doubtful and confidence:
-            percent = int(round(confidence.score * 100, 2))  # never rounded up to the limit
-            alerts.append(f"{percent} % certain: {explanations.METHODS.get(confidence.method, confidence.method)}.")
+            alerts.append(explanations.explain_confidence(confidence))
         return alerts
 
     @property
@@ -148,11 +147,15 @@ class PageView:
 
     @property
     def notes(self) -> list[str]:
-        """The page's state and the flags of all its elements, in words, where they are not the usual ones."""
-        flags = explanations.PAGE_FLAGS.intersection(*(view.element.flags for view in self.elements))
+        """The page's state, if it is not the usual one, and the flags that concern the page, in words."""
         state = [] if self.page.state is State.READ else [self.state.sentence]
-        found = sorted(flags) if self.elements else []
-        return list(dict.fromkeys([*state, *map(explanations.explain_flag, found)]))
+        return list(dict.fromkeys([*state, *map(explanations.explain_flag, self._flags)]))
+
+    @property
+    def _flags(self) -> list[str]:
+        """The flags that concern the page as a whole."""
+        flags = {flag for view in self.elements for flag in view.element.flags}
+        return sorted(flags & explanations.PAGE_FLAGS)
 
     @property
     def reason(self) -> str | None:
@@ -162,11 +165,7 @@ class PageView:
     @property
     def attempts(self) -> list[str]:
         """The attempts at the page, in words."""
-        return [
-            explanations.RUNGS.get(attempt.rung, attempt.rung)
-            + (f": {explanations.explain_reason(attempt.reason)}" if attempt.reason else "")
-            for attempt in self.page.attempts
-        ]
+        return [explanations.explain_attempt(attempt) for attempt in self.page.attempts]
 
     @property
     def doubts(self) -> list[Doubt]:
@@ -179,14 +178,14 @@ class PageView:
         return [*self._page_doubts(), *elements]
 
     def _page_doubts(self) -> list[Doubt]:
-        page, problems = self.page, self.problems
-        if page.state in SOUND_STATES and not problems:
+        """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
+        page, reasons = self.page, [problem.message for problem in self.problems]
+        if page.state not in SOUND_STATES:
+            reasons = [f"{self.state.label}, because {self.reason}" if self.reason else self.state.label]
+        reasons += [explanations.explain_flag(f) for f in self._flags if f not in explanations.INFORMATIONAL_FLAGS]
+        if not reasons:
             return []
-        if page.state in SOUND_STATES:
-            reason = problems[0].message.removeprefix(f"page {page.number}: ")
-        else:
-            reason = f"{self.state.label}: {self.reason}" if self.reason else self.state.label
-        return [Doubt(page.number, None, reason, "", self._score())]
+        return [Doubt(page.number, None, reasons[0].removeprefix(f"page {page.number}: "), "", self._score())]
 
     def _score(self) -> float:
         """How certain the page as a whole is: lost pages come first, pages that a later attempt read come last."""
