@@ -110,14 +110,16 @@ async def test_the_words_of_our_remarks_are_no_hits(tabs: Tabs, tmp_path: Path) 
     await expect(page.locator(".element:visible, .element.now, #next:visible")).to_have_count(0)
 
 
-async def test_next_and_previous_go_through_the_hits(tabs: Tabs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+async def test_next_and_previous_go_through_the_hits(tabs: Tabs, tmp_path: Path, width: int) -> None:
     """Buttons, the keys n and N, and Enter in the filter go to the next and previous hit, in a circle."""
-    page = (await tabs.open(write_review(tmp_path, 3, 25, 28))).page
+    page = (await tabs.open(write_review(tmp_path, 3, 25, 28), width=width)).page
     selected, found = page.locator(".element.now"), page.locator("#found")
     await page.keyboard.press("d")
 
     await page.get_by_role("button", name="Next").click()
     await expect(selected).to_have_attribute("id", "p0002-e025")
+    await expect(selected).to_be_in_viewport()
     await expect(found).to_have_text("hit 2 of 3, on 1 of 2 pages")
     await page.get_by_role("button", name="Previous").click()
     await page.get_by_role("button", name="Previous").click()
@@ -142,6 +144,15 @@ async def test_next_continues_from_where_the_user_is(tabs: Tabs, tmp_path: Path)
 
     await expect(page.locator(".element.now")).to_have_attribute("id", "p0002-e028")
     await expect(page.locator("#found")).to_have_text("3 of 3 to check")
+
+
+async def test_an_entry_about_a_page_shows_its_explanation(tabs: Tabs, folder: Path) -> None:
+    """On a narrow screen, where the picture is above the text, an entry about a page goes to the explanation."""
+    page = (await tabs.open(folder / "review.html", width=PHONE)).page
+
+    await page.locator("#doubts a[data-page='3']").click()
+
+    await expect(page.locator("#page-3 > .text > .note")).to_be_in_viewport()
 
 
 async def test_the_focus_follows_keys_and_links(tabs: Tabs, folder: Path) -> None:
