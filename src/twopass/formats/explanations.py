@@ -42,6 +42,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "pass2_empty": "The second reading found nothing and is not used.",
         "pass2_loop": "The second reading repeated itself and is not used.",
         "pass2_unparsed": "The second reading did not have the expected form and is not used.",
+        "picture_page": "No text was found on the page. It is kept as one picture.",
         "repeats": "The same words were read several times at even distances. Some may not be on the page.",
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
@@ -57,7 +58,7 @@ INFORMATIONAL_FLAGS = frozenset(
     {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"}
 )
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
-PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "text_layer"})
+PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "picture_page", "text_layer"})
 
 STATES: Mapping[State, Words] = MappingProxyType(
     {
