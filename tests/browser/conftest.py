@@ -72,9 +72,9 @@ class Tabs:
     browser: Browser
     opened: list[Tab] = field(default_factory=list)
 
-    async def open(self, path: Path, fragment: str = "", dark: bool = False) -> Tab:
+    async def open(self, path: Path, fragment: str = "", dark: bool = False, width: int = 1400) -> Tab:
         page = await self.browser.new_page(
-            viewport={"width": 1400, "height": 900}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
         )
         tab = Tab(page)
         page.on("request", lambda request: tab.requests.append(request.url))

@@ -14,10 +14,11 @@ from lxml import html
 
 from tests import ROOT
 from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint, documents, element, plain_table
-from twopass.document import Box, Confidence, Document, Figure, Formula, State
+from twopass.document import Attempt, Box, Confidence, Document, Figure, Formula, Problem, Severity, State
 from twopass.errors import Code
 from twopass.formats import mathml, review
 from twopass.formats.draft import Draft
+from twopass.formats.explanations import FLAGS, STATES, explain_attempt
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "span", "input", "label", "button",
@@ -99,7 +100,101 @@ def test_the_least_certain_come_first() -> None:
     page = write_page(build_document(checkpoint(1, sure, unsure, flagged), lost))
 
     listed = page.partition('id="doubts"')[2].partition("</section>")[0]
-    assert re.findall(r"failed EMPTY|\bsure|unsure|flagged", listed) == ["failed EMPTY", "flagged", "unsure"]
+    assert re.findall(r"failed, because|\bsure|unsure|flagged", listed) == ["failed, because", "flagged", "unsure"]
+
+
+def list_doubts(page: str) -> str:
+    """The text of the list of what to check."""
+    return html.fromstring(page.encode()).get_element_by_id("doubts").text_content()
+
+
+def test_confidence_is_shown_only_where_there_is_doubt() -> None:
+    """Elements below the limit show their confidence in words, others none; it is never rounded up to the limit."""
+    confidences = [Confidence(score=score, method="ocr") for score in (0.9, 0.899, 0.57, 1.0)]
+    texts = [element("text", "Water", confidence=confidence) for confidence in confidences]
+
+    page = write_page(build_document(checkpoint(1, *texts)))
+
+    shown = re.findall(r'<p class="alert">The text recognition was (\d+) % certain', page)
+    assert shown == ["89", "57"]
+    assert "90 %" not in page and "100 %" not in page
+
+
+def test_a_certain_document_shows_no_percentages_and_says_so_once() -> None:
+    """Where nothing is doubtful the page has no percentage and no alert, and says once that nothing is uncertain."""
+    texts = [element("text", "Water", confidence=Confidence(score=0.97, method="ocr")) for _ in range(3)]
+
+    page = write_page(build_document(checkpoint(1, *texts), checkpoint(2, state=State.BLANK)))
+
+    body = html.fromstring(page.encode()).body.text_content().partition('"use strict"')[0]
+    assert "%" not in body
+    assert body.count("Nothing is marked as uncertain") == 1
+    assert 'class="alert"' not in page
+
+
+def test_flags_are_shown_in_words_and_unknown_ones_as_they_are() -> None:
+    """A card says what its flags mean; a flag of a later version is shown by its name and raises doubt, too."""
+    flags = ("uncertain", "newer_flag", "heading_repeated")
+
+    page = write_page(build_document(checkpoint(1, element("text", "Water", flags=flags))))
+
+    card = html.fromstring(page.encode()).get_element_by_id("p0001-e000")
+    assert [p.text for p in card.find_class("alert")] == [FLAGS["uncertain"], "newer_flag"]
+    assert [p.text for p in card.find_class("note")] == [FLAGS["heading_repeated"]]
+
+
+def test_flags_that_concern_a_page_are_explained_once() -> None:
+    """Flags that all elements of a page have are explained on the page, which is listed instead of its elements."""
+    texts = [element("text", f"paragraph {n}", flags=("dense_page",)) for n in range(3)]
+
+    page = write_page(build_document(checkpoint(1, *texts)))
+
+    assert page.count(FLAGS["dense_page"]) == 2
+    assert FLAGS["dense_page"] in list_doubts(page) and "paragraph" not in list_doubts(page)
+    assert "element text_paragraph doubted" not in page
+
+
+def test_pages_that_need_a_check_are_listed() -> None:
+    """Pages read again, shown from the PDF's own text or with a problem are listed; those read and blank are not."""
+    warning = Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=4, message="page 4: rendered at 72 dpi")
+    pages = [
+        checkpoint(1, element("text", "a")),
+        checkpoint(2, element("text", "b"), state=State.REPAIRED, reason=Code.LOOP),
+        checkpoint(3, element("text", "c", flags=("text_layer",)), state=State.TEXT_LAYER, reason=Code.TRUNCATED),
+        checkpoint(4, element("text", "d")).model_copy(update={"problems": (warning,)}),
+        checkpoint(5, state=State.BLANK),
+    ]
+
+    listed = list_doubts(write_page(build_document(*pages)))
+
+    entries = [" ".join(entry.split()) for entry in re.split(r"(?=\bp \d )", listed)][1:]
+    assert entries == [
+        "p 3 PDF's own text, because the answer was cut off at its limit",
+        "p 4 rendered at 72 dpi",
+        "p 2 read again, because the answer repeated itself",
+    ]
+
+
+def test_the_state_and_the_attempts_of_a_page_are_shown_in_words() -> None:
+    """A page that was read again says so in words, with each attempt and why its answer could not be used."""
+    attempts = (Attempt(rung="normal", reason=Code.LOOP), Attempt(rung="again", reason=Code.LOOP), Attempt(rung="mode"))
+
+    page = write_page(build_document(checkpoint(1, state=State.REPAIRED, reason=Code.LOOP, attempts=attempts)))
+
+    assert f'<p class="note">{STATES[State.REPAIRED].sentence}</p>' in page
+    listed = html.fromstring(page.encode()).find_class("attempts")[0]
+    assert [item.text for item in listed.iter("li")] == [explain_attempt(attempt) for attempt in attempts]
+    assert "repaired" not in "".join(html.fromstring(page.encode()).find_class("text")[0].itertext())
+
+
+def test_problems_of_the_whole_document_are_shown() -> None:
+    """A problem without a page is shown above the list, and the document is not called certain."""
+    problem = Problem(code=Code.PAGE_RANGE, severity=Severity.WARNING, message="pages 7-9 do not exist")
+    document = build_document(checkpoint(1, element("text", "Water"))).model_copy(update={"problems": (problem,)})
+
+    listed = list_doubts(write_page(document))
+
+    assert "pages 7-9 do not exist" in listed and "Nothing is marked" not in listed
 
 
 def test_tables_are_written_from_their_cells() -> None:

@@ -1,6 +1,7 @@
 """Write review.html: each page's picture with a box for every element, and next to it the text that was read.
 
-The page needs no network: style, script and pictures are embedded (or, if there are many pictures, stored beside it),
+The page opens at what is least certain. Flags and states are shown in words, and confidence only where there is doubt.
+It needs no network: style, script and pictures are embedded (or, if there are many pictures, stored beside it),
 and its content security policy forbids everything else. All text of documents and models is escaped, and tables are
 rendered from their cells.
 """
@@ -20,8 +21,8 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from twopass.document import Category, Document, Element, Page, Problem, Table
-from twopass.formats import escaping, mathml
+from twopass.document import Category, Document, Element, Page, Problem, State, Table
+from twopass.formats import escaping, explanations, mathml
 from twopass.formats.draft import Draft
 from twopass.text import table_markup
 
@@ -29,11 +30,7 @@ from twopass.text import table_markup
 # agree score as high.
 CONFIDENT = 0.9
 FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
-# Flags that say how an element was read, not that it was read badly.
-INFORMATIONAL_FLAGS = frozenset(
-    {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"}
-)
-MODE_NOTES = {"gundam": "whole page and tiles"}  # shown beside modes whose name does not explain itself
+SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
 GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
 BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
 CLICKABLE_SCHEMES = ("http://", "https://", "mailto:")  # other links are shown as text
@@ -48,6 +45,16 @@ class Shape(NamedTuple):
     y: int
     width: int
     height: int
+
+
+class Doubt(NamedTuple):
+    """An entry of the list of what to check: an element, or a page as a whole if `element_id` is None."""
+
+    page: int
+    element_id: str | None
+    reason: str
+    label: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,30 @@ class ElementView:
 
     @property
     def alerts(self) -> list[str]:
+        """Why the element may have been read badly, in words; its confidence only if there is doubt."""
+        confidence = self.element.confidence
+        alerts = [explanations.explain_flag(flag) for flag in self._alert_flags]
+        if self.is_doubtful and confidence:
+            alerts.append(explanations.explain_confidence(confidence))
+        return alerts
+
+    @property
+    def notes(self) -> list[str]:
+        """How the element was read, in words, where that raises no doubt."""
+        flags = [flag for flag in self.element.flags if flag in explanations.INFORMATIONAL_FLAGS]
+        return [explanations.explain_flag(flag) for flag in flags if flag not in explanations.PAGE_FLAGS]
+
+    @property
+    def _alert_flags(self) -> list[str]:
         """The flags that say the element may have been read badly."""
-        return [flag for flag in self.element.flags if flag not in INFORMATIONAL_FLAGS]
+        harmless = explanations.INFORMATIONAL_FLAGS | explanations.PAGE_FLAGS
+        return [flag for flag in self.element.flags if flag not in harmless]
 
     @property
     def score(self) -> float:
         """The element's confidence, 1 if it has none; limited if a flag says that it may be wrong."""
         score = self.element.confidence.score if self.element.confidence else 1.0
-        return min(score, FLAGGED_CONFIDENCE) if self.alerts else score
+        return min(score, FLAGGED_CONFIDENCE) if self._alert_flags else score
 
     @property
     def is_doubtful(self) -> bool:
@@ -119,9 +142,56 @@ class PageView:
         return (round(page.width_pt) or 595, round(page.height_pt) or 842)
 
     @property
-    def doubts(self) -> list[ElementView]:
-        """The doubtful elements, least certain first."""
-        return sorted((view for view in self.elements if view.is_doubtful), key=lambda view: view.score)
+    def state(self) -> explanations.Words:
+        return explanations.STATES[self.page.state]
+
+    @property
+    def notes(self) -> list[str]:
+        """The page's state, if it is not the usual one, and the flags that concern the page, in words."""
+        state = [] if self.page.state is State.READ else [self.state.sentence]
+        return list(dict.fromkeys([*state, *map(explanations.explain_flag, self._flags)]))
+
+    @property
+    def _flags(self) -> list[str]:
+        """The flags that concern the page as a whole."""
+        flags = {flag for view in self.elements for flag in view.element.flags}
+        return sorted(flags & explanations.PAGE_FLAGS)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the page's first answer could not be used, in words; None if it could."""
+        return explanations.explain_reason(self.page.reason) if self.page.reason else None
+
+    @property
+    def attempts(self) -> list[str]:
+        """The attempts at the page, in words."""
+        return [explanations.explain_attempt(attempt) for attempt in self.page.attempts]
+
+    @property
+    def doubts(self) -> list[Doubt]:
+        """What to check on the page: the page as a whole, then its doubtful elements."""
+        elements = [
+            Doubt(self.page.number, view.element.id, view.alerts[0], view.label, view.score)
+            for view in self.elements
+            if view.is_doubtful
+        ]
+        return [*self._page_doubts(), *elements]
+
+    def _page_doubts(self) -> list[Doubt]:
+        """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
+        page, reasons = self.page, [problem.message for problem in self.problems]
+        if page.state not in SOUND_STATES:
+            reasons = [f"{self.state.label}, because {self.reason}" if self.reason else self.state.label]
+        reasons += [explanations.explain_flag(f) for f in self._flags if f not in explanations.INFORMATIONAL_FLAGS]
+        if not reasons:
+            return []
+        return [Doubt(page.number, None, reasons[0].removeprefix(f"page {page.number}: "), "", self._score())]
+
+    def _score(self) -> float:
+        """How certain the page as a whole is: lost pages come first, pages that a later attempt read come last."""
+        if self.page.is_lost:
+            return 0.0
+        return CONFIDENT if self.page.state is State.REPAIRED and not self.problems else FLAGGED_CONFIDENCE
 
 
 def write(draft: Draft) -> bytes:
@@ -132,12 +202,13 @@ def write(draft: Draft) -> bytes:
     html = environment.from_string(template).render(
         document=document,
         page_views=pages,
-        doubts=sorted((doubt for page in pages for doubt in page.doubts), key=lambda view: view.score),
-        lost=[view.page for view in pages if view.page.is_lost],
+        doubts=sorted((doubt for page in pages for doubt in page.doubts), key=lambda doubt: doubt.score),
+        problems=[problem for problem in document.problems if problem.page is None],
         states=Counter(view.page.state for view in pages),
+        words_of=explanations.STATES,
         category_counts=Counter(view.element.category for page in pages for view in page.elements),
         categories=list(Category),
-        mode_notes=MODE_NOTES,
+        mode_notes=explanations.MODES,
         style=Markup(style),
         script=Markup(script),
         policy=_make_policy(style, script),
