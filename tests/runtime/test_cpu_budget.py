@@ -17,7 +17,7 @@ from tests import ROOT
 from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.cpu_budget import WALL_FACTOR, limit_cpu_time, limit_share
-from twopass.runtime.page_pool import PagePool, watch_slow_calls
+from twopass.runtime.page_pool import PagePool, cpu_time_callback, watch_slow_calls
 from twopass.runtime.step_limit import StepTimeout, limit_step
 
 
@@ -47,6 +47,17 @@ async def test_a_call_that_uses_too_much_processor_time_is_ended(page_pool: Page
 
     assert caught.value.code is Code.RENDER_TIMEOUT
     assert -5.0 < budget.remaining_s <= 0
+
+
+async def test_the_time_of_a_killed_call_is_reported(page_pool: PagePool) -> None:
+    """The processor time of a call that is killed reaches the callback, too: timings leave nothing out."""
+    seconds: list[float] = []
+    token = cpu_time_callback.set(seconds.append)
+    with limit_cpu_time(1.0), pytest.raises(WorkerDied):
+        await page_pool.call(spin, 30.0)
+    cpu_time_callback.reset(token)
+
+    assert len(seconds) == 1 and 0.5 < seconds[0] < 10
 
 
 async def test_waiting_uses_no_processor_time(page_pool: PagePool) -> None:

@@ -25,12 +25,13 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "apart": "Labelled as a header or footer of the page, but kept as text because other pages do not repeat it.",
         "cut_off": "The answer was cut off here. Text may be missing.",
         "degenerate_box": "Its box has no area, so its position is unknown.",
-        "dense_page": "The page has too many lines for the layout model. The order of columns may be wrong.",
+        "dense_page": "The page has too many lines or drawings for the layout model. Columns may be mixed.",
         "derived_keywords": "The keywords were taken from the text, because the model gave none.",
         "derived_summary": "The summary was taken from the text, because the model gave none.",
         "doubtful": "The first reading shows signs of mistakes.",
         "heading_repeated": "The answer repeated the heading above in front of this text. The repetition was removed.",
         "hidden_layer": "The text is the invisible text of a scan, which another program recognized.",
+        "lacks_annotations": "Annotations and form fields of the page are damaged or take too long, and were left out.",
         "loop": "The answer repeated itself here. The repetition was removed, and text may be missing.",
         "mixed_scripts": "A word mixes Latin with Greek or Cyrillic letters. Letters may have been confused.",
         "no_box": "The model gave no position for this element.",
@@ -58,7 +59,7 @@ INFORMATIONAL_FLAGS = frozenset(
     {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"}
 )
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
-PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "picture_page", "text_layer"})
+PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "lacks_annotations", "picture_page", "text_layer"})
 
 STATES: Mapping[State, Words] = MappingProxyType(
     {

@@ -67,6 +67,7 @@ class CallMeter:
         self._read_cpu_time = read_cpu_time
         self._first_s, self._started = read_cpu_time(), time.monotonic()
         self._charged_s = 0.0
+        self.cpu_s = 0.0  # processor time, without the share of elapsed time
 
     @property
     def elapsed_s(self) -> float:
@@ -74,6 +75,7 @@ class CallMeter:
 
     def update(self) -> None:
         """Charge what the call has used since the last update."""
-        used_s = max(self._read_cpu_time() - self._first_s, self.elapsed_s / WALL_FACTOR, self._charged_s)
+        self.cpu_s = max(self._read_cpu_time() - self._first_s, self.cpu_s)  # 0 is read of a process that is gone
+        used_s = max(self.cpu_s, self.elapsed_s / WALL_FACTOR, self._charged_s)
         self.budget.spend(used_s - self._charged_s)
         self._charged_s = used_s

@@ -113,7 +113,7 @@ class PagePool:
     async def _call_child(self, function: Callable[..., object], message: object, budget: CpuBudget) -> Any:
         """Send the message to the next idle child and return its answer."""
         child = await self._idle.get()
-        alive, has_substitute = False, False
+        alive, has_substitute, meter = False, False, None
 
         def add_substitute() -> None:
             nonlocal has_substitute
@@ -128,11 +128,13 @@ class PagePool:
                 await self._kill(child)
                 child = None
             child = child or await self._start()
-            with child.limit_call(self._memory_bytes, budget, self._slow_call_s, add_substitute):
+            with child.limit_call(self._memory_bytes, budget, self._slow_call_s, add_substitute) as meter:
                 answer = await child.send(message)
             child.calls += 1
             alive = child.calls < self._calls
         except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if meter:
+                cpu_time_callback.get()(meter.cpu_s)
             raise self._explain_death(function, child) from error
         finally:
             is_surplus = has_substitute and not self._withdraw_substitute()

@@ -46,7 +46,7 @@ class PageProcess:
     @contextmanager
     def limit_call(
         self, memory_bytes: int, budget: CpuBudget, slow_s: float, on_slow: Callable[[], None]
-    ) -> Iterator[None]:
+    ) -> Iterator[CallMeter]:
         """Kill the page worker if it exceeds a limit during the call; run `on_slow` if the call takes over `slow_s`.
 
         A kernel limit on memory would only fail one allocation, which image decoders turn into a page without its
@@ -76,7 +76,7 @@ class PageProcess:
 
         timer = loop.call_later(CHECK_INTERVAL_S, check)
         try:
-            yield
+            yield meter
         finally:
             timer.cancel()
             meter.update()
