@@ -110,7 +110,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.EMPTY: (
         "The answer is empty, but the page is not blank.",
-        "Check the page: it may be a drawing or a photograph, or too faint.",
+        "Check the page: its text may be too faint. Raise `dpi`, or try another `mode`.",
     ),
     Code.UNGROUNDED: (
         "The answer has no positions for its text.",
@@ -149,6 +149,10 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     Code.DENSE_PAGE: (
         "The page has too many lines for the layout model and was split into blocks along white space.",
         "All words are there; check the order of columns.",
+    ),
+    Code.NO_TEXT: (
+        "No text was found on the page, and it is not blank: a photograph or a drawing. It is kept as one picture.",
+        "Nothing, if the page is a picture. If it shows text, raise `dpi`.",
     ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}

@@ -50,6 +50,7 @@ class Code(StrEnum):
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
     DENSE_PAGE = "DENSE_PAGE"
+    NO_TEXT = "NO_TEXT"
 
 
 class TwopassError(Exception):

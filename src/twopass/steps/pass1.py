@@ -10,7 +10,7 @@ from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.job import Job
-from twopass.pages import text_layer
+from twopass.pages import picture_page, text_layer
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime.page_pool import PagePool
@@ -59,6 +59,8 @@ async def _try_rungs(
         prompt = _build_prompt(rung, rendered, source_key, job, family)
         completion = await engine.generate(prompt)
         answer = await page_pool.call(parse, family, completion.text, rendered.page.number, rung, rendered.words)
+        if _find_fault(completion, answer) is Code.EMPTY and job.task == "document" and not rendered.words:
+            answer = await _read_as_picture(answer, rendered, page_pool)
         reason = _find_fault(completion, answer)
         checkpoint = _record_attempt(checkpoint, rung, prompt, completion, answer, reason)
         if reason is None:
@@ -69,6 +71,12 @@ async def _try_rungs(
     first_reason = checkpoint.page.attempts[0].reason
     assert best and first_reason
     return use_text_layer(checkpoint.model_copy(update={"elements": best.elements}), rendered, first_reason)
+
+
+async def _read_as_picture(answer: ParsedPage, rendered: RenderedPage, page_pool: PagePool) -> ParsedPage:
+    """Turn an empty answer about a page without any line of script into one picture; other answers are unchanged."""
+    picture = await page_pool.call(picture_page.find_picture, rendered.pixels, rendered.page.number)
+    return ParsedPage((picture,), flags=picture.flags) if picture else answer
 
 
 def _measure(rendered: RenderedPage) -> PageFeatures:
@@ -157,13 +165,23 @@ def _count_words(elements: Sequence[Element]) -> int:
 
 
 def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
-    if "dense_page" not in answer.flags:
-        return ()
-    reason = "too many lines or too large for the layout model"
-    message = f"page {number}: {reason}; split into blocks along white space, columns may be mixed"
-    return (Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message),)
+    return tuple(
+        Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
+        for flag, (code, message) in _WARNINGS.items()
+        if flag in answer.flags
+    )
 
 
+_WARNINGS = {
+    "dense_page": (
+        Code.DENSE_PAGE,
+        "too many lines or too large for the layout model; split into blocks along white space, columns may be mixed",
+    ),
+    picture_page.PICTURE_PAGE: (
+        Code.NO_TEXT,
+        "no text was found, and the page is kept as one picture; if it shows text, raise dpi",
+    ),
+}
 _EXPLANATIONS = {
     Code.LOOP: "the answer repeats itself",
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",
