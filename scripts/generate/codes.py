@@ -154,6 +154,11 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "No text was found on the page, and it is not blank: a photograph or a drawing. It is kept as one picture.",
         "Nothing, if the page is a picture. If it shows text, raise `dpi`.",
     ),
+    Code.UNREADABLE_TEXT: (
+        "The page was read from a text layer that makes no sense or does not match the page's picture. Its elements "
+        "have the flag `unreadable`, and the markdown marks them.",
+        "Do not use this text. Read the page with an engine that reads pictures.",
+    ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}
 

@@ -51,6 +51,7 @@ class Code(StrEnum):
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
     DENSE_PAGE = "DENSE_PAGE"
     NO_TEXT = "NO_TEXT"
+    UNREADABLE_TEXT = "UNREADABLE_TEXT"
 
 
 class TwopassError(Exception):

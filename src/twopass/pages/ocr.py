@@ -270,6 +270,17 @@ def _compare_scores(strips: Sequence[Array]) -> list[float]:
     return [turned_score - score for score, turned_score in scores]
 
 
+def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
+    """Text and score of strips that show one line each, RGB."""
+    from rapidocr.ch_ppocr_rec import TextRecInput
+
+    if not strips:
+        return []
+    images = [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=images, return_word_box=False))
+    return [(text, float(score)) for text, score in zip(result.txts or (), result.scores or (), strict=True)]
+
+
 def _score_strips(strips: Sequence[Array]) -> list[float]:
     from rapidocr.ch_ppocr_rec import TextRecInput
 
