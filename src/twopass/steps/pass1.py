@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
+from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, Page, Problem, Severity, State
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
@@ -15,6 +15,7 @@ from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime.page_pool import PagePool
 from twopass.text import prose
+from twopass.text.confidence import UNREADABLE
 
 TEXT_LAYER_RUNG = "text_layer"
 INCOMPLETE = {
@@ -41,11 +42,12 @@ async def read(
     WorkerDied on earlier tries.
     """
     try:
-        return await _try_rungs(rendered, source_key, job, engine, family, page_pool)
+        checkpoint = await _try_rungs(rendered, source_key, job, engine, family, page_pool)
     except (WorkerDied, SourceError) as error:
         if isinstance(error, WorkerDied) and not last_try:
             raise
-        return use_text_layer(Checkpoint(page=rendered.page, problems=rendered.problems), rendered, error.code)
+        checkpoint = use_text_layer(Checkpoint(page=rendered.page, problems=rendered.problems), rendered, error.code)
+    return _warn_of_unreadable_text(checkpoint)
 
 
 async def _try_rungs(
@@ -126,7 +128,7 @@ def _add_confidence(element: Element, completion: Completion) -> Element:
     if completion.logprob is None or element.confidence is not None:
         return element
     score = round(math.exp(min(completion.logprob, 0.0)), 4)
-    return element.model_copy(update={"confidence": Confidence(score=score, method="logprob")})
+    return element.model_copy(update={"confidence": Confidence(score=score, method=ConfidenceMethod.LOGPROB)})
 
 
 def _count_characters(checkpoint: Checkpoint) -> int:
@@ -162,6 +164,16 @@ def use_text_layer(checkpoint: Checkpoint, rendered: RenderedPage, reason: Code)
 def _count_words(elements: Sequence[Element]) -> int:
     """Count words to compare answer and text layer: that of a scan may hold only a stamp, fewer than any answer."""
     return sum(len(prose.split_words(element.text)) for element in elements)
+
+
+def _warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
+    """Add a warning if text was kept that makes no sense; a failed page has an error already."""
+    page = checkpoint.page
+    if page.is_lost or not any(UNREADABLE in element.flags for element in checkpoint.elements):
+        return checkpoint
+    message = f"page {page.number}: its text does not match what the page shows; it is kept and marked as unreadable"
+    problem = Problem(code=Code.UNREADABLE_TEXT, severity=Severity.WARNING, page=page.number, message=message)
+    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
 
 
 def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
