@@ -23,7 +23,7 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
 
 
 async def test_noise_from_a_text_layer_is_marked_and_reported(reader: Reader, tmp_path: Path) -> None:
-    """If only noise of the PDF's own text is left of a page, the markdown marks it visibly, and a warning reports it."""
+    """If only noise of the PDF's own text is left of a page, the markdown marks it visibly, with a warning."""
     with pymupdf.open() as document:
         document.new_page(width=300, height=400).insert_textbox((20, 20, 280, 380), NOISE, fontsize=11)
         document.save(tmp_path / "a.pdf")

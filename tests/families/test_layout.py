@@ -253,7 +253,7 @@ def test_confidence_names_its_evidence() -> None:
 
     assert [(e.confidence.score, e.confidence.method) for e in (read, visible, hidden, checked, wrong)] == [
         (0.3, "ocr"),
-        (0.97, "text_layer"),
+        (0.98, "text_layer"),
         (0.6, "hidden_layer"),
         (0.99, "checked_layer"),
         (0.4, "checked_layer"),
