@@ -146,7 +146,7 @@ def test_pages_are_reported_as_ranges() -> None:
 class EmptyAnswerEngine(ScriptedEngine):
     """Gives empty answers about these pages, with this finish reason."""
 
-    def __init__(self, *pages: int, finish_reason: str = "stop") -> None:
+    def __init__(self, *pages: int, finish_reason: str = "length") -> None:
         super().__init__()
         self._pages, self._finish_reason = tuple(f"p{page:04d}" for page in pages), finish_reason
 

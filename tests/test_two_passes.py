@@ -192,7 +192,7 @@ def test_a_formula_keeps_its_number(report: ReadReport) -> None:
 
 def test_text_that_agrees_with_the_text_layer_is_not_read_again(report: ReadReport) -> None:
     """Text that agrees with the text layer is read once; its confidence is the share of its words in that layer."""
-    assert report.element("p0001-e002")["confidence"] == {"score": 1.0, "method": "text_layer"}
+    assert report.element("p0001-e002")["confidence"] == {"score": 1.0, "method": "found_in_layer"}
     assert report.element("p0001-e002")["read_by"] == 1
 
 

@@ -110,7 +110,7 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.EMPTY: (
         "The answer is empty, but the page is not blank.",
-        "Check the page: it may be a drawing or a photograph, or too faint.",
+        "Check the page: its text may be too faint. Raise `dpi`, or try another `mode`.",
     ),
     Code.UNGROUNDED: (
         "The answer has no positions for its text.",
@@ -153,6 +153,15 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     Code.PARTS_OMITTED: (
         "Links, annotations or form fields of the page were left out, because they are damaged or take too long.",
         "Text and pixels of the page are there. Save the file with another program if you need the rest.",
+    ),
+    Code.NO_TEXT: (
+        "No text was found on the page, and it is not blank: a photograph or a drawing. It is kept as one picture.",
+        "Nothing, if the page is a picture. If it shows text, raise `dpi`.",
+    ),
+    Code.UNREADABLE_TEXT: (
+        "The page was read from a text layer that makes no sense or does not match the page's picture. Its elements "
+        "have the flag `unreadable`, and the markdown marks them.",
+        "Do not use this text. Read the page with an engine that reads pictures.",
     ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}

@@ -73,7 +73,7 @@ DOCUMENT: Mapping[str, str] = {
 }
 PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
-    "severity": "`warning`: still read; `error`: lost",
+    "severity": "`warning`: still read, and no status changes; `error`: lost",
     "document": "its id",
     "page": "counted from 1; null if it concerns the whole document",
     "message": "what happened and what to do",

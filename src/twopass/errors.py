@@ -51,6 +51,8 @@ class Code(StrEnum):
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"
     DENSE_PAGE = "DENSE_PAGE"
     PARTS_OMITTED = "PARTS_OMITTED"
+    NO_TEXT = "NO_TEXT"
+    UNREADABLE_TEXT = "UNREADABLE_TEXT"
 
 
 class TwopassError(Exception):

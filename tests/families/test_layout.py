@@ -244,19 +244,45 @@ def test_a_figure_keeps_the_words_in_it() -> None:
     assert only({"label": "picture", "box": (50, 120, 280, 300)}).kind is Kind.PICTURE
 
 
-def test_ocr_scores_are_the_elements_confidence() -> None:
-    """Text from a text layer has confidence 1; text from OCR has the score of the OCR."""
-    element = only(box("text", "a", score=0.5), via="ocr", score=0.9)
+def test_confidence_names_its_evidence() -> None:
+    """Scores of OCR are calibrated; a layer never has 1.0, less if hidden, more or less if compared."""
+    read = only(box("text", "a", score=0.75), via="ocr", score=0.9)
+    visible, hidden = only(box("text", "a")), only(box("text", "a"), via="hidden_layer")
+    checked = only(box("text", "a"), agreement=1.0)
+    wrong = only(box("text", "a"), via="hidden_layer", agreement=0.6)
 
-    assert (element.confidence.score, element.confidence.method) == (0.5, "ocr")
-    assert only(box("text", "a")).confidence.score == 1.0
+    assert [(e.confidence.score, e.confidence.method) for e in (read, visible, hidden, checked, wrong)] == [
+        (0.3, "ocr"),
+        (0.98, "text_layer"),
+        (0.6, "hidden_layer"),
+        (0.99, "checked_layer"),
+        (0.4, "checked_layer"),
+    ]
+    assert [e.flags for e in (visible, checked)] == [(), ()]
+    assert [e.flags for e in (hidden, wrong)] == [("hidden_layer", "uncertain")] * 2
+
+
+def test_text_that_lost_its_structure_or_order_is_uncertain() -> None:
+    """A formula in one line of plain text and a page's text in one piece have low scores, however clear the words."""
+    formula = only(box("formula", "P = ρ g Q H (1) / 3600 η"))
+    page_in_one_piece = only(box("orphan", "dommerctal " * 400))
+
+    assert (formula.confidence.score, formula.confidence.method) == (0.3, "lost_structure")
+    assert (page_in_one_piece.confidence.score, page_in_one_piece.confidence.method) == (0.5, "mixed_order")
+    assert "uncertain" in formula.flags and "uncertain" in page_in_one_piece.flags
+    assert "unreadable" not in formula.flags
+
+
+def test_a_picture_without_words_has_no_confidence() -> None:
+    """Nothing was read in it that could be wrong."""
+    assert only({"label": "picture", "box": (50, 120, 280, 300)}).confidence is None
 
 
 def test_dense_orphaned_and_unreadable_pages_are_flagged() -> None:
     """Flags and a reason report what was read in another way than usual."""
     answer = parse(box("orphan", "a"), dense=True, unreadable_script=True)
 
-    assert answer.elements[0].flags == ("dense_page", "orphan")
+    assert answer.elements[0].flags == ("dense_page", "orphan", "unreadable")
     assert answer.reason is Code.UNREADABLE_SCRIPT
 
 

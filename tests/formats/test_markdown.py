@@ -124,6 +124,22 @@ def test_every_page_has_its_mark() -> None:
     )
 
 
+def test_unreadable_text_has_a_visible_mark() -> None:
+    """A reader of the markdown sees where text begins and ends that the reader itself calls unreadable."""
+    noise = [element("text", text, flags=("unreadable", "uncertain")) for text in ("mmtZk rrnbh", "ZZvj")]
+    text = write_page(element("text", "Before."), *noise, element("text", "After."))
+
+    shown = [token.content for token in COMMONMARK.parse(text) if token.type == "inline"]
+    assert shown == [
+        "Before.",
+        "**[The following text could not be read reliably.]**",
+        "mmtZk rrnbh",
+        "ZZvj",
+        "**[End of the text that could not be read reliably.]**",
+        "After.",
+    ]
+
+
 def test_a_word_broken_over_pages_is_joined_before_the_page_mark() -> None:
     """A word broken over two pages is joined, each half has its own span, and the page mark comes after."""
     document = build_document(

@@ -83,9 +83,26 @@ class Analysis(Value):
     prompt: str | None = None
 
 
+class ConfidenceMethod(StrEnum):
+    """How a confidence was determined; docs/docjson.md says what each means."""
+
+    TEXT_LAYER = "text_layer"
+    CHECKED_LAYER = "checked_layer"
+    HIDDEN_LAYER = "hidden_layer"
+    UNKNOWN_LAYER = "unknown_layer"
+    OCR = "ocr"
+    LOST_STRUCTURE = "lost_structure"
+    MIXED_ORDER = "mixed_order"
+    FOUND_IN_LAYER = "found_in_layer"
+    AGREEMENT = "agreement"
+    LOGPROB = "logprob"
+
+
 class Confidence(Value):
+    """From 0 to 1: how much of an element's text is likely to be right, and how this was determined."""
+
     score: float
-    method: str
+    method: ConfidenceMethod
 
 
 class Span(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from twopass.document import Confidence, Element, Kind
+from twopass.document import Confidence, ConfidenceMethod, Element, Kind
 from twopass.families import agreement
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
@@ -51,7 +51,7 @@ def _compare_with_layer(element: Element, layer: TextLayer) -> Element:
     if share is None:
         return element
     is_unknown = share < MIN_COVERAGE and len(prose.split_words(text)) >= MIN_WORDS
-    confidence = Confidence(score=share, method="text_layer")
+    confidence = Confidence(score=share, method=ConfidenceMethod.FOUND_IN_LAYER)
     element = element.model_copy(update={"confidence": confidence})
     return _add_doubts(element, ["not_in_text_layer"] if is_unknown else [])
 

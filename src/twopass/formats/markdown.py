@@ -18,12 +18,15 @@ from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.format_options import Markdown, Maths
 from twopass.formats import escaping, front_matter, markdown_tables
 from twopass.text import prose
+from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
 PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
 MAX_HEADING_LEVEL = 6  # Markdown's ######
 MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes a paragraph below the image
+UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
+UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
 _NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
 _BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
 # Markdown of more than one paragraph, or of another block.
@@ -73,8 +76,23 @@ def write(
     for number in sorted(pages):
         if options.page_marks:
             blocks.append(MarkdownBlock((BlockPiece(None, _make_page_mark(number, page_of.get(number))),)))
-        blocks += [_render_block(e, context) for e in pages[number] if e.id in context.by_id and e.id not in joined]
+        blocks += _render_page([e for e in pages[number] if e.id in context.by_id and e.id not in joined], context)
     return _join_blocks([block for block in blocks if any(piece.text for piece in block.pieces)])
+
+
+def _render_page(elements: Sequence[Element], context: RenderContext) -> list[MarkdownBlock]:
+    """Render the elements, with a visible note before and after text that the reader calls unreadable."""
+    blocks = []
+    was_unreadable = False
+    for element in elements:
+        is_unreadable = UNREADABLE in element.flags
+        if is_unreadable != was_unreadable:
+            blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_BEGIN if is_unreadable else UNREADABLE_END),)))
+        blocks.append(_render_block(element, context))
+        was_unreadable = is_unreadable
+    if was_unreadable:
+        blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_END),)))
+    return blocks
 
 
 def find_continuations(document: Document) -> dict[str, str]:

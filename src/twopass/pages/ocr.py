@@ -15,6 +15,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.uint8]
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 Point = tuple[float, float]
+Corners = tuple[Point, Point, Point, Point]
 
 # Reading lines
 DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi has 1,684, newspapers are scaled down
@@ -23,6 +24,10 @@ MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and orn
 SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed English and Chinese score 0.97-1.00
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
 UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
+MIN_SCRIPT_LENGTH = 12.0  # times its height: unsure lines together; photographs had 0-10, one Korean sentence has 31
+SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median line: lines of one text
+BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
+MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
 # Detecting rotation
@@ -41,7 +46,7 @@ CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is un
 class Line:
     """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1."""
 
-    corners: tuple[Point, Point, Point, Point]
+    corners: Corners
     text: str
     score: float
 
@@ -85,21 +90,50 @@ def read(array: Array, language: str | None = None) -> OcrResult:
     `array` is height × width × 3, RGB.
     """
     lines = _read_lines(array)
-    unreadable = _measure_unsure_share(lines) > UNREADABLE_SHARE
+    script = [line for line in lines if is_line_of_script(array, line)]
+    unreadable = _is_unreadable(script)
+    if not script:  # a picture: what little was read in it may be shapes
+        return OcrResult(tuple(line for line in lines if line.score >= SURE_SCORE), unreadable)
     return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
+
+
+def detects_script(array: Array) -> bool:
+    """Whether the detector sees any line of script in any language. Shapes in photographs and drawings do not count."""
+    quads = (_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)[1])
+    return any(is_line_of_script(array, Line(quad, "", 0.0)) for quad in quads)
+
+
+def is_line_of_script(array: Array, line: Line) -> bool:
+    """Whether a detected line is long and on a fairly uniform background, as print and handwriting are."""
+    if line.length < LONG_LINE * line.height:
+        return False
+    x0, y0, x1, y1 = (max(round(value), 0) for value in line.box)
+    grey = array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2)
+    if not grey.size:
+        return False
+    counts, edges = np.histogram(grey, bins=32, range=(0, 256))
+    background = edges[counts.argmax()] + (edges[1] - edges[0]) / 2
+    return float((np.abs(grey - background) <= BACKGROUND_RANGE).mean()) >= MIN_BACKGROUND
 
 
 def _read_lines(array: Array) -> list[Line]:
     """Every detected line from top to bottom. A line that cannot be recognised has the text "" and the score 0."""
-    is_tall = array.shape[0] >= array.shape[1]
-    return [line for offset, tile in split_tiles(array) for line in _read_tile(tile, offset, is_tall)]
+    return [line for offset, tile in split_tiles(array) for line in _read_tile(tile, offset, array)]
 
 
-def _measure_unsure_share(lines: Sequence[Line]) -> float:
-    """The share of unsure or unrecognised lines in the length of all long lines."""
-    long_lines = [line for line in lines if line.length >= LONG_LINE * line.height]
-    total = sum(line.length for line in long_lines)
-    return sum(line.length for line in long_lines if line.score < SURE_SCORE) / total if total else 0.0
+def _is_unreadable(script: Sequence[Line]) -> bool:
+    """Whether much of the text is in lines that the recogniser is unsure of, and these look like lines of one text."""
+    unsure = [line for line in script if line.score < SURE_SCORE]
+    if not unsure or sum(line.length for line in unsure) <= UNREADABLE_SHARE * sum(line.length for line in script):
+        return False
+    height, angle = np.median([line.height for line in unsure]), np.median([line.angle for line in unsure])
+    similar = (
+        line
+        for line in unsure
+        if height / SIMILAR_HEIGHT <= line.height <= height * SIMILAR_HEIGHT
+        and abs(line.angle - angle) <= SIMILAR_ANGLE
+    )
+    return sum(line.length / max(line.height, 1.0) for line in similar) >= MIN_SCRIPT_LENGTH
 
 
 def _is_credible(line: Line, unreadable: bool) -> bool:
@@ -126,22 +160,36 @@ def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:
         start = stop
 
 
-def _read_tile(tile: Array, offset: int, is_tall: bool) -> Iterator[Line]:
+def _read_tile(tile: Array, offset: int, page: Array) -> Iterator[Line]:
     from rapidocr.ch_ppocr_rec import TextRecInput
+
+    rapid_ocr = _load_rapid_ocr()
+    crops, quads = _detect(tile)
+    if not crops:
+        return
+    recognised = rapid_ocr._load_rec_model()(TextRecInput(img=crops, return_word_box=False))
+    for quad, text, score in zip(quads, recognised.txts, recognised.scores, strict=True):
+        yield Line(_shift(quad, offset, page), text.strip(), float(score) if text.strip() else 0.0)
+
+
+def _detect(tile: Array) -> tuple[Sequence[Array], Sequence[Corners]]:
+    """Detect lines; returns their straightened pixels, BGR, and their corners in pixels of the tile."""
     from rapidocr.utils.process_img import map_boxes_to_original
 
     rapid_ocr = _load_rapid_ocr()
     image, record = rapid_ocr.preprocess_img(np.ascontiguousarray(tile[:, :, ::-1]))  # RapidOCR wants BGR
     boxes = rapid_ocr._load_det_model()(image).boxes
     if boxes is None:
-        return
+        return (), ()
     crops = rapid_ocr.crop_text_regions(image, boxes)
-    recognised = rapid_ocr._load_rec_model()(TextRecInput(img=crops, return_word_box=False))
     quads = map_boxes_to_original(boxes, record, *tile.shape[:2])
-    dx, dy = (0, offset) if is_tall else (offset, 0)
-    for quad, text, score in zip(quads, recognised.txts, recognised.scores, strict=True):
-        corners = tuple((float(x) + dx, float(y) + dy) for x, y in quad)
-        yield Line(corners, text.strip(), float(score) if text.strip() else 0.0)  # type: ignore[arg-type]
+    return crops, [tuple((float(x), float(y)) for x, y in quad) for quad in quads]  # type: ignore[misc]
+
+
+def _shift(quad: Corners, offset: int, page: Array) -> Corners:
+    """Corners in pixels of the page, from those in the tile that begins at `offset` along the longer side."""
+    dx, dy = (0, offset) if page.shape[0] >= page.shape[1] else (offset, 0)
+    return tuple((x + dx, y + dy) for x, y in quad)  # type: ignore[return-value]
 
 
 def detect_turn(array: Array) -> int:
@@ -220,6 +268,17 @@ def _compare_scores(strips: Sequence[Array]) -> list[float]:
     turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
     scores = zip(_score_strips(strips), _score_strips(turned), strict=True)
     return [turned_score - score for score, turned_score in scores]
+
+
+def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
+    """Text and score of strips that show one line each, RGB."""
+    from rapidocr.ch_ppocr_rec import TextRecInput
+
+    if not strips:
+        return []
+    images = [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=images, return_word_box=False))
+    return [(text, float(score)) for text, score in zip(result.txts or (), result.scores or (), strict=True)]
 
 
 def _score_strips(strips: Sequence[Array]) -> list[float]:

@@ -12,8 +12,9 @@ from typing import Any, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from twopass.document import Box, Confidence, Element, Kind, Word, make_element_id
+from twopass.document import Box, Element, Kind, Word, make_element_id
 from twopass.text import prose
+from twopass.text.confidence import judge_unknown_layer
 
 SAME_LINE = 0.5  # of the word's height: words whose centres are closer than this are on one line
 SAME_PARAGRAPH = 1.2  # of the line's height: a larger gap begins a new paragraph
@@ -74,9 +75,19 @@ NO_LAYER = TextLayer()
 
 def to_paragraph_elements(layer: Sequence[Word], page: int) -> tuple[Element, ...]:
     """One text element per paragraph, in the order of the text layer; none if the layer is garbage."""
-    if prose.is_garbage(" ".join(word.text for word in layer)):
+    text = " ".join(word.text for word in layer)
+    if prose.is_garbage(text):
         return ()
-    return tuple(_to_element(paragraph, page, index) for index, paragraph in enumerate(_split_paragraphs(layer)))
+    confidence, doubts = judge_unknown_layer(text)
+    element = Element(
+        id="",
+        page=page,
+        category=Kind.TEXT.category,
+        kind=Kind.TEXT,
+        confidence=confidence,
+        flags=("text_layer", *doubts),
+    )
+    return tuple(_fill(element, paragraph, index) for index, paragraph in enumerate(_split_paragraphs(layer)))
 
 
 def _split_paragraphs(layer: Sequence[Word]) -> list[list[Word]]:
@@ -95,16 +106,9 @@ def _is_same_paragraph(box: Box, previous: Box) -> bool:
     return box.y0 - previous.y0 > 0 and box.y0 - previous.y1 <= SAME_PARAGRAPH * previous.height
 
 
-def _to_element(paragraph: Sequence[Word], page: int, index: int) -> Element:
+def _fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
+    """Put the paragraph's text and box into an element."""
     text = " ".join(word.text for word in paragraph)
-    return Element(
-        id=make_element_id(page, index),
-        page=page,
-        category=Kind.TEXT.category,
-        kind=Kind.TEXT,
-        boxes=(reduce(Box.union, (word.box for word in paragraph)),),
-        text=text,
-        markdown=text,
-        confidence=Confidence(score=1.0, method="text_layer"),
-        flags=("text_layer",),
-    )
+    box = reduce(Box.union, (word.box for word in paragraph))
+    update = {"id": make_element_id(element.page, index), "boxes": (box,), "text": text, "markdown": text}
+    return element.model_copy(update=update)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from twopass.document import Attempt, Checkpoint, Confidence, Element, Page, Problem, Severity, State
+from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, Page, Problem, Severity, State
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.job import Job
-from twopass.pages import text_layer
+from twopass.pages import picture_page, text_layer
 from twopass.pages.rendered_page import ANNOTATIONS, RenderedPage, report_omission
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
 from twopass.text import prose
+from twopass.text.confidence import UNREADABLE
 
 TEXT_LAYER_RUNG = "text_layer"
 INCOMPLETE = {
@@ -42,11 +43,13 @@ async def read(
     Raises EngineError, and WorkerDied on earlier tries.
     """
     try:
-        return await _try_rungs(rendered, source_key, job, engine, family, page_pool)
+        checkpoint = await _try_rungs(rendered, source_key, job, engine, family, page_pool)
     except (WorkerDied, SourceError) as error:
         if retry.is_worker_death(error) and not last_try:
             raise
-        return use_text_layer(Checkpoint(page=rendered.page, problems=rendered.problems), rendered.words, error.code)
+        checkpoint = Checkpoint(page=rendered.page, problems=rendered.problems)
+        checkpoint = use_text_layer(checkpoint, rendered.words, error.code)
+    return _warn_of_unreadable_text(checkpoint)
 
 
 async def _try_rungs(
@@ -60,6 +63,8 @@ async def _try_rungs(
         prompt = _build_prompt(rung, rendered, source_key, job, family)
         completion = await engine.generate(prompt)
         answer = await page_pool.call(parse, family, completion.text, rendered.page.number, rung, rendered.words)
+        if _find_fault(completion, answer) is Code.EMPTY and job.task == "document" and not rendered.words:
+            answer = await _read_as_picture(answer, rendered, page_pool)
         reason = _find_fault(completion, answer)
         checkpoint = _record_attempt(checkpoint, rung, prompt, completion, answer, reason)
         if reason is None:
@@ -70,6 +75,12 @@ async def _try_rungs(
     first_reason = checkpoint.page.attempts[0].reason
     assert best and first_reason
     return use_text_layer(checkpoint.model_copy(update={"elements": best.elements}), rendered.words, first_reason)
+
+
+async def _read_as_picture(answer: ParsedPage, rendered: RenderedPage, page_pool: PagePool) -> ParsedPage:
+    """Turn an empty answer about a page without any line of script into one picture; other answers are unchanged."""
+    picture = await page_pool.call(picture_page.find_picture, rendered.pixels, rendered.page.number)
+    return ParsedPage((picture,), flags=picture.flags) if picture else answer
 
 
 def _measure(rendered: RenderedPage) -> PageFeatures:
@@ -119,7 +130,7 @@ def _add_confidence(element: Element, completion: Completion) -> Element:
     if completion.logprob is None or element.confidence is not None:
         return element
     score = round(math.exp(min(completion.logprob, 0.0)), 4)
-    return element.model_copy(update={"confidence": Confidence(score=score, method="logprob")})
+    return element.model_copy(update={"confidence": Confidence(score=score, method=ConfidenceMethod.LOGPROB)})
 
 
 def _count_characters(checkpoint: Checkpoint) -> int:
@@ -157,17 +168,37 @@ def _count_words(elements: Sequence[Element]) -> int:
     return sum(len(prose.split_words(element.text)) for element in elements)
 
 
+def _warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
+    """Add a warning if text was kept that makes no sense; a failed page has an error already."""
+    page = checkpoint.page
+    if page.is_lost or not any(UNREADABLE in element.flags for element in checkpoint.elements):
+        return checkpoint
+    message = f"page {page.number}: its text does not match what the page shows; it is kept and marked as unreadable"
+    problem = Problem(code=Code.UNREADABLE_TEXT, severity=Severity.WARNING, page=page.number, message=message)
+    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
+
+
 def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
-    warnings = []
-    if "dense_page" in answer.flags:
-        reason = "too many lines or drawings, or too large, for the layout model"
-        message = f"page {number}: {reason}; split into blocks along white space, columns may be mixed"
-        warnings.append(Problem(code=Code.DENSE_PAGE, severity=Severity.WARNING, page=number, message=message))
+    warnings = [
+        Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
+        for flag, (code, message) in _WARNINGS.items()
+        if flag in answer.flags
+    ]
     if "lacks_annotations" in answer.flags:
         warnings.append(report_omission(number, (ANNOTATIONS,)))
     return tuple(warnings)
 
 
+_WARNINGS = {
+    "dense_page": (
+        Code.DENSE_PAGE,
+        "too many lines or drawings for the layout model; split into blocks along white space, columns may be mixed",
+    ),
+    picture_page.PICTURE_PAGE: (
+        Code.NO_TEXT,
+        "no text was found, and the page is kept as one picture; if it shows text, raise dpi",
+    ),
+}
 _EXPLANATIONS = {
     Code.LOOP: "the answer repeats itself",
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",

@@ -308,7 +308,7 @@ def test_the_text_layer_is_compared_with_the_answer() -> None:
 
     assert known.confidence and (known.confidence.score, known.confidence.method, known.flags) == (
         1.0,
-        "text_layer",
+        "found_in_layer",
         (),
     )
     assert unknown.flags == ("not_in_text_layer", "doubtful") and unknown.text == "Tne qump vas reab no Nonday"

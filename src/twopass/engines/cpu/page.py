@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu import reading_order, scanned_page, table_grid
+from twopass.engines.cpu import layer_check, reading_order, scanned_page, table_grid
 from twopass.engines.cpu.reading_order import Grid, Rect, Region, StyledWord
 from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
@@ -25,7 +25,7 @@ from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
 from twopass.text.prose import is_garbage
 
-GRAMMAR_VERSION = 1
+GRAMMAR_VERSION = 2
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 # A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
 DENSE_LINES = 700
@@ -36,6 +36,7 @@ DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line
 FEW_WORDS = 20  # fewer visible words on a scan may be a stamp
 OCR_ADVANTAGE = 1.5  # OCR must read this many times their number to replace them
 MIN_OCR_SHARE = 0.1  # of a hidden layer's words: less means that OCR saw no text, or a smudge
+MIN_AGREEMENT = 0.7  # of an odd-looking visible layer with the pixels: below it, fonts map letters to wrong ones
 MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
 
 
@@ -57,7 +58,10 @@ class _TextLayerWords:
 
 @dataclass(frozen=True)
 class _PageContent:
-    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise."""
+    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
+
+    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell.
+    """
 
     width: float
     height: float
@@ -68,6 +72,7 @@ class _PageContent:
     unreadable: bool = False
     skew: float = 0.0
     lacks_annotations: bool = False
+    agreement: float | None = None
 
 
 @cache
@@ -122,16 +127,30 @@ def _read_pdf_page(page: Any, pixels: Pixels, language: str | None, use_model: b
     blocks, layer, is_scan = _extract_text(page)
     is_usable = bool(layer.words) and not layer.is_garbage
     if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
-        return _analyse_layout(page, blocks, layer.words, "text_layer", use_model)
-    if is_usable and layer.lines > DENSE_HIDDEN_LINES:
-        return _analyse_layout(page, blocks, layer.words, "hidden_layer", use_model)
+        content = _read_layer(page, blocks, layer, pixels, use_model)
+        if content.agreement is None or content.agreement >= MIN_AGREEMENT:
+            return content
+        is_usable = False
+    elif is_usable and layer.lines > DENSE_HIDDEN_LINES:
+        return _read_layer(page, blocks, layer, pixels, use_model)
     content = _read_scan(pixels, language, page.rect.width, page.rect.height, use_model)
     ocr_words = sum(len(region.words) for region in content.regions)
     required_words = (MIN_OCR_SHARE if layer.hidden else OCR_ADVANTAGE) * len(layer.words)
     if is_usable and ocr_words < required_words:
-        via = "hidden_layer" if layer.hidden else "text_layer"
-        return _analyse_layout(page, blocks, layer.words, via, use_model)
+        return _read_layer(page, blocks, layer, pixels, use_model)
     return content
+
+
+def _read_layer(
+    page: Any, blocks: Sequence[Any], layer: _TextLayerWords, pixels: Pixels, use_model: bool
+) -> _PageContent:
+    """Read the page from its layer, and compare the layer with the pixels if it is hidden or looks odd."""
+    via = "hidden_layer" if layer.hidden else "text_layer"
+    content = _analyse_layout(page, blocks, layer.words, via, use_model)
+    if not layer.hidden and not layer_check.is_suspicious(layer.words):
+        return content
+    scale = pixels.width / page.rect.width
+    return replace(content, agreement=layer_check.measure_agreement(layer.words, pixels.array(), scale))
 
 
 # ---- the file ----
@@ -319,6 +338,7 @@ def _to_json(content: _PageContent) -> str:
         "height": round(content.height, 2),
         "via": content.via,
         "score": 1.0 if content.score is None else round(content.score, 4),
+        "agreement": None if content.agreement is None else round(content.agreement, 4),
         "dense": content.dense,
         "unreadable_script": content.unreadable,
         **({"lacks_annotations": True} if content.lacks_annotations else {}),

@@ -30,7 +30,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from twopass.document import Analysis, Confidence, Element, Figure, Kind, Source, Table
+from twopass.document import Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
 from twopass.families.deepseek import answer_text, elements, figures, grounding, loops
 from twopass.families.deepseek.figures import FigureReading
@@ -213,7 +213,7 @@ def apply_verdict(first: Element, second: Element, verdict: Verdict, reply: Repl
     update = {
         "read_by": verdict.read_by,
         "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt),
-        "confidence": Confidence(score=verdict.score, method="agreement"),
+        "confidence": Confidence(score=verdict.score, method=ConfidenceMethod.AGREEMENT),
         "flags": kept,
     }
     defects = text_layer_check.find_text_defects(used.text) if verdict.read_by == 2 else ()
@@ -252,7 +252,8 @@ def _apply_figure_reading(element: Element, reading: FigureReading, reply: Reply
         update["summary"] = _summarize(figure.description)
     if figure.data and reply.layer_text:
         share = agreement.word_coverage(table_parser.table_text(figure.data), reply.layer_text)
-        update["confidence"] = Confidence(score=share, method="text_layer") if share is not None else element.confidence
+        if share is not None:
+            update["confidence"] = Confidence(score=share, method=ConfidenceMethod.FOUND_IN_LAYER)
     return element.model_copy(update=update)
 
 

@@ -13,7 +13,6 @@ from twopass.document import (
     HEADINGS,
     Box,
     Cell,
-    Confidence,
     Element,
     Figure,
     Formula,
@@ -23,6 +22,7 @@ from twopass.document import (
 )
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
 from twopass.text import headings, prose, table_markup
+from twopass.text.confidence import UNREADABLE, Evidence, judge
 
 _KINDS = {
     "title": Kind.TITLE,
@@ -120,6 +120,10 @@ def _build_element(region: Region, layout: PageLayout, page: int) -> Element | N
     text = _build_text(region, kind)
     if not text and kind is not Kind.PICTURE:
         return None
+    # A picture without words has no text that could be wrong.
+    confidence, doubts = judge(_weigh_evidence(region, kind, text, layout)) if text else (None, ())
+    if layout.unreadable_script:
+        doubts = tuple(dict.fromkeys((UNREADABLE, *doubts)))
     element = Element(
         id="",
         page=page,
@@ -130,8 +134,8 @@ def _build_element(region: Region, layout: PageLayout, page: int) -> Element | N
         text=text,
         markdown=text,
         content_layer=Layer.FURNITURE if kind in FURNITURE or _is_side_stamp(region, layout) else Layer.BODY,
-        confidence=_confidence(region, layout),
-        flags=layout.flags + (("orphan",) if region.label == "orphan" else ()),
+        confidence=confidence,
+        flags=layout.flags + (("orphan",) if region.label == "orphan" else ()) + doubts,
     )
     return element.model_copy(update=_kind_fields(element, region, layout))
 
@@ -197,11 +201,16 @@ def _indent_code(lines: Sequence[Line]) -> str:
     return "\n".join(" " * min(indent, 80) + line.text for indent, line in zip(indents, lines, strict=True)).rstrip()
 
 
-def _confidence(region: Region, layout: PageLayout) -> Confidence:
-    if layout.via != "ocr":
-        return Confidence(score=1.0, method="text_layer")
+def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -> Evidence:
     scores = [line.score for line in region.lines if line.score is not None]
-    return Confidence(score=round(statistics.mean(scores) if scores else layout.score, 4), method="ocr")
+    is_ocr = layout.via == "ocr"
+    return Evidence(
+        length=0 if kind in (Kind.TABLE, Kind.CODE) else len(text),  # these have an order of their own
+        agreement=None if is_ocr else layout.agreement,
+        recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else None,
+        is_hidden=layout.via == "hidden_layer",
+        is_flat_formula=kind is Kind.FORMULA,
+    )
 
 
 def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[str, Any]:

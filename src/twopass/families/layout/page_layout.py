@@ -1,9 +1,10 @@
 """The JSON that describes a page's layout: written by the CPU engine, parsed by the layout family.
 
-The grammar (`v` 1; written by engines/cpu/page.py; lengths in points of the page as displayed):
+The grammar (`v` 2; written by engines/cpu/page.py; lengths in points of the page as displayed):
 
-    {"v": 1, "width": 595.0, "height": 842.0,
+    {"v": 2, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
+     "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
      "unreadable_script": false,   much of a scan is in a script that the OCR model does not know
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from twopass.document import Cell
 
-GRAMMAR_VERSION = 1
+GRAMMAR_VERSION = 2  # 1 had no agreement
 BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
 
@@ -54,11 +55,12 @@ class Region(_FrozenModel):
 
 
 class PageLayout(_FrozenModel):
-    v: int = Field(ge=GRAMMAR_VERSION, le=GRAMMAR_VERSION)
+    v: int = Field(ge=1, le=GRAMMAR_VERSION)
     width: float = Field(gt=0, allow_inf_nan=False)
     height: float = Field(gt=0, allow_inf_nan=False)
     via: str
     score: float = 1.0
+    agreement: float | None = None
     dense: bool = False
     lacks_annotations: bool = False
     unreadable_script: bool = False

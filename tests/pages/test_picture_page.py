@@ -1,0 +1,121 @@
+"""Pages that are one picture: what the text detector sees in pictures, and the box of their ink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pymupdf
+import pytest
+from PIL import Image
+
+from twopass.document import Kind
+from twopass.pages import ocr, picture_page
+from twopass.pages.ocr import Line
+from twopass.pages.shared_pixels import Pixels
+
+Array = npt.NDArray[np.uint8]
+SIZE = (800, 600)  # height and width in pixels
+
+
+def to_pixels(array: Array) -> Pixels:
+    return Pixels(array.shape[1], array.shape[0], data=np.ascontiguousarray(array).tobytes())
+
+
+def draw_photograph() -> Array:
+    """Smooth noise of several sizes in three colours, with a camera's fine noise and dark shapes along a horizon."""
+    random = np.random.default_rng(7)
+    height, width = SIZE
+
+    def smooth(grain: int) -> npt.NDArray[np.float64]:
+        small = random.integers(0, 256, (height // grain, width // grain), np.uint8)
+        return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC), np.float64)
+
+    light = smooth(200) + smooth(80) * 0.6 + smooth(20) * 0.2
+    colours = np.stack([light + smooth(150) * 0.5 for _ in range(3)], axis=2)
+    colours *= 255 / colours.max()
+    colours += random.normal(0, 4, colours.shape)
+    for x in range(20, width - 60, 70):
+        top = 380 + int(random.integers(0, 30))
+        colours[top:430, x : x + int(random.integers(10, 60))] *= 0.3
+    return colours.clip(0, 255).astype(np.uint8)
+
+
+def draw_gradient() -> Array:
+    height, width = SIZE
+    across, down = np.linspace(0, 255, width)[None, :], np.linspace(0.3, 1, height)[:, None]
+    return np.stack([across * down, across * down * 0.7, across * down * 0.3], axis=2).astype(np.uint8)
+
+
+def draw_page(draw: Callable[[pymupdf.Page], object]) -> Array:
+    with pymupdf.open() as document:
+        page = document.new_page(width=SIZE[1] / 2, height=SIZE[0] / 2)
+        draw(page)
+        pixmap = page.get_pixmap(dpi=144)
+    return np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+
+def draw_dashed_line(page: pymupdf.Page) -> None:
+    page.draw_line((40, 200), (260, 200), dashes="[6 4]", width=1.5)
+
+
+def draw_colour_squares(page: pymupdf.Page) -> None:
+    for row in range(5):
+        for column in range(4):
+            box = (40 + 60 * column, 40 + 60 * row, 80 + 60 * column, 80 + 60 * row)
+            page.draw_rect(box, fill=(0.2 * column, 0.2 * row, 0.5))
+
+
+PICTURES = {
+    "photograph": draw_photograph,
+    "gradient": draw_gradient,
+    "dashed line": lambda: draw_page(draw_dashed_line),
+    "colour squares": lambda: draw_page(draw_colour_squares),
+    "noise": lambda: np.random.default_rng(1).integers(0, 256, (*SIZE, 3), np.uint8),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_page_without_lines_of_script_is_a_picture(name: str) -> None:
+    """A photograph, a gradient, a dashed line and colour squares are pictures, and no script is called unreadable."""
+    array = PICTURES[name]()
+
+    picture = picture_page.find_picture(to_pixels(array), 3)
+
+    assert picture is not None
+    assert (picture.id, picture.kind, picture.flags) == ("p0003-e000", Kind.PICTURE, ("picture_page",))
+    assert not ocr.read(array).unreadable
+
+
+@pytest.mark.parametrize(
+    ("text", "font"), [("The meter was read on Monday.", "tiro"), ("두 곳의 샘과 한 곳의 관정에서", "korea")]
+)
+def test_a_page_with_a_line_of_script_is_no_picture(text: str, font: str) -> None:
+    """One line of text is enough, also in a script that the recogniser does not know."""
+    array = draw_page(lambda page: page.insert_text((40, 100), text, fontname=font, fontsize=12))
+
+    assert picture_page.find_picture(to_pixels(array), 1) is None
+
+
+def test_the_box_of_a_picture_holds_its_ink() -> None:
+    """The margins of a drawing are not part of its picture; a page without any contrast is kept as a whole."""
+    drawing = picture_page.find_inked_box(draw_page(draw_colour_squares))
+
+    assert drawing == pytest.approx((40 / 300, 40 / 400, 260 / 300, 320 / 400), abs=0.01)
+    assert picture_page.find_inked_box(np.full((*SIZE, 3), 200, np.uint8)) == (0, 0, 1, 1)
+
+
+def make_line(x: int, y: int, length: int, height: int) -> Line:
+    return Line(((x, y), (x + length, y), (x + length, y + height), (x, y + height)), "", 0.0)
+
+
+def test_a_line_of_script_is_long_and_on_a_uniform_background() -> None:
+    """Short shapes, and shapes in the middle of a photograph, are not lines of script."""
+    print_like = np.full((*SIZE, 3), 220, np.uint8)
+    print_like[105:115, 100:300:4] = 30
+
+    assert ocr.is_line_of_script(print_like, make_line(100, 100, 200, 20))
+    assert not ocr.is_line_of_script(print_like, make_line(100, 100, 40, 20))
+    assert not ocr.is_line_of_script(draw_photograph(), make_line(100, 395, 200, 20))
+    assert not ocr.is_line_of_script(print_like, make_line(2000, 2000, 200, 20))
