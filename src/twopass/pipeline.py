@@ -17,7 +17,7 @@ from functools import partial
 import structlog
 
 from twopass import contexts
-from twopass.contexts import ConcurrentReaders, DocumentContext, EngineFailureBudget, JobContext
+from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageOrder
 from twopass.document import Checkpoint, Document, Problem, Severity, State, derive_canary
 from twopass.errors import EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
@@ -65,7 +65,7 @@ async def read_document(context: JobContext, source: str, ticket: Ticket) -> Out
             doc.progress.add_pages(len(numbers))
             report.check_inline(doc.job, doc.progress.now.pages_total)
             doc = await _wait_to_start(doc, len(numbers))
-            slots, order = doc.worker.page_slots, doc.order_pages(numbers)
+            slots, order = doc.worker.page_slots, doc.page_order.order(numbers)
             pages = await page_slots.run_all(partial(read_page, doc), order, slots, doc.job.id)
             pages.sort(key=lambda checkpoint: checkpoint.page.number)
             return await _finish_document(doc, pages, problems)
@@ -144,12 +144,11 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             folder=folder,
             run=run,
             manifest=manifest,
-            stored_names=stored_names,
             was_read=was_read,
             ticket=ticket,
             watch=watch,
             failure_budget=EngineFailureBudget(worker.page_slots.count),
-            readers=ConcurrentReaders(expected=bool(stored_names)),
+            page_order=PageOrder(folder, stored_names, worker.pick_start),
         )
 
 
@@ -168,8 +167,7 @@ async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentConte
         async with doc.worker.shutdown.start_work(doc.job_context.deadline):
             if await doc.ticket.wait_to_start(page_count):
                 stored_names = await doc.folder.list_names()
-                readers = ConcurrentReaders(expected=bool(stored_names))
-                return replace(doc, stored_names=stored_names, readers=readers)
+                return replace(doc, page_order=PageOrder(doc.folder, stored_names, doc.worker.pick_start))
     return doc
 
 
@@ -225,13 +223,14 @@ async def _write_artefacts(
 
 
 async def _load_checkpoint(doc: DocumentContext, number: int) -> Checkpoint | None:
-    """The page's checkpoint; crops that are missing are cut again, or dropped with a warning."""
-    if not (doc.was_stored(number) or doc.readers.expected):
-        return None
+    """The page's checkpoint; crops that are missing are cut again, or dropped with a warning.
+
+    It is looked for even in a folder that was empty: workers that began together see each other only in this way.
+    """
     checkpoint = await upload.load_checkpoint(doc.folder, number)
-    if checkpoint and not doc.was_stored(number):
-        doc.readers.record_other()
-    if checkpoint and (missing := upload.missing_images(checkpoint, doc.stored_names)):
+    if checkpoint:
+        await doc.page_order.record_other(number)
+    if checkpoint and (missing := upload.missing_images(checkpoint, doc.page_order.stored_names)):
         for last_try in retry.PAGE.tries():
             try:
                 async with _render(doc, number) as rendered:
@@ -266,9 +265,11 @@ async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Che
     ours = upload.prepare_checkpoint(checkpoint, doc.job.id, doc.file.info, doc.worker.canary)
     stored = await upload.store_checkpoint(doc.folder, ours)
     if stored.cost.get("nonce") != ours.cost["nonce"]:
-        doc.readers.record_other()
+        await doc.page_order.record_other(stored.page.number)
     return stored
 
 
 async def _store_crops(doc: DocumentContext, checkpoint: Checkpoint, rendered: RenderedPage) -> Checkpoint:
-    return await upload.store_crops(doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.stored_names)
+    return await upload.store_crops(
+        doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.page_order.stored_names
+    )
