@@ -49,7 +49,8 @@ JOB: Mapping[str, str] = {
 RESULT: Mapping[str, str] = {
     "status": "`success`: every page was read; `failure`: no usable page; otherwise `partial_success`",
     "documents": "one per source, in their order; at most 20 here",
-    "problems": "what went wrong; at most 50 here",
+    "problems": "what went wrong: errors first, at most 50 here; those of a document that differ only in the page are "
+    "merged here, and separate in `result.json`",
     "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
@@ -75,7 +76,7 @@ PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
     "severity": "`warning`: still read; `error`: lost",
     "document": "its id",
-    "page": "counted from 1; null if it concerns the whole document",
+    "page": "counted from 1; null if it concerns several pages or the whole document",
     "message": "what happened and what to do",
 }
 PROGRESS: Mapping[str, str] = {

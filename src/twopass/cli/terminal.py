@@ -72,11 +72,11 @@ def print_line(bars: Bars, text: str) -> None:
 
 
 def print_artefacts(result: Result) -> None:
-    """Print each document's artefacts as a tree, then every problem, then the URI of the stored result."""
+    """Print each document's artefacts as a tree, then the problems, then the URI of the stored result."""
     console = Console(stderr=True, soft_wrap=True)
     for document in result.documents:
         console.print(_build_tree(document))
-    for problem in result.problems:
+    for problem in result.merged_problems:
         console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
     if result.result_uri:
         console.print(escape(result.result_uri))
