@@ -80,12 +80,13 @@ PROBLEM: Mapping[str, str] = {
     "message": "what happened and what to do",
 }
 PROGRESS: Mapping[str, str] = {
-    "phase": ", ".join(f"`{phase}`" for phase in Phase),
+    "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` from the last page of the last document on",
     "pages_done": "pages finished in both passes",
     "pages_total": "pages known so far",
     "elements_done": "elements finished",
     "elements_total": "elements found so far",
-    "percent": "`pages_done` of `pages_total`; never falls",
+    "percent": "share of pages that are finished; documents whose pages are not counted yet weigh as the mean of "
+    "the others; never falls, and is 100 only at the end",
     "pages_per_s": "since the start of the job",
     "eta_s": "remaining seconds at this pace; null at first",
     "seq": "increases with every report; no report follows the result",

@@ -27,7 +27,7 @@ from twopass.steps.upload import Manifest, ManifestDetails
 from twopass.storage.document_folder import DocumentFolder, page_name
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
-from twopass.telemetry.progress import Tracker
+from twopass.telemetry.progress import PageProgress, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
@@ -141,6 +141,7 @@ class DocumentContext:
     watch: Stopwatch
     failure_budget: EngineFailureBudget
     page_order: PageOrder
+    page_progress: PageProgress
 
     @property
     def job(self) -> Job:

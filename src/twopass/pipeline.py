@@ -32,7 +32,7 @@ from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.outputs import open_output
 from twopass.storage.sources import open_sources
-from twopass.telemetry.progress import Phase, Tracker
+from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker
 
 log = structlog.get_logger()
@@ -49,8 +49,9 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
     ):
         context = JobContext(job, worker, sources, output, deadline, progress)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
+            progress.expect_documents(len(job.sources))
             outcomes = await admission.admit_all(partial(read_document, context), job.sources, context.admission_limits)
-            progress.enter_phase(Phase.DONE)
+            progress.finish()
         incidents = worker.engine.incidents[earlier_incidents:]
         return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
 
@@ -62,7 +63,7 @@ async def read_document(context: JobContext, source: str, ticket: Ticket) -> Out
             if doc.finished:
                 return await _return_existing(doc, doc.finished)
             numbers, problems = contexts.select_pages(doc.job, doc.file)
-            doc.progress.add_pages(len(numbers))
+            doc.page_progress.count(len(numbers))
             report.check_inline(doc.job, doc.progress.now.pages_total)
             doc = await _wait_to_start(doc, len(numbers))
             slots, order = doc.worker.page_slots, doc.page_order.order(numbers)
@@ -87,8 +88,10 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
         stored = await upload.load_checkpoint(doc.folder, number)  # another worker's engine may be alive
         checkpoint = stored or pass1.unread_page(number, error.code, f"{error.message}; {RESEND_HINT}")
     doc.ticket.finish_page()
-    if checkpoint.page.state is not State.UNREAD:
-        doc.progress.finish_pages(1)
+    if checkpoint.page.state is State.UNREAD:
+        doc.page_progress.skip()
+    else:
+        doc.page_progress.finish()
     return checkpoint.without_completions
 
 
@@ -128,6 +131,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
     """Fetch the source and look up what is stored of it; raises OutOfTime if there is no time left for that."""
     worker, job, watch = context.worker, context.job, context.worker.stopwatch()
     async with AsyncExitStack() as stack:
+        page_progress = stack.enter_context(context.progress.track_document())
         async with worker.shutdown.start_work(context.deadline):
             fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
             file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
@@ -146,6 +150,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             manifest=manifest,
             was_read=was_read,
             ticket=ticket,
+            page_progress=page_progress,
             watch=watch,
             failure_budget=EngineFailureBudget(worker.page_slots.count),
             page_order=PageOrder(folder, stored_names, worker.pick_start),
@@ -155,8 +160,8 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
 async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
     """The outcome of a document that was finished before."""
     page_count = sum(manifest.result.pages.values())
-    doc.progress.add_pages(page_count)
-    doc.progress.finish_pages(page_count)
+    doc.page_progress.count(page_count)
+    doc.page_progress.finish(page_count)
     outcome = report.existing_document(manifest, doc.file, doc.job, doc.watch)
     return await report.add_inline(outcome, doc.folder, doc.job)
 
@@ -178,7 +183,6 @@ async def _finish_document(
     job, folder, watch, settings = doc.job, doc.folder, doc.watch, doc.worker.settings
     if job.slice:
         return report.describe_slice(doc.file, folder, pages, selection_problems, job, watch, settings)
-    doc.progress.enter_phase(Phase.ASSEMBLING)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
         source = contexts.source_info(doc.file, pages)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.tree import Tree
 
@@ -29,8 +29,7 @@ def open_progress() -> Iterator[Bars]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pages {task.fields[phase]}"),
+        TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -56,12 +55,14 @@ def track_file(bars: Bars, name: str) -> Iterator[Listener]:
 
 
 def _add_task(bars: Bars, name: str) -> TaskID:
-    return bars.add_task(name, total=None, phase="")
+    return bars.add_task(name, total=None, note="")
 
 
 def _make_listener(bars: Bars, task: TaskID) -> Listener:
     def show(now: Progress) -> None:
-        bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
+        # The bar shows the percentage: while documents are not counted, all counted pages may be done.
+        note = f"{now.pages_done}/{now.pages_total} pages {now.phase}"
+        bars.update(task, total=100 if now.pages_total else None, completed=now.percent, note=note)
 
     return show
 
