@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
-from twopass.job import EntryPoint, Format, Inline, Job, document_id, redact_uri
+from twopass.format_options import Chunks
+from twopass.job import EntryPoint, FailedPages, Format, Inline, Job, SamplingOptions, document_id, redact_uri
 from twopass.page_range import PageRange
 from twopass.result import RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
@@ -385,3 +386,26 @@ def test_merging_loses_no_page_and_is_repeatable(problems: list[Problem]) -> Non
             named |= set(PageRange.parse(ranges).select(30))
     assert named == {problem.page for problem in problems if problem.page}
     assert Result(status=Status.SUCCESS, problems=merged).merged_problems == merged
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"deadline_s": True}, "deadline_s"),
+        ({"dpi": True}, "dpi"),
+        ({"max_crops": False}, "max_crops"),
+        *(({"sampling": {name: True}}, f"sampling.{name}") for name in SamplingOptions.model_fields),
+        *(({"failed_pages": {name: True}}, f"failed_pages.{name}") for name in FailedPages.model_fields),
+        *(({"chunks": {name: True}, "formats": ["chunks"]}, f"chunks.{name}") for name in Chunks.model_fields),
+    ],
+)
+def test_a_boolean_is_no_number(fields: dict[str, Any], named: str) -> None:
+    """true and false are refused where a number is asked for; pydantic would take them for 1 and 0."""
+    assert expect_refusal(**fields) == f"INVALID_JOB: {named}: must be a number, not true or false"
+
+
+def test_every_number_of_a_job_refuses_booleans() -> None:
+    """A number that is added to the job needs the same check; those of its parts are checked for all their fields."""
+    numbers = {name for name, field in Job.model_fields.items() if field.annotation in (int, float, float | None)}
+
+    assert numbers - {"queued_s"} == {"dpi", "max_crops", "deadline_s"}

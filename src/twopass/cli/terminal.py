@@ -84,12 +84,16 @@ def print_artefacts(result: Result) -> None:
 
 
 def format_page_counts(pages: Mapping[str, int]) -> str:
-    """Format a count for each page state, such as `9 read, 1 failed`."""
-    return ", ".join(f"{count} {state}" for state, count in pages.items()) or "nothing read"
+    """Format a count for each page state, such as `9 read, 1 failed`; empty for a document that ended with an error.
+
+    Pages of such a document may have been read and stored.
+    """
+    return ", ".join(f"{count} {state}" for state, count in pages.items())
 
 
 def _build_tree(document: DocumentResult) -> Tree:
-    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({format_page_counts(document.pages)})")
+    counts = f" ({format_page_counts(document.pages)})" if document.pages else ""
+    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status}{counts}")
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
     for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:
