@@ -16,6 +16,12 @@ from twopass.storage.memory_store import MemoryStore
 JSON = "application/json"
 
 
+class SharedStore(MemoryStore):
+    """A store in memory that several workers see."""
+
+    is_persistent = True
+
+
 class SimulatedWorker:
     """Reads `slots` pages at a time. Every page takes one round, and is stored at the end of the round."""
 
@@ -41,7 +47,7 @@ class SimulatedWorker:
 
 async def simulate(pages: int, slots: int, starts: list[float]) -> list[SimulatedWorker]:
     """Workers that begin together, each at its share of the pages, until all pages are stored."""
-    folder = DocumentFolder(MemoryStore(), "document")
+    folder = DocumentFolder(SharedStore(), "document")
     workers = [SimulatedWorker(folder, pages, slots, start) for start in starts]
     while started := [number for worker in workers for number in await worker.begin_round()]:
         for number in started:
@@ -84,16 +90,23 @@ async def test_one_worker_alone_reads_all_pages_in_order() -> None:
 
 async def test_stored_pages_come_first() -> None:
     """Pages that are stored when the document is started are loaded first, so that a deadline does not lose them."""
-    folder = DocumentFolder(MemoryStore(), "document")
+    folder = DocumentFolder(SharedStore(), "document")
     order = PageOrder(folder, frozenset({page_name(3), page_name(5)}), lambda count: count - 1)
 
     assert list(order.order(range(1, 7))) == [3, 5, 6, 1, 2, 4]
 
 
+async def test_a_document_that_no_other_worker_sees_is_read_from_its_first_page_on() -> None:
+    """A job without an output reads pages in their order, so that a deadline leaves the last ones unread."""
+    order = PageOrder(DocumentFolder(MemoryStore(), "document"), frozenset(), lambda count: count - 1)
+
+    assert list(order.order(range(1, 5))) == [1, 2, 3, 4]
+
+
 @given(st.lists(st.integers(1, 30), unique=True), st.lists(st.integers(1, 30)), st.randoms(use_true_random=False))
 async def test_every_page_is_yielded_once(numbers: list[int], others: list[int], generator: random.Random) -> None:
     """Whatever other workers store meanwhile, each selected page is yielded exactly once."""
-    folder = DocumentFolder(MemoryStore(), "document")
+    folder = DocumentFolder(SharedStore(), "document")
     order = PageOrder(folder, frozenset(), generator.randrange)
     yielded = []
 

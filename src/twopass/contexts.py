@@ -83,9 +83,9 @@ class PageOrder:
     def order(self, numbers: Sequence[int]) -> Iterator[int]:
         """Yield every number once. Stored pages come first, so that a deadline does not leave them out."""
         yield from (number for number in numbers if self.is_stored(number))
-        unread = [number for number in numbers if not self.is_stored(number)]
-        remaining = deque(unread)
-        remaining.rotate(-self._pick_start(len(unread)) if unread else 0)
+        remaining = deque(number for number in numbers if not self.is_stored(number))
+        if remaining and self._folder.store.is_persistent:  # no other worker sees a store in memory
+            remaining.rotate(-self._pick_start(len(remaining)))
         while remaining:
             if self._is_changed:
                 self._is_changed = False
