@@ -26,7 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "format_options": (),
     "page_range": (),
     "document": ("errors",),
-    "result": ("document", "errors"),
+    "result": ("document", "errors", "page_range"),
     "job": ("errors", "format_options", "page_range", "result", "settings"),
     "text": ("document",),
     "pages": ("document", "errors", "text"),

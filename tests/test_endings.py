@@ -286,11 +286,11 @@ async def test_a_lost_page_that_another_worker_has_read_is_not_missing(
 async def test_two_workers_that_start_together_share_a_document(
     reader: Reader, page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
 ) -> None:
-    """A worker that detects another one continues from a random page, so that few pages are read twice."""
+    """Workers that begin together start at different pages and meet late, so that few pages are read twice."""
     (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(40))
     fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out"}
     engines = [ScriptedEngine(delay=lambda prompt: 0.2) for _ in range(2)]
-    other = Reader(page_pool, buffers, CpuEngine(2))
+    other = Reader(page_pool, buffers, CpuEngine(2), pick_start=lambda count: count // 3)
 
     results = await asyncio.gather(
         reader.run(2, engines[0], job_id="one", **fields), other.run(2, engines[1], job_id="two", **fields)
@@ -299,5 +299,5 @@ async def test_two_workers_that_start_together_share_a_document(
 
     assert [result.status for result in results] == ["success", "success"]
     counts = [len(engine.prompt_ids) for engine in engines]
-    assert sum(counts) <= 56 and min(counts) >= 10  # 80 if both read all pages
+    assert sum(counts) <= 50 and min(counts) >= 10  # 80 if both read all pages
     assert snapshot_artefacts(tmp_path / "out") == snapshot_artefacts(tmp_path / "alone")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
-from twopass.job import EntryPoint, Format, Inline, Job, document_id, redact_uri
+from twopass.format_options import Chunks
+from twopass.job import EntryPoint, FailedPages, Format, Inline, Job, SamplingOptions, document_id, redact_uri
 from twopass.page_range import PageRange
 from twopass.result import RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
@@ -278,9 +279,9 @@ def test_every_answer_stays_below_the_size_limit() -> None:
     document = DocumentResult(
         source="s3://" + "x" * 900, status=Status.SUCCESS, artefacts={"a": make_artefact(), "b": make_artefact()}
     )
-    problem = Problem(code=Code.LOOP, message="m" * 5000)
+    problems = tuple(Problem(code=Code.LOOP, message=f"{number} " + "m" * 5000) for number in range(1000))
 
-    answer = Result(status=Status.SUCCESS, documents=(document,) * 1000, problems=(problem,) * 1000).as_answer()
+    answer = Result(status=Status.SUCCESS, documents=(document,) * 1000, problems=problems).as_answer()
 
     assert len(json.dumps(answer, ensure_ascii=False).encode()) <= RESULT_BYTES
     assert answer["omitted"]["documents"] >= 980
@@ -290,9 +291,9 @@ def test_every_answer_stays_below_the_size_limit() -> None:
 def test_the_longest_names_fit_into_an_answer() -> None:
     """The size limit holds for the longest names that a job may have, in any script."""
     long = DocumentResult(source="한" * 2048, status=Status.SUCCESS)
-    problem = Problem(code=Code.LOOP, document="한" * 60, message="한" * 5000)
+    problems = tuple(Problem(code=Code.LOOP, document="한" * 60, message=f"{n} " + "한" * 5000) for n in range(50))
 
-    answer = Result(status=Status.SUCCESS, documents=(long,) * 20, problems=(problem,) * 50).as_answer()
+    answer = Result(status=Status.SUCCESS, documents=(long,) * 20, problems=problems).as_answer()
 
     assert len(json.dumps(answer, ensure_ascii=False).encode()) <= RESULT_BYTES
 
@@ -306,3 +307,105 @@ def test_a_failed_job_answers_with_an_error_that_begins_with_its_code() -> None:
 
     assert answer["error"] == "SOURCE_NOT_FOUND: no such key"
     assert answer["detail"]["status"] == "failure"
+
+
+def make_warning(page: int | None, message: str, document: str = "a") -> Problem:
+    return Problem(code=Code.LOOP, severity=Severity.WARNING, document=document, page=page, message=message)
+
+
+def test_the_answer_lists_errors_before_warnings() -> None:
+    """Sixty warnings do not hide the one error that follows them, and both keep their order."""
+    warnings = tuple(make_warning(page, f"page {page}: row {page} is missing") for page in range(1, 61))
+    errors = (
+        Problem(code=Code.EMPTY, page=7, message="page 7: no"),
+        Problem(code=Code.DAMAGED, message="never opened"),
+    )
+    result = Result(status=Status.PARTIAL_SUCCESS, problems=(*warnings, *errors))
+
+    answer = result.as_answer()
+
+    assert [problem["code"] for problem in answer["problems"]] == ["EMPTY", "DAMAGED", *["LOOP"] * 48]
+    assert [problem["page"] for problem in answer["problems"][2:]] == list(range(1, 49))
+    assert answer["omitted"] == {"problems": 12}
+
+
+@pytest.mark.parametrize(
+    ("problems", "messages"),
+    [
+        ([(1, "page 1: cut"), (2, "page 2: cut"), (5, "page 5: cut")], [(None, "pages 1-2,5: cut")]),
+        ([(5, "cut"), (1, "cut")], [(None, "pages 1,5: cut")]),
+        ([(1, "page 1: cut"), (1, "page 1: cut")], [(1, "page 1: cut (2 times)")]),
+        ([(None, "restarted"), (None, "restarted"), (None, "restarted")], [(None, "restarted (3 times)")]),
+        ([(1, "cut"), (None, "cut")], [(1, "cut"), (None, "cut")]),
+        ([(1, "page 1: cut"), (2, "page 2: looped")], [(1, "page 1: cut"), (2, "page 2: looped")]),
+    ],
+)
+def test_equal_problems_are_one_in_the_answer(
+    problems: list[tuple[int | None, str]], messages: list[tuple[int | None, str]]
+) -> None:
+    """Problems that differ only in the page are one problem with the pages or their number in the message."""
+    result = Result(status=Status.SUCCESS, problems=tuple(make_warning(*problem) for problem in problems))
+
+    answer = result.as_answer()
+
+    assert [(problem.get("page"), problem["message"]) for problem in answer["problems"]] == messages
+    assert len(result.problems) == len(problems)
+
+
+def test_a_long_list_of_pages_leaves_room_for_the_message() -> None:
+    """The pages of a merged problem are abbreviated before its message is cut."""
+    problems = tuple(make_warning(page, f"page {page}: cut") for page in range(1, 2000, 2))
+
+    (problem,) = Result(status=Status.SUCCESS, problems=problems).as_answer()["problems"]
+
+    assert problem["message"].startswith("pages 1,3,5,7,")
+    assert problem["message"].endswith(",… (1000 pages): cut")
+
+
+def test_problems_of_two_documents_stay_separate() -> None:
+    """A caller can see each document's problems, also where two documents have the same one."""
+    problems = (make_warning(1, "page 1: cut", "a"), make_warning(1, "page 1: cut", "b"))
+
+    answer = Result(status=Status.SUCCESS, problems=problems).as_answer()
+
+    assert [problem["document"] for problem in answer["problems"]] == ["a", "b"]
+
+
+@given(
+    st.lists(st.builds(make_warning, st.none() | st.integers(1, 30), st.sampled_from(["page 1: x", "x", "y", "page "])))
+)
+def test_merging_loses_no_page_and_is_repeatable(problems: list[Problem]) -> None:
+    """Every page that has a problem is named, and merging merged problems changes nothing."""
+    merged = Result(status=Status.SUCCESS, problems=tuple(problems)).merged_problems
+
+    named: set[int] = set()
+    for problem in merged:
+        ranges = problem.message.removeprefix("pages ").partition(":")[0]
+        named |= {problem.page} if problem.page else set()
+        if problem.page is None and problem.message.startswith("pages "):
+            named |= set(PageRange.parse(ranges).select(30))
+    assert named == {problem.page for problem in problems if problem.page}
+    assert Result(status=Status.SUCCESS, problems=merged).merged_problems == merged
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"deadline_s": True}, "deadline_s"),
+        ({"dpi": True}, "dpi"),
+        ({"max_crops": False}, "max_crops"),
+        *(({"sampling": {name: True}}, f"sampling.{name}") for name in SamplingOptions.model_fields),
+        *(({"failed_pages": {name: True}}, f"failed_pages.{name}") for name in FailedPages.model_fields),
+        *(({"chunks": {name: True}, "formats": ["chunks"]}, f"chunks.{name}") for name in Chunks.model_fields),
+    ],
+)
+def test_a_boolean_is_no_number(fields: dict[str, Any], named: str) -> None:
+    """true and false are refused where a number is asked for; pydantic would take them for 1 and 0."""
+    assert expect_refusal(**fields) == f"INVALID_JOB: {named}: must be a number, not true or false"
+
+
+def test_every_number_of_a_job_refuses_booleans() -> None:
+    """A number that is added to the job needs the same check; those of its parts are checked for all their fields."""
+    numbers = {name for name, field in Job.model_fields.items() if field.annotation in (int, float, float | None)}
+
+    assert numbers - {"queued_s"} == {"dpi", "max_crops", "deadline_s"}

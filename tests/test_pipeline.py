@@ -30,7 +30,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import report, upload
-from twopass.telemetry.progress import Tracker
+from twopass.telemetry.progress import Phase, Progress, Tracker
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
 TIMED_FILES = {"manifest.json", "progress.json", "result.json"}  # contain times, so their bytes differ
@@ -858,6 +858,21 @@ async def test_progress_ends_at_a_hundred_per_cent(reader: Reader, tmp_path: Pat
     now = progress.now
     assert (now.pages_done, now.pages_total, now.percent, now.phase) == (3, 3, 100.0, "done")
     assert now.elements_done == now.elements_total == 9
+
+
+async def test_a_resumed_job_reports_its_true_share(reader: Reader, tmp_path: Path) -> None:
+    """While three of six documents are stored, the percentage counts the others, and nothing is assembled yet."""
+    for number in range(6):
+        (tmp_path / f"{number}.pdf").write_bytes(make_chapter_pdf(1) + b"%% another: %d" % number)
+    sources = [f"{tmp_path}/{number}.pdf" for number in range(6)]
+    await reader.run(engine=ScriptedEngine(), sources=sources[:3], output=f"{tmp_path}/out")
+    reports: list[Progress] = []
+
+    await reader.run(1, ScriptedEngine(), Tracker(reports.append), sources=sources, output=f"{tmp_path}/out")
+
+    assert all(report.percent <= 100 * report.pages_done / 6 for report in reports)
+    assert {report.pages_done for report in reports if report.phase in (Phase.ASSEMBLING, Phase.DONE)} == {6}
+    assert [report.phase for report in reports if report.percent == 100] == [Phase.DONE]
 
 
 class LogprobEngine(ScriptedEngine):

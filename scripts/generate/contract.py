@@ -49,7 +49,8 @@ JOB: Mapping[str, str] = {
 RESULT: Mapping[str, str] = {
     "status": "`success`: every page was read; `failure`: no usable page; otherwise `partial_success`",
     "documents": "one per source, in their order; at most 20 here",
-    "problems": "what went wrong; at most 50 here",
+    "problems": "what went wrong: errors first, at most 50 here; those of a document that differ only in the page are "
+    "merged here, and separate in `result.json`",
     "timings": "`queued_s` if RunPod reports it, `started`, `finished`, `duration_s`, seconds per stage",
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
@@ -75,16 +76,17 @@ PROBLEM: Mapping[str, str] = {
     "code": "see [codes](CODES.md)",
     "severity": "`warning`: still read, and no status changes; `error`: lost",
     "document": "its id",
-    "page": "counted from 1; null if it concerns the whole document",
+    "page": "counted from 1; null if it concerns several pages or the whole document",
     "message": "what happened and what to do",
 }
 PROGRESS: Mapping[str, str] = {
-    "phase": ", ".join(f"`{phase}`" for phase in Phase),
+    "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` from the last page of the last document on",
     "pages_done": "pages finished in both passes",
     "pages_total": "pages known so far",
     "elements_done": "elements finished",
     "elements_total": "elements found so far",
-    "percent": "`pages_done` of `pages_total`; never falls",
+    "percent": "share of pages that are finished; documents whose pages are not counted yet weigh as the mean of "
+    "the others; never falls, and is 100 only at the end",
     "pages_per_s": "since the start of the job",
     "eta_s": "remaining seconds at this pace; null at first",
     "seq": "increases with every report; no report follows the result",

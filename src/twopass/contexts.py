@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from twopass import job as contract
@@ -27,7 +27,7 @@ from twopass.steps.upload import Manifest, ManifestDetails
 from twopass.storage.document_folder import DocumentFolder, page_name
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
-from twopass.telemetry.progress import Tracker
+from twopass.telemetry.progress import PageProgress, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
@@ -55,28 +55,50 @@ class EngineFailureBudget:
         self._lost_in_a_row = 0
 
 
-class ConcurrentReaders:
-    """Whether other workers read the same document now, and the order of pages that avoids reading the same ones.
+class PageOrder:
+    """In which order a worker reads a document's pages, so that workers that share it seldom read the same ones.
 
-    `expected`: checkpoints may appear that were not stored when the document was started, so look before reading.
+    Each worker starts at another page and looks for a page's checkpoint before it reads the page. If it finds one of
+    another worker, it lists the folder and continues in the middle of the longest run of pages that are not stored.
     """
 
-    def __init__(self, expected: bool) -> None:
-        self.expected = expected
-        self._detected = False
+    def __init__(self, folder: DocumentFolder, stored_names: frozenset[str], pick_start: Callable[[int], int]) -> None:
+        self.stored_names = stored_names
+        self._folder = folder
+        self._pick_start = pick_start
+        self._listing = asyncio.Lock()
+        self._is_changed = False
 
-    def record_other(self) -> None:
-        """Record that another worker has stored a page since this document was started."""
-        self.expected = self._detected = True
+    def is_stored(self, number: int) -> bool:
+        """Whether the page had a checkpoint when the folder was last listed."""
+        return page_name(number) in self.stored_names
 
-    def order(self, numbers: Iterable[int]) -> Iterator[int]:
-        """Yield every page number once; after each detection of another worker, continue from a random page."""
-        remaining = deque(numbers)
+    async def record_other(self, number: int) -> None:
+        """Another worker has stored this page: list the folder, unless that was done since."""
+        async with self._listing:
+            if not self.is_stored(number):
+                self.stored_names = await self._folder.list_names()
+                self._is_changed = True
+
+    def order(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Yield every number once. Stored pages come first, so that a deadline does not leave them out."""
+        yield from (number for number in numbers if self.is_stored(number))
+        remaining = deque(number for number in numbers if not self.is_stored(number))
+        if remaining and self._folder.store.is_persistent:  # no other worker sees a store in memory
+            remaining.rotate(-self._pick_start(len(remaining)))
         while remaining:
-            if self._detected:
-                self._detected = False
-                remaining.rotate(secrets.randbelow(len(remaining)))
+            if self._is_changed:
+                self._is_changed = False
+                remaining = deque(self._reorder(sorted(remaining)))
             yield remaining.popleft()
+
+    def _reorder(self, numbers: Sequence[int]) -> list[int]:
+        """Begin in the middle of the longest run of unread pages; the stored pages, which are only loaded, are last."""
+        unread = [number for number in numbers if not self.is_stored(number)]
+        runs = (list(run) for _, run in groupby(enumerate(unread), lambda item: item[1] - item[0]))
+        longest = max(runs, key=len, default=[])
+        middle = longest[len(longest) // 2][0] if longest else 0
+        return unread[middle:] + unread[:middle] + [number for number in numbers if self.is_stored(number)]
 
 
 @dataclass(frozen=True)
@@ -105,8 +127,8 @@ class JobContext:
 class DocumentContext:
     """What all pages of one document share.
 
-    `manifest` and `stored_names` are what its folder held when the document was started; `was_read` says whether this
-    job has already read a document with the same id.
+    `manifest` is what its folder held when the document was opened; `was_read` says whether this job has already read a
+    document with the same id.
     """
 
     job_context: JobContext
@@ -114,12 +136,12 @@ class DocumentContext:
     folder: DocumentFolder
     run: Run
     manifest: Manifest | None
-    stored_names: frozenset[str]
     was_read: bool
     ticket: Ticket
     watch: Stopwatch
     failure_budget: EngineFailureBudget
-    readers: ConcurrentReaders
+    page_order: PageOrder
+    page_progress: PageProgress
 
     @property
     def job(self) -> Job:
@@ -163,15 +185,6 @@ class DocumentContext:
     @property
     def preview_source(self) -> PreviewSource:
         return PreviewSource(self.file, self.worker.page_pool, self.worker.page_slots, self.job.id)
-
-    def order_pages(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Yield the page numbers, stored pages first, so that a deadline does not leave them out."""
-        yield from (number for number in numbers if self.was_stored(number))
-        yield from self.readers.order(number for number in numbers if not self.was_stored(number))
-
-    def was_stored(self, number: int) -> bool:
-        """Whether the page had a checkpoint when the document was started."""
-        return page_name(number) in self.stored_names
 
     def manifest_details(self, document: Document, selection: Sequence[Problem]) -> ManifestDetails:
         """What the manifest keeps besides the result."""

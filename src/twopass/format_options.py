@@ -6,9 +6,16 @@ They only change how artefacts are written, not how documents are read, so they 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+def refuse_boolean(value: Any) -> Any:
+    """A validator of numbers: pydantic takes true for 1, which is a mistake of the caller."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
 
 
 class OptionsModel(BaseModel):
@@ -56,6 +63,8 @@ class Chunks(OptionsModel):
 
     max_tokens: int = Field(512, ge=64, le=32_768)
     min_tokens: int = Field(128, ge=0, description="smaller neighbours below one heading are joined")
+
+    _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from twopass.errors import Code, InvalidJob
-from twopass.format_options import Chunks, FormatOptions, Markdown
+from twopass.format_options import Chunks, FormatOptions, Markdown, refuse_boolean
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
 from twopass.settings import Settings
@@ -124,6 +124,8 @@ class FailedPages(Input):
     partial_success: int | str = 1
     failure: int | str | None = Field(None, description="null: only if no page could be read")
 
+    _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
+
     @field_validator("partial_success", "failure")
     @classmethod
     def _check_threshold(cls, threshold: int | str | None) -> int | str | None:
@@ -151,6 +153,8 @@ class SamplingOptions(Input):
     max_tokens: int | None = Field(None, ge=1, le=8192)
     ngram: int | None = Field(None, ge=0, le=1000)
     window: int | None = Field(None, ge=1, le=10000)
+
+    _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
 
 class Job(Input):
@@ -184,6 +188,8 @@ class Job(Input):
     deadline_s: float | None = Field(None, gt=0, le=604_800)
     failed_pages: FailedPages = FailedPages()
     resume: bool = True
+
+    _refuse_boolean = field_validator("dpi", "max_crops", "deadline_s", mode="before")(refuse_boolean)
 
     @model_validator(mode="before")
     @classmethod

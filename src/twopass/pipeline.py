@@ -17,7 +17,7 @@ from functools import partial
 import structlog
 
 from twopass import contexts
-from twopass.contexts import ConcurrentReaders, DocumentContext, EngineFailureBudget, JobContext
+from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageOrder
 from twopass.document import Checkpoint, Document, Problem, Severity, State, derive_canary
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
@@ -33,7 +33,7 @@ from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.outputs import open_output
 from twopass.storage.sources import open_sources
-from twopass.telemetry.progress import Phase, Tracker
+from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker
 
 log = structlog.get_logger()
@@ -52,8 +52,9 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
     ):
         context = JobContext(job, worker, sources, output, deadline, progress)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
+            progress.expect_documents(len(job.sources))
             outcomes = await admission.admit_all(partial(read_document, context), job.sources, context.admission_limits)
-            progress.enter_phase(Phase.DONE)
+            progress.finish()
         incidents = worker.engine.incidents[earlier_incidents:]
         return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
 
@@ -65,10 +66,10 @@ async def read_document(context: JobContext, source: str, ticket: Ticket) -> Out
             if doc.finished:
                 return await _return_existing(doc, doc.finished)
             numbers, problems = contexts.select_pages(doc.job, doc.file)
-            doc.progress.add_pages(len(numbers))
+            doc.page_progress.count(len(numbers))
             report.check_inline(doc.job, doc.progress.now.pages_total)
             doc = await _wait_to_start(doc, len(numbers))
-            slots, order = doc.worker.page_slots, doc.order_pages(numbers)
+            slots, order = doc.worker.page_slots, doc.page_order.order(numbers)
             pages = await page_slots.run_all(partial(read_page, doc), order, slots, doc.job.id)
             pages.sort(key=lambda checkpoint: checkpoint.page.number)
             return await _finish_document(doc, pages, problems)
@@ -91,8 +92,10 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
         stored = await upload.load_checkpoint(doc.folder, number)  # another worker's engine may be alive
         checkpoint = stored or pass1.unread_page(number, error.code, f"{error.message}; {RESEND_HINT}")
     doc.ticket.finish_page()
-    if checkpoint.page.state is not State.UNREAD:
-        doc.progress.finish_pages(1)
+    if checkpoint.page.state is State.UNREAD:
+        doc.page_progress.skip()
+    else:
+        doc.page_progress.finish()
     return checkpoint.without_completions
 
 
@@ -141,6 +144,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
     """Fetch the source and look up what is stored of it; raises OutOfTime if there is no time left for that."""
     worker, job, watch = context.worker, context.job, context.worker.stopwatch()
     async with AsyncExitStack() as stack:
+        page_progress = stack.enter_context(context.progress.track_document())
         async with worker.shutdown.start_work(context.deadline):
             fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s):
@@ -158,20 +162,20 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             folder=folder,
             run=run,
             manifest=manifest,
-            stored_names=stored_names,
             was_read=was_read,
             ticket=ticket,
+            page_progress=page_progress,
             watch=watch,
             failure_budget=EngineFailureBudget(worker.page_slots.count),
-            readers=ConcurrentReaders(expected=bool(stored_names)),
+            page_order=PageOrder(folder, stored_names, worker.pick_start),
         )
 
 
 async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
     """The outcome of a document that was finished before."""
     page_count = sum(manifest.result.pages.values())
-    doc.progress.add_pages(page_count)
-    doc.progress.finish_pages(page_count)
+    doc.page_progress.count(page_count)
+    doc.page_progress.finish(page_count)
     outcome = report.existing_document(manifest, doc.file, doc.job, doc.watch)
     return await report.add_inline(outcome, doc.folder, doc.job)
 
@@ -182,8 +186,7 @@ async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentConte
         async with doc.worker.shutdown.start_work(doc.job_context.deadline):
             if await doc.ticket.wait_to_start(page_count):
                 stored_names = await doc.folder.list_names()
-                readers = ConcurrentReaders(expected=bool(stored_names))
-                return replace(doc, stored_names=stored_names, readers=readers)
+                return replace(doc, page_order=PageOrder(doc.folder, stored_names, doc.worker.pick_start))
     return doc
 
 
@@ -194,7 +197,6 @@ async def _finish_document(
     job, folder, watch, settings = doc.job, doc.folder, doc.watch, doc.worker.settings
     if job.slice:
         return report.describe_slice(doc.file, folder, pages, selection_problems, job, watch, settings)
-    doc.progress.enter_phase(Phase.ASSEMBLING)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
         source = contexts.source_info(doc.file, pages)
@@ -239,13 +241,14 @@ async def _write_artefacts(
 
 
 async def _load_checkpoint(doc: DocumentContext, number: int) -> Checkpoint | None:
-    """The page's checkpoint; crops that are missing are cut again, or dropped with a warning."""
-    if not (doc.was_stored(number) or doc.readers.expected):
-        return None
+    """The page's checkpoint; crops that are missing are cut again, or dropped with a warning.
+
+    It is looked for even in a folder that was empty: workers that began together see each other only in this way.
+    """
     checkpoint = await upload.load_checkpoint(doc.folder, number)
-    if checkpoint and not doc.was_stored(number):
-        doc.readers.record_other()
-    if checkpoint and (missing := upload.missing_images(checkpoint, doc.stored_names)):
+    if checkpoint:
+        await doc.page_order.record_other(number)
+    if checkpoint and (missing := upload.missing_images(checkpoint, doc.page_order.stored_names)):
         for last_try in retry.PAGE.tries():
             try:
                 async with _render(doc, number) as rendered:
@@ -281,9 +284,11 @@ async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Che
     ours = upload.prepare_checkpoint(checkpoint, doc.job.id, doc.file.info, doc.worker.canary)
     stored = await upload.store_checkpoint(doc.folder, ours)
     if stored.cost.get("nonce") != ours.cost["nonce"]:
-        doc.readers.record_other()
+        await doc.page_order.record_other(stored.page.number)
     return stored
 
 
 async def _store_crops(doc: DocumentContext, checkpoint: Checkpoint, rendered: RenderedPage) -> Checkpoint:
-    return await upload.store_crops(doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.stored_names)
+    return await upload.store_crops(
+        doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.page_order.stored_names
+    )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from twopass.document import Canary, Problem, Severity, Status
 from twopass.errors import Code
+from twopass.page_range import format_page_ranges
 
 INLINE_BYTES = 1_000_000  # inline artefacts in one answer; RunPod loses results that are much larger
 RESULT_BYTES = 64_000  # the answer without its inline artefacts
 RESULT_DOCUMENTS = 20  # in one answer; result.json has all of them
 RESULT_PROBLEMS = 50
+PAGE_LIST_LENGTH = 100  # characters of the page numbers in a merged problem
 
 
 class Output(BaseModel):
@@ -65,17 +68,28 @@ class Result(Output):
 
     def as_answer(self) -> dict[str, Any]:
         """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job has `error`."""
-        shrunk = self._truncate(RESULT_DOCUMENTS, RESULT_PROBLEMS)
+        merged = self.model_copy(update={"problems": self.merged_problems})
+        shrunk = merged._truncate(RESULT_DOCUMENTS, RESULT_PROBLEMS)
         keep = len(shrunk.documents), len(shrunk.problems)
         while shrunk._size_bytes() > RESULT_BYTES and max(keep) > 1:
             keep = max(1, keep[0] // 2), max(1, keep[1] // 2)
-            shrunk = self._truncate(*keep)
+            shrunk = merged._truncate(*keep)
         answer = shrunk.model_dump(mode="json", exclude_none=True)
         if self.status is not Status.FAILURE:
             return answer
         first = next((p for p in self.problems if p.severity is Severity.ERROR), None)
         message = f"{first.code}: {first.message}" if first else f"{Code.INTERNAL}: no page was read"
         return {"error": message[:1000], "detail": answer}
+
+    @property
+    def merged_problems(self) -> tuple[Problem, ...]:
+        """Errors before warnings; problems of one document that differ only in the page are merged into one."""
+        groups: dict[tuple[Any, ...], list[Problem]] = {}
+        for problem in self.problems:
+            key = (problem.severity, problem.code, problem.document, problem.page is None, _drop_page(problem))
+            groups.setdefault(key, []).append(problem)
+        merged = [_merge(group) for group in groups.values()]
+        return tuple(sorted(merged, key=lambda problem: problem.severity is not Severity.ERROR))
 
     def _truncate(self, documents: int, problems: int) -> Result:
         omitted = {
@@ -93,6 +107,25 @@ class Result(Output):
     def _size_bytes(self) -> int:
         """Size without the inline artefacts, which have their own limit."""
         return len(self.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}}).encode())
+
+
+def _drop_page(problem: Problem) -> str:
+    return problem.message.removeprefix(f"page {problem.page}: ")
+
+
+def _merge(equal: Sequence[Problem]) -> Problem:
+    """One problem for all that are equal, with their pages and their number in the message."""
+    first = equal[0]
+    if len(equal) == 1:
+        return first
+    pages = sorted({problem.page for problem in equal if problem.page is not None})
+    ranges = format_page_ranges(pages)
+    if ranges and len(ranges) > PAGE_LIST_LENGTH:
+        ranges = f"{ranges[:PAGE_LIST_LENGTH].rpartition(',')[0]},… ({len(pages)} pages)"
+    prefix = f"page{'s' if len(pages) > 1 else ''} {ranges}: " if ranges else ""
+    repeated = f" ({len(equal)} times)" if len(equal) > max(len(pages), 1) else ""
+    page = pages[0] if len(pages) == 1 else None
+    return first.model_copy(update={"page": page, "message": f"{prefix}{_drop_page(first)}{repeated}"})
 
 
 def _shorten(problem: Problem) -> Problem:

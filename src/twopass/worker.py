@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import secrets
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,8 @@ class Worker:
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
     started: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of the start, and in total
+    pick_start: Callable[[int], int] = secrets.randbelow  # which of so many pages is read first: random, so that
+    # workers that begin a document together begin at different pages
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(self.observer)

@@ -222,6 +222,28 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
     assert "Traceback" not in errors
 
 
+def test_a_folder_that_cannot_be_written_is_reported_before_the_engine_starts(folder: Path) -> None:
+    """An output folder in which no file can be created is a wrong argument, and not a traceback at the end."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [*READ, "inbox", "--output", "/proc"]
+
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+    assert ran.returncode == 2
+    assert "/proc cannot be created or written" in " ".join(ran.stderr.split())
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_file_without_page_counts_is_listed_with_its_problem(folder: Path) -> None:
+    """The line of a file that ended with an error says why; its pages may be stored, so it is not `nothing read`."""
+    (folder / "inbox" / "page.pdf").write_bytes(b"<html>Log in</html>")
+
+    ran = read(folder, "inbox/page.pdf")
+
+    assert "failure: inbox/page.pdf (SOURCE_UNSUPPORTED: " in ran.stderr
+    assert "nothing read" not in ran.stderr
+
+
 def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
     deadline = time.monotonic() + 60
     while not condition():

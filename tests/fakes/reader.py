@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,7 @@ class Reader:
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
     observer: Observer = field(default_factory=NullObserver)
+    pick_start: Callable[[int], int] = lambda count: 0  # read pages in their order
 
     async def run(
         self,
@@ -49,5 +51,6 @@ class Reader:
         slots = PageSlots(page_slots, max_slow=self.page_pool.count)
         worker = Worker(self.settings, engine, family, self.page_pool, self.buffers, slots, loop)
         worker = replace(worker, canary=self.canary, shutdown=self.shutdown, observer=self.observer)
+        worker = replace(worker, pick_start=self.pick_start)
         job = Job.parse({"id": job_id, "input": fields}, worker.settings, EntryPoint.LOCAL)
         return await pipeline.run(job, worker, progress or Tracker())

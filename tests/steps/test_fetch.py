@@ -65,6 +65,33 @@ async def test_an_unreadable_source_is_refused_with_its_error_code(
         assert file.info.page_count == 1
 
 
+@pytest.mark.parametrize("lead", [b"", b"x\n" * 2000], ids=["without a header", "after other data"])
+async def test_a_pdf_that_mupdf_repairs_is_read(source_reader: SourceReader, lead: bytes) -> None:
+    """A PDF whose header is missing or far behind the start is opened, as MuPDF repairs it."""
+    data = make_pdf(insert_text)
+    damaged = lead + data if lead else data[data.index(b"\n") :]
+
+    async with source_reader.open(damaged) as file:
+        assert (file.info.mime, file.info.page_count) == ("application/pdf", 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"<!DOCTYPE html><html><body>Log in</body></html>", "but a web page; check that its address needs no login"),
+        (b"<html>Log in</html>\nstartxref\n0\n%%EOF", "is a file of another type"),
+        (b"plain text", "not a PDF, PNG, JPEG, WebP or TIFF file"),
+    ],
+)
+async def test_a_file_of_another_type_is_named_as_such(source_reader: SourceReader, data: bytes, message: str) -> None:
+    """The message says what is wrong with a file that is no document."""
+    with pytest.raises(SourceError, match=message) as caught:
+        async with source_reader.open(data):
+            pass
+
+    assert caught.value.code is Code.SOURCE_UNSUPPORTED
+
+
 async def test_a_source_is_inspected_again_after_its_page_worker_died(source_reader: SourceReader) -> None:
     """One death of the page worker may be an accident; after a second one the source fails."""
     once, twice = (

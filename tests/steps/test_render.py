@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
 from tests.fakes.source_files import A4, SENTENCE, SourceReader, insert_text, make_image, make_pdf
 from twopass.document import State
-from twopass.errors import Code
+from twopass.errors import Code, SourceError
 from twopass.steps import render
 
 
@@ -211,3 +212,15 @@ async def test_transparency_becomes_white(source_reader: SourceReader) -> None:
     async with source_reader.render(buffer.getvalue()) as rendered:
         assert rendered.pixels.array()[80, 80].tolist() == [255, 255, 255]
         assert rendered.pixels.array()[20, 20].tolist() == [0, 0, 0]
+
+
+async def test_the_error_of_a_page_leaves_its_number_to_the_caller(source_reader: SourceReader) -> None:
+    """A page that cannot be opened is DAMAGED; the page number, which every caller adds, is not in the message."""
+    async with source_reader.open(make_pdf(insert_text)) as file:
+        with pytest.raises(SourceError) as caught:
+            async with render.page(
+                replace(file, pages=(None,)), 1, 72, 10**6, source_reader.page_pool, source_reader.buffers
+            ):
+                pass
+
+    assert str(caught.value) == "DAMAGED: the file's page object cannot be opened"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 from typing import Any
 
 import pytest
@@ -28,3 +30,24 @@ def test_every_botocore_exception_is_mapped(raises: type[TwopassError]) -> None:
     for kind in kinds:
         with pytest.raises(raises, match="s3://b/k"), error_mapping.map_errors("s3://b/k", raises):  # type: ignore[arg-type]
             raise kind.__new__(kind)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EROFS, "the file system is read-only; choose another place"),
+        (errno.EACCES, "check the permissions"),
+        (errno.EPERM, "check the permissions"),
+        (errno.EEXIST, "it is a file, or below a file; name a folder"),
+        (errno.ENOTDIR, "it is a file, or below a file; name a folder"),
+        (errno.ENOENT, "check the path"),
+    ],
+)
+def test_errors_of_the_file_system_are_not_described_as_those_of_a_bucket(number: int, advice: str) -> None:
+    """A folder that cannot be written is OUTPUT_DENIED, with what is wrong and without advice about S3."""
+    with pytest.raises(StoreError) as caught, error_mapping.map_errors("out", StoreError):
+        raise OSError(number, os.strerror(number), "out")
+
+    assert str(caught.value).startswith("OUTPUT_DENIED: out: ")
+    assert advice in caught.value.message
+    assert not any(word in caught.value.message for word in ("s3:", "bucket", "credentials"))

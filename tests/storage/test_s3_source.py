@@ -87,6 +87,13 @@ async def test_a_source_that_cannot_be_downloaded_is_a_coded_error(
     assert caught.value.code is expected and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("uri", ["s3://bucket", "s3://bucket/"])
+async def test_a_bucket_is_no_source(endpoint: str, bucket: Any, tmp_path: Path, uri: str) -> None:
+    """A source without a key is refused with what is missing; as an output it is the bucket's root."""
+    with pytest.raises(SourceError, match="SOURCE_NOT_FOUND: .* names a bucket and no object"):
+        await Sources(s3.settings(endpoint)).fetch(uri, tmp_path / "t")
+
+
 async def test_a_denied_source_names_the_missing_rights(endpoint: str, tmp_path: Path) -> None:
     """Status 403 on a source says which rights are needed."""
     with (

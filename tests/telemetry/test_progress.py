@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,27 +12,115 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.errors import Code, StoreError
-from twopass.telemetry.progress import Phase, Progress, Sender, Tracker
+from twopass.telemetry.progress import PageProgress, Phase, Progress, Sender, Tracker
 
-STEPS = st.sampled_from(["add_pages", "finish_pages", "add_elements", "finish_elements", "enter_phase"])
+# What happens in turn: to which document, how many pages it has if they are counted now, else whether a page is read.
+Step = tuple[int, int, bool]
+STEPS: st.SearchStrategy[Step] = st.tuples(st.integers(0, 5), st.integers(1, 40), st.booleans())
 
 
-@given(st.lists(STEPS, max_size=40))
-def test_percent_never_falls_and_seq_always_rises(steps: list[str]) -> None:
-    """In whatever order pages and elements are counted, a reader sees a bar that only grows."""
+def follow_job(documents: int, steps: list[Step]) -> tuple[list[Progress], list[bool]]:
+    """Progress of a job whose documents are counted, read, skipped and left in some order, and when pages were left.
+
+    The second list says for each report whether a page of any document could still be read.
+    """
     reports: list[Progress] = []
-    tracker = Tracker(reports.append)
+    is_open: list[bool] = []
+    left: dict[int, int | None] = dict.fromkeys(range(documents))  # None: not counted yet
 
-    for step in steps:
-        if step == "finish_pages":
-            tracker.finish_pages(1)
-        elif step == "enter_phase":
-            tracker.enter_phase(Phase.ASSEMBLING)
-        else:
-            getattr(tracker, step)(2)
+    def listen(now: Progress) -> None:
+        reports.append(now)
+        is_open.append(any(pages is None or pages for pages in left.values()))
 
-    assert [p.seq for p in reports] == list(range(1, len(reports) + 1))
-    assert all(earlier.percent <= later.percent for earlier, later in zip(reports, reports[1:], strict=False))
+    tracker = Tracker(listen)
+    tracker.expect_documents(documents)
+    with ExitStack() as jobs:
+        stacks = [jobs.enter_context(ExitStack()) for _ in range(documents)]
+        pages = [stack.enter_context(tracker.track_document()) for stack in stacks]
+        for document, count, is_read in steps:
+            if document not in left:
+                continue
+            remaining = left[document]
+            if remaining is None and not is_read and count == 1:  # it cannot be opened
+                del left[document]
+                stacks[document].close()
+            elif remaining is None:
+                left[document] = count
+                pages[document].count(count)
+            elif remaining:
+                left[document] = remaining - 1
+                pages[document].finish() if is_read else pages[document].skip()
+            else:
+                del left[document]
+                stacks[document].close()
+        for document in list(left):
+            del left[document]
+            stacks[document].close()
+    tracker.finish()
+    return reports, is_open
+
+
+@given(st.integers(1, 6), st.lists(STEPS, max_size=200))
+def test_percent_never_falls_and_is_100_only_at_the_end(documents: int, steps: list[Step]) -> None:
+    """In whatever order documents and pages are counted and finished, a reader sees a bar that only grows."""
+    reports, _ = follow_job(documents, steps)
+
+    assert [report.seq for report in reports] == list(range(1, len(reports) + 1))
+    assert all(earlier.percent <= later.percent for earlier, later in pairwise(reports))
+    assert all(report.percent < 100 for report in reports[:-1])
+    assert reports[-1].phase is Phase.DONE
+    if reports[-1].percent == 100:
+        assert reports[-1].pages_done == reports[-1].pages_total > 0
+
+
+@given(st.integers(1, 6), st.lists(STEPS, max_size=200))
+def test_a_job_assembles_when_no_page_is_left(documents: int, steps: list[Step]) -> None:
+    """The phase is `assembling` only when no page of any document is still to be read, and no phase returns."""
+    reports, is_open = follow_job(documents, steps)
+
+    phases = list(Phase)
+    order = [phases.index(report.phase) for report in reports]
+    assert order == sorted(order)
+    assert not any(open_ and report.phase is Phase.ASSEMBLING for report, open_ in zip(reports, is_open, strict=True))
+    assert not any(not open_ and report.phase is Phase.READING for report, open_ in zip(reports, is_open, strict=True))
+
+
+def test_documents_that_are_not_counted_yet_weigh_like_the_others() -> None:
+    """A resumed job whose first 16 of 27 one-page documents are stored is not almost done."""
+    tracker = Tracker()
+    tracker.expect_documents(27)
+
+    for _ in range(16):
+        with tracker.track_document() as pages:
+            pages.count(1)
+            pages.finish()
+
+    assert (tracker.now.pages_done, tracker.now.pages_total) == (16, 16)
+    assert (tracker.now.percent, tracker.now.phase) == (59.2, Phase.READING)
+
+
+def test_pages_that_stay_unread_do_not_count_as_read() -> None:
+    """A job that ends at its deadline reports the share that it read."""
+    tracker = Tracker()
+    tracker.expect_documents(1)
+
+    with tracker.track_document() as pages:
+        pages.count(3)
+        pages.finish()
+        pages.skip()
+        pages.skip()
+    phase = tracker.now.phase
+    tracker.finish()
+
+    assert (phase, tracker.now.phase, tracker.now.percent) == (Phase.ASSEMBLING, Phase.DONE, 33.3)
+
+
+def start_document(tracker: Tracker, count: int) -> PageProgress:
+    """A document of this many pages, the only one of its job."""
+    tracker.expect_documents(1)
+    pages = PageProgress(tracker)
+    pages.count(count)
+    return pages
 
 
 async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
@@ -44,14 +134,14 @@ async def test_slow_posts_are_coalesced_and_stay_in_order() -> None:
 
     async with Sender(slow, interval_s=0.0, drain_s=60.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.add_pages(50)
+        pages = start_document(tracker, 50)
         for page in range(50):
-            tracker.finish_pages(1)
+            pages.finish()
             if page % 10 == 9:
                 through.put_nowait(None)
             for _ in range(10):
                 await asyncio.sleep(0)  # lets the sender run
-        tracker.enter_phase(Phase.DONE)
+        tracker.finish()
         for _ in range(100):
             through.put_nowait(None)
 
@@ -70,7 +160,7 @@ async def test_nothing_is_sent_after_the_drain() -> None:
         sent.append(now["seq"])
 
     async with Sender(hangs, interval_s=0.0, drain_s=0.05) as sender:
-        Tracker(sender.offer).enter_phase(Phase.DONE)
+        Tracker(sender.offer).finish()
 
     assert not sent
 
@@ -87,9 +177,9 @@ async def test_a_failed_post_fails_neither_the_job_nor_the_next_post(error: Exce
 
     async with Sender(post, interval_s=0.0, drain_s=1.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.add_pages(1)
+        start_document(tracker, 1)
         await asyncio.sleep(0.01)
-        tracker.enter_phase(Phase.DONE)
+        tracker.finish()
 
     assert sent == [2]
 
@@ -104,12 +194,45 @@ async def test_a_cancelled_job_posts_nothing_more() -> None:
     with pytest.raises(RuntimeError):
         async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
             tracker = Tracker(sender.offer)
-            tracker.add_pages(3)
+            pages = start_document(tracker, 3)
             await asyncio.sleep(0.01)
-            tracker.finish_pages(1)
+            pages.finish()
             raise RuntimeError("stopped")
 
     assert [now["pages_done"] for now in sent] == [0]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_job_cancelled_during_a_change_ends(turns: int) -> None:
+    """A change that is reported just before the cancellation does not keep the sender waiting for the next one."""
+
+    async def post(now: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError):
+        async with asyncio.timeout(10) as guard, Sender(post, interval_s=60.0, drain_s=1.0) as sender:
+            pages = start_document(Tracker(sender.offer), 3)
+            await asyncio.sleep(0.01)
+            pages.finish()
+            await asyncio.sleep(0.01)
+            pages.finish()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise RuntimeError("stopped")
+
+    assert not guard.expired()
+
+
+def test_a_stopped_job_does_not_claim_to_assemble() -> None:
+    """The pages that a cancelled document leaves unread are still to be read."""
+    tracker = Tracker()
+    tracker.expect_documents(1)
+
+    with pytest.raises(KeyboardInterrupt), tracker.track_document() as pages:
+        pages.count(3)
+        raise KeyboardInterrupt
+
+    assert tracker.now.phase is Phase.READING
 
 
 async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
@@ -121,11 +244,12 @@ async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
 
     async with Sender(post, interval_s=60.0, drain_s=1.0) as sender:
         tracker = Tracker(sender.offer)
-        tracker.add_pages(3)
+        pages = start_document(tracker, 3)
         await asyncio.sleep(0.01)
-        tracker.finish_pages(1)
+        pages.finish()
         await asyncio.sleep(0.01)
-        tracker.enter_phase(Phase.ASSEMBLING)
+        for _ in range(2):
+            pages.skip()
         await asyncio.sleep(0.01)
 
     assert sent == ["reading", "assembling"]

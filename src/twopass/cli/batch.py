@@ -198,4 +198,6 @@ def _make_row(file: Path, outcome: Outcome | None) -> dict[str, Any]:
 def _format_line(row: Mapping[str, Any]) -> str:
     """Format a finished file's status, its name, and its page counts or why it failed."""
     name = row["file"].encode(errors="backslashreplace").decode()
-    return f"{row['status']}: {name} ({row.get('error') or terminal.format_page_counts(row['pages'])})"
+    reason = row.get("error") or terminal.format_page_counts(row["pages"])
+    reason = reason or next((f"{problem['code']}: {problem['message']}" for problem in row["problems"]), "no result")
+    return f"{row['status']}: {name} ({reason})"

@@ -45,6 +45,8 @@ def command(
     Exit code: 0 no document failed, 1 at least one failed or the engine did not start, 2 nothing to read or a wrong
     argument, 130 stopped.
     """
+    import tempfile
+
     from twopass.cli import batch
     from twopass.errors import InvalidJob
     from twopass.fleet.discovery import SUFFIXES
@@ -58,8 +60,10 @@ def command(
         raise typer.Exit(options.USAGE_ERROR)
     try:
         output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass  # it can be written
     except OSError as error:
-        message = f"{output} cannot be created ({error.strerror}); name another folder"
+        message = f"{output} cannot be created or written ({error.strerror}); name another folder"
         raise typer.BadParameter(message, param_hint="--output") from None
     settings = options.load_settings(**SETTINGS[preset])
     logs.set_up(settings)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.tree import Tree
 
@@ -29,8 +29,7 @@ def open_progress() -> Iterator[Bars]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pages {task.fields[phase]}"),
+        TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -56,12 +55,14 @@ def track_file(bars: Bars, name: str) -> Iterator[Listener]:
 
 
 def _add_task(bars: Bars, name: str) -> TaskID:
-    return bars.add_task(name, total=None, phase="")
+    return bars.add_task(name, total=None, note="")
 
 
 def _make_listener(bars: Bars, task: TaskID) -> Listener:
     def show(now: Progress) -> None:
-        bars.update(task, total=now.pages_total or None, completed=now.pages_done, phase=str(now.phase))
+        # The bar shows the percentage: while documents are not counted, all counted pages may be done.
+        note = f"{now.pages_done}/{now.pages_total} pages {now.phase}"
+        bars.update(task, total=100 if now.pages_total else None, completed=now.percent, note=note)
 
     return show
 
@@ -72,23 +73,27 @@ def print_line(bars: Bars, text: str) -> None:
 
 
 def print_artefacts(result: Result) -> None:
-    """Print each document's artefacts as a tree, then every problem, then the URI of the stored result."""
+    """Print each document's artefacts as a tree, then the problems, then the URI of the stored result."""
     console = Console(stderr=True, soft_wrap=True)
     for document in result.documents:
         console.print(_build_tree(document))
-    for problem in result.problems:
+    for problem in result.merged_problems:
         console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
     if result.result_uri:
         console.print(escape(result.result_uri))
 
 
 def format_page_counts(pages: Mapping[str, int]) -> str:
-    """Format a count for each page state, such as `9 read, 1 failed`."""
-    return ", ".join(f"{count} {state}" for state, count in pages.items()) or "nothing read"
+    """Format a count for each page state, such as `9 read, 1 failed`; empty for a document that ended with an error.
+
+    Pages of such a document may have been read and stored.
+    """
+    return ", ".join(f"{count} {state}" for state, count in pages.items())
 
 
 def _build_tree(document: DocumentResult) -> Tree:
-    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status} ({format_page_counts(document.pages)})")
+    counts = f" ({format_page_counts(document.pages)})" if document.pages else ""
+    tree = Tree(f"[bold]{escape(document.source)}[/]: {document.status}{counts}")
     for artefact in document.artefacts.values():
         tree.add(f"{escape(artefact.uri)}  [dim]{decimal(artefact.bytes)}[/]")
     for folder in {artefact.uri.rpartition("/")[0] for artefact in document.artefacts.values()}:

@@ -153,6 +153,9 @@ def _open(path: str, password: str | None) -> Any:
     import pymupdf
 
     pdf = pymupdf.open(path, filetype="pdf")
+    if not pdf.is_pdf:  # MuPDF prefers what it finds in the file to the type that it is told
+        pdf.close()
+        raise SourceError(Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type")
     if pdf.needs_pass and not pdf.authenticate(password or ""):
         message = "the password is wrong" if password else "the PDF is encrypted; send its password"
         raise SourceError(Code.ENCRYPTED, message)

@@ -32,6 +32,8 @@ from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
 
 PDF_HEADER_WITHIN = 1024  # bytes: PDF readers accept other data before the header up to here
+PDF_END_WITHIN = 1024  # bytes: and other data after the end
+_PDF_OBJECT = re.compile(rb"(?:^|\s)\d+ \d+ obj\b")
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -91,9 +93,11 @@ def get_stem(uri: str) -> str:
 
 
 def detect_type(path: Path) -> str:
-    """Detect the media type from the first bytes; raises SourceError for an empty file or an unsupported type."""
+    """Detect the media type from the first and last bytes; raises SourceError for an empty or unsupported file."""
     with path.open("rb") as file:
         head = file.read(PDF_HEADER_WITHIN)
+        file.seek(max(path.stat().st_size - PDF_END_WITHIN, 0))
+        tail = file.read()
     if not head:
         raise SourceError(Code.DAMAGED, "the source is empty: 0 bytes")
     if b"%PDF-" in head:
@@ -103,7 +107,12 @@ def detect_type(path: Path) -> str:
             return mime
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
-    raise SourceError(Code.SOURCE_UNSUPPORTED, "by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file")
+    if _PDF_OBJECT.search(head) or b"startxref" in tail:
+        return PDF  # without its header; MuPDF repairs it
+    message = "by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file"
+    if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        message += " but a web page; check that its address needs no login"
+    raise SourceError(Code.SOURCE_UNSUPPORTED, message)
 
 
 def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspection:

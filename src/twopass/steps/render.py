@@ -85,7 +85,7 @@ async def page(
     """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied."""
     size = file.pages[number - 1]
     if size is None:
-        raise SourceError(Code.DAMAGED, f"page {number}: the file's page object cannot be opened")
+        raise SourceError(Code.DAMAGED, "the file's page object cannot be opened")
     zoom = _compute_zoom(size, dpi, max_pixels)
     max_bytes = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
     async with buffers.lend(max_bytes) as buffer:

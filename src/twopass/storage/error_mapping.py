@@ -24,6 +24,11 @@ class _Fault(Enum):
     """What went wrong, with the text for the user."""
 
     MISSING = "nothing is there; check bucket and key"
+    NO_PATH = "there is no such file or folder; check the path"
+    NOT_A_FOLDER = "it is a file, or below a file; name a folder"
+    NOT_A_FILE = "it is a folder; name a file"
+    NO_PERMISSION = "access denied; check the permissions of this path, or choose another one"
+    READ_ONLY = "the file system is read-only; choose another place"
     NO_BUCKET = "the bucket does not exist; check its name, the region and the endpoint"
     DENIED = "access denied; check the credentials and that they allow s3:GetObject, s3:PutObject and s3:ListBucket"
     SKEWED = "the store says that this machine's clock is wrong; wait until it is set, or replace the worker"
@@ -33,6 +38,11 @@ class _Fault(Enum):
 
 _CODES = {  # for a source, for an output
     _Fault.MISSING: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
+    _Fault.NO_PATH: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
+    _Fault.NOT_A_FOLDER: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
+    _Fault.NOT_A_FILE: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
+    _Fault.NO_PERMISSION: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
+    _Fault.READ_ONLY: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.NO_BUCKET: (Code.SOURCE_NOT_FOUND, Code.OUTPUT_DENIED),
     _Fault.DENIED: (Code.SOURCE_DENIED, Code.OUTPUT_DENIED),
     _Fault.FULL: (Code.STORE_UNAVAILABLE, Code.STORE_UNAVAILABLE),
@@ -43,14 +53,18 @@ _FAULTS = {  # by S3 error code, HTTP status, errno name or exception class; any
     **dict.fromkeys(("NoSuchBucket", "InvalidBucketName", "ParamValidationError"), _Fault.NO_BUCKET),
     "RequestTimeTooSkewed": _Fault.SKEWED,
     **dict.fromkeys(("ENOSPC", "EDQUOT"), _Fault.FULL),
-    **dict.fromkeys(("NoSuchKey", "404", "FileNotFoundError"), _Fault.MISSING),
+    **dict.fromkeys(("NoSuchKey", "404"), _Fault.MISSING),
+    "FileNotFoundError": _Fault.NO_PATH,
+    **dict.fromkeys(("NotADirectoryError", "FileExistsError"), _Fault.NOT_A_FOLDER),
+    "IsADirectoryError": _Fault.NOT_A_FILE,
+    "PermissionError": _Fault.NO_PERMISSION,
+    "EROFS": _Fault.READ_ONLY,
     **dict.fromkeys(
         (
             *("401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"),
             *("InvalidToken", "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"),
             *("NoAuthTokenError", "TokenRetrievalError", "UnknownTokenProviderError", "ProfileNotFound"),
             *("MetadataRetrievalError", "RefreshWithMFAUnsupportedError", "SSOError", "LoginError"),
-            *("PermissionError", "IsADirectoryError", "NotADirectoryError", "FileExistsError"),
         ),
         _Fault.DENIED,
     ),

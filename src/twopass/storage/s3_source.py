@@ -43,6 +43,8 @@ class S3Downloader:
     def _download(self, uri: str, target: TargetFile, stop: threading.Event) -> DownloadResult:
         bucket, key = s3_client.parse_s3_uri(uri, SourceError)
         label = download.source_label(uri)
+        if not key:
+            raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: names a bucket and no object; write s3://bucket/key")
 
         def check_stop() -> None:
             if stop.is_set():

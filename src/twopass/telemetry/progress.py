@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -27,7 +28,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is. `percent` is the share of known pages that finished both passes, and never falls."""
+    """How far a job is.
+
+    `percent` is the share of pages that finished both passes. Documents whose pages are not counted yet weigh as much
+    as the mean of the others. It never falls, and is 100 only when the job is done.
+    """
 
     phase: Phase = Phase.FETCHING
     pages_done: int = 0
@@ -53,20 +58,49 @@ class Tracker:
         self._listeners = listeners
         self._clock = clock
         self._started = clock()
+        self._uncounted = 0  # documents whose pages are not counted yet
+        self._counted = 0
+        self._pages_left = 0  # counted pages that are still to be read
         self.now = Progress()
 
     def add_listener(self, listener: Listener) -> None:
         self._listeners = (*self._listeners, listener)
 
-    def enter_phase(self, phase: Phase) -> None:
-        self._update(phase=phase)
+    def expect_documents(self, count: int) -> None:
+        """Announce documents, each of which is then tracked by `track_document`."""
+        self._uncounted += count
 
-    def add_pages(self, count: int) -> None:
-        self._update(pages_total=self.now.pages_total + count, phase=Phase.READING)
+    @contextmanager
+    def track_document(self) -> Iterator[PageProgress]:
+        """Track one of the expected documents; what it leaves uncounted or unread is no longer expected."""
+        pages = PageProgress(self)
+        try:
+            yield pages
+        except TwopassError:  # it is over for this document; other exceptions end the job
+            pages.close()
+            raise
+        pages.close()
+
+    def count_document(self, pages: int) -> None:
+        """The pages of one more document are counted."""
+        self._uncounted, self._counted = self._uncounted - 1, self._counted + 1
+        self._pages_left += pages
+        self._update(pages_total=self.now.pages_total + pages)
 
     def finish_pages(self, count: int) -> None:
-        if count:
-            self._update(pages_done=self.now.pages_done + count)
+        self._pages_left -= count
+        self._update(pages_done=self.now.pages_done + count)
+
+    def drop(self, documents: int = 0, pages: int = 0) -> None:
+        """Expect these documents and pages no longer: they will not be read."""
+        self._uncounted -= documents
+        self._pages_left -= pages
+        if documents or pages:
+            self._update()
+
+    def finish(self) -> None:
+        """The job is done."""
+        self._update(phase=Phase.DONE)
 
     def add_elements(self, count: int) -> None:
         if count:
@@ -89,19 +123,55 @@ class Tracker:
 
     def _update(self, **changes: Any) -> None:
         now = replace(self.now, **changes)
+        now = replace(now, phase=self._find_phase(now), seq=now.seq + 1)
         elapsed = self._clock() - self._started
         pace = now.pages_done / elapsed if elapsed > 0 else 0.0
-        remaining = now.pages_total - now.pages_done
-        share = 100 * now.pages_done / now.pages_total if now.pages_total else 0.0
+        expected = now.pages_total + self._uncounted * max(now.pages_total / max(self._counted, 1), 1)
         self.now = replace(
             now,
-            percent=max(self.now.percent, round(share, 1)),
+            percent=max(self.now.percent, _to_percent(now, expected)),
             pages_per_s=round(pace, 3),
-            eta_s=round(remaining / pace, 1) if pace else None,
-            seq=now.seq + 1,
+            eta_s=round((expected - now.pages_done) / pace, 1) if pace else None,
         )
         for listener in self._listeners:
             listener(self.now)
+
+    def _find_phase(self, now: Progress) -> Phase:
+        if now.phase is Phase.DONE or not now.pages_total:
+            return now.phase
+        return Phase.READING if self._uncounted or self._pages_left else Phase.ASSEMBLING
+
+
+def _to_percent(now: Progress, expected: float) -> float:
+    """In tenths, rounded down, so that 100 means that everything is done."""
+    share = math.floor(1000 * now.pages_done / expected) / 10 if expected else 0.0
+    return share if now.phase is Phase.DONE else min(share, 99.9)
+
+
+class PageProgress:
+    """The pages of one document, as a part of its job's progress."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._is_counted = False
+        self._left = 0
+
+    def count(self, pages: int) -> None:
+        self._is_counted, self._left = True, pages
+        self._tracker.count_document(pages)
+
+    def finish(self, pages: int = 1) -> None:
+        """These pages have finished both passes."""
+        self._left -= pages
+        self._tracker.finish_pages(pages)
+
+    def skip(self) -> None:
+        """A page remains unread."""
+        self._left -= 1
+        self._tracker.drop(pages=1)
+
+    def close(self) -> None:
+        self._tracker.drop(documents=0 if self._is_counted else 1, pages=self._left)
 
 
 class Sender:
@@ -146,29 +216,25 @@ class Sender:
 
     async def _run(self) -> None:
         sent = Progress()
-        phases = {sent.phase}
         while not (self._closing and (self._newest is None or self._newest.seq == sent.seq)):
             await self._changed.wait()
             self._changed.clear()
-            await self._pause(sent, phases)
+            await self._pause(sent)
             if self._newest is not None and self._newest.seq > sent.seq:
                 sent = self._newest
-                phases.add(sent.phase)
                 try:
                     await self._send(sent.as_dict())
                 except (OSError, TwopassError) as error:  # a TimeoutError is an OSError
                     log.warning("progress not sent", seq=sent.seq, error=type(error).__name__)
 
-    async def _pause(self, sent: Progress, phases: Set[Phase]) -> None:
-        """Wait for the rest of the interval, unless the phase is new or the job ends.
-
-        Each phase skips the wait once: a job of many small documents would change its phase all the time.
-        """
+    async def _pause(self, sent: Progress) -> None:
+        """Wait for the rest of the interval, unless the phase is new or the job ends."""
         until = self._loop.time() + (self._interval_s if sent.seq else 0)
-        while not self._closing and self._newest is not None and self._newest.phase in phases:
+        while not self._closing and self._newest is not None and self._newest.phase is sent.phase:
             remaining = until - self._loop.time()
             if remaining <= 0:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), remaining)
+                async with asyncio.timeout(remaining):  # wait_for may swallow a cancellation in Python 3.11
+                    await self._changed.wait()
             self._changed.clear()
