@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from twopass.document import Attempt, Confidence, State
+from twopass.document import Attempt, Confidence, ConfidenceMethod, State
 from twopass.errors import Code
 
 
@@ -48,15 +48,16 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",
-        "uncertain": "The text was hard to recognize and may be wrong.",
+        "uncertain": "More than one word in seven is probably wrong.",
         "unparsed": "The answer did not have the expected form and is shown as it is.",
+        "unreadable": "The text does not match what the page shows, or makes no sense.",
         "unread_box": "A part of this element's position could not be read.",
         "untagged": "The model gave neither a label nor a position for this text.",
     }
 )
 # Flags that say how an element was read, not that it was read badly.
 INFORMATIONAL_FLAGS = frozenset(
-    {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "untagged"}
+    {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "picture_page", "untagged"}
 )
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
 PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "lacks_annotations", "picture_page", "text_layer"})
@@ -108,12 +109,18 @@ REASONS: Mapping[Code, str] = MappingProxyType(
 )
 
 # What a confidence below the limit means, by the method that found it.
-METHODS: Mapping[str, str] = MappingProxyType(
+METHODS: Mapping[ConfidenceMethod, str] = MappingProxyType(
     {
-        "agreement": "The two readings agree to {percent} %.",
-        "logprob": "The model was {percent} % certain of its words.",
-        "ocr": "The text recognition was {percent} % certain.",
-        "text_layer": "{percent} % of the words are in the PDF's own text.",
+        ConfidenceMethod.TEXT_LAYER: "The PDF's own text was not compared with its picture: {percent} % certain.",
+        ConfidenceMethod.CHECKED_LAYER: "Compared with its picture, the PDF's own text is {percent} % certain.",
+        ConfidenceMethod.HIDDEN_LAYER: "The invisible text of a scan, never checked: {percent} % certain.",
+        ConfidenceMethod.UNKNOWN_LAYER: "The PDF's own text was used and not checked: {percent} % certain.",
+        ConfidenceMethod.OCR: "The text recognition was {percent} % certain.",
+        ConfidenceMethod.LOST_STRUCTURE: "The text of a formula without its structure: {percent} % certain.",
+        ConfidenceMethod.MIXED_ORDER: "A very long text in one piece, whose columns may be mixed: {percent} % certain.",
+        ConfidenceMethod.FOUND_IN_LAYER: "{percent} % of the words are in the PDF's own text.",
+        ConfidenceMethod.AGREEMENT: "The two readings agree to {percent} %.",
+        ConfidenceMethod.LOGPROB: "The model was {percent} % certain of its words.",
     }
 )
 MODES: Mapping[str, str] = MappingProxyType({"gundam": "whole page and tiles"})  # the other names explain themselves
@@ -138,5 +145,4 @@ def explain_reason(reason: Code) -> str:
 def explain_confidence(confidence: Confidence) -> str:
     """Say how certain a reading is, in per cent, never rounded up to a limit."""
     percent = int(round(confidence.score * 100, 2))
-    sentence = METHODS.get(confidence.method)
-    return sentence.format(percent=percent) if sentence else f"{percent} % certain ({confidence.method})."
+    return METHODS[confidence.method].format(percent=percent)

@@ -25,10 +25,8 @@ from twopass.document import Category, Document, Element, Page, Problem, State, 
 from twopass.formats import escaping, explanations, mathml
 from twopass.formats.draft import Draft
 from twopass.text import table_markup
+from twopass.text.confidence import UNCERTAIN_BELOW
 
-# Elements below this confidence are listed as doubtful. RapidOCR gives clean print at least 0.98, and two readings that
-# agree score as high.
-CONFIDENT = 0.9
 FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
 SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
 GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
@@ -105,7 +103,7 @@ class ElementView:
 
     @property
     def is_doubtful(self) -> bool:
-        return self.score < CONFIDENT
+        return self.score < UNCERTAIN_BELOW
 
     @cached_property
     def label(self) -> str:
@@ -191,7 +189,7 @@ class PageView:
         """How certain the page as a whole is: lost pages come first, pages that a later attempt read come last."""
         if self.page.is_lost:
             return 0.0
-        return CONFIDENT if self.page.state is State.REPAIRED and not self.problems else FLAGGED_CONFIDENCE
+        return UNCERTAIN_BELOW if self.page.state is State.REPAIRED and not self.problems else FLAGGED_CONFIDENCE
 
 
 def write(draft: Draft) -> bytes:

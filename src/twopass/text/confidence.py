@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from twopass.document import Confidence, ConfidenceMethod
 from twopass.text.plausibility import measure_plausibility
 
-UNCERTAIN, UNREADABLE = "uncertain", "unreadable"  # flags
+UNCERTAIN = "uncertain"  # flag
+UNREADABLE = "unreadable"  # flag
 UNCERTAIN_BELOW = 0.85  # score: more than one word in seven is probably wrong
 UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
 LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
