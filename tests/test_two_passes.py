@@ -126,7 +126,7 @@ def test_pass_2_asks_only_about_tables_pictures_formulas_and_doubtful_text(repor
     ("element_id", "box", "mode"),
     [
         ("p0001-e003", recorded.TABLE_AT, "base"),
-        ("p0001-e005", recorded.CHART_AT, "small"),
+        ("p0001-e005", recorded.CHART_AT, "base"),
         ("p0001-e009", recorded.DOUBTED_AT, "base"),
     ],
 )

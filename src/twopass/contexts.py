@@ -218,6 +218,8 @@ def describe_run(job: Job, worker: Worker) -> Run:
     """The options that affect what is read, of the job and of the worker, and the prompts."""
     family = worker.family
     reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
+    if worker.settings.small_crops:  # named only if set: it changes document ids
+        reader["small_crops"] = True
     return Run(options={**job.reading_options, **reader}, prompts=dict(family.prompts))
 
 

@@ -91,7 +91,13 @@ class Settings(BaseSettings):
     )
     block_size: int | None = Field(None, description="tokens per KV cache block; null: vLLM's default")
     engine_cache: Path | None = Field(None, description="folder for compiled kernels, per GPU type; null: vLLM's own")
-    draw_views: bool = Field(True, description="render PDF pages again at the size of the model's tiles; false: resize")
+    draw_views: bool = Field(
+        False,
+        description="render PDF pages again at the size of the model's tiles; false: resize, as officially",
+    )
+    small_crops: bool = Field(
+        False, description="read crops of up to 640 pixels at that size, with 100 instead of 256 vision tokens"
+    )
     load_format: str = Field("auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(128, ge=1, description="tokens generated between two loop checks")
     logprobs: bool = Field(False, description="derive confidence from token probabilities if nothing else gives one")

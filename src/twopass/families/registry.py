@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from twopass.families.deepseek.family import DEEPSEEK_OCR, DEEPSEEK_OCR_2
+from dataclasses import replace
+
+from twopass.families.deepseek.family import (
+    CROP_MODES,
+    DEEPSEEK_OCR,
+    DEEPSEEK_OCR_2,
+    SMALL_CROP_MODES,
+    DeepseekOcrFamily,
+)
 from twopass.families.instructed import DEEPSEEK_OCR_JSON
 from twopass.families.interface import Family
 from twopass.families.layout.family import LayoutFamily
@@ -12,6 +20,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def get_family(name: str) -> Family:
-    """Return the family of that name; raises KeyError for an unknown one."""
-    return FAMILIES[name]
+def get_family(name: str, small_crops: bool = False) -> Family:
+    """Return the family of that name; raises KeyError for an unknown one.
+
+    With `small_crops`, DeepSeek-OCR gets crops of up to 640 pixels at that size; other families are unchanged.
+    """
+    family = FAMILIES[name]
+    if small_crops and isinstance(family, DeepseekOcrFamily) and family.crop_modes is CROP_MODES:
+        return replace(family, crop_modes=SMALL_CROP_MODES)
+    return family

@@ -19,7 +19,6 @@ from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.errors import Code
 from twopass.families.deepseek.elements import classify_label
 from twopass.families.deepseek.family import (
-    CROP_MODES,
     DEEPSEEK_OCR,
     DEEPSEEK_OCR_2,
     PROMPTS,
@@ -426,7 +425,24 @@ def test_every_page_and_crop_has_a_mode(width: int, height: int, ink: float, cha
         features = PageFeatures(width, height, ink, characters)
         assert {rung.mode for rung in family.ladder(features, PageRequest())} <= family.modes - {"auto"}
         assert choose_crop_mode((width, height), family.crop_modes) in family.modes
-    assert choose_crop_mode((300, 60), CROP_MODES) == "small"
+
+
+@pytest.mark.parametrize(
+    ("name", "small_crops", "mode"),
+    [
+        ("deepseek_ocr", False, "base"),
+        ("deepseek_ocr", True, "small"),
+        ("deepseek_ocr_json", True, "small"),
+        ("deepseek_ocr2", True, "base"),
+        ("layout", True, None),
+    ],
+)
+def test_crops_are_padded_to_640_pixels_only_on_request(name: str, small_crops: bool, mode: str | None) -> None:
+    """The official code never pads a picture to 640 pixels, so SMALL_CROPS must ask for it."""
+    family = get_family(name, small_crops)
+    question = family.next_question(only(block("table")), True, (300, 60), ())
+
+    assert (question.mode if question else None) == mode
 
 
 def test_the_second_version_knows_two_prompts_and_two_modes() -> None:

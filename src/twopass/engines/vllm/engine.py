@@ -346,10 +346,10 @@ def _find_preset(settings: Settings, memory_gb: float) -> Preset:
 
 
 def _describe_precision(arguments: dict[str, Any], draw_views: bool) -> str:
-    """Name everything about the engine that changes answers: arithmetic, context, random weights, resized views."""
+    """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
     parts = [arguments["dtype"], arguments["quantization"]]
     parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
     parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
     parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
-    parts += [] if draw_views else ["resized-views"]
+    parts += ["rendered-tiles"] if draw_views else []
     return "+".join(filter(None, parts))

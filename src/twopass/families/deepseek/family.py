@@ -77,13 +77,14 @@ PAGE_MODES = (
 )
 # A crop has few words and must be read correctly: never tiny, and tiles only where it would be scaled down.
 CROP_MODES = (
-    # Up to 640 px at full size, padded where it is long and narrow: a formula, a small table. A larger view enlarges it
-    # without showing more, for four times the encoder's work and 273 image positions instead of 111.
-    ModeLimits("small", side=640),
     ModeLimits("base", side=1024),
     ModeLimits("large", side=1440),  # half a page, almost at full size
     ModeLimits("gundam"),  # whole-page tables
 )
+# SMALL_CROPS: up to 640 px at full size, padded where it is long and narrow: a formula, a small table. A larger view
+# enlarges it without showing more, for four times the encoder's work and 273 image positions instead of 111. The
+# official code stretches such pictures and never pads them, so nobody has measured how the model reads them.
+SMALL_CROP_MODES = (ModeLimits("small", side=640), *CROP_MODES)
 # The mode to retry a page in: a larger view or tiles; after tiles, a mode without them.
 OTHER_MODE = MappingProxyType({"tiny": "base", "small": "base", "base": "gundam", "large": "gundam", "gundam": "large"})
 
