@@ -60,14 +60,18 @@ def limit_share(share: float) -> Iterator[None]:
 
 
 class CallMeter:
-    """Charge one call to a budget while it runs."""
+    """Charge one call to a budget: while it runs at each update, and exactly when it ends.
+
+    Most calls end before the first update, so that nothing is read from /proc for them.
+    """
 
     def __init__(self, budget: CpuBudget, read_cpu_time: Callable[[], float]) -> None:
         self.budget = budget
         self._read_cpu_time = read_cpu_time
-        self._first_s, self._started = read_cpu_time(), time.monotonic()
+        self._started = time.monotonic()
+        self._first_s: float | None = None  # processor time of the process at the first update
         self._charged_s = 0.0
-        self.cpu_s = 0.0  # processor time, without the share of elapsed time
+        self.cpu_s = 0.0  # processor time of the call
 
     @property
     def elapsed_s(self) -> float:
@@ -75,7 +79,18 @@ class CallMeter:
 
     def update(self) -> None:
         """Charge what the call has used since the last update."""
-        self.cpu_s = max(self._read_cpu_time() - self._first_s, self.cpu_s)  # 0 is read of a process that is gone
-        used_s = max(self.cpu_s, self.elapsed_s / WALL_FACTOR, self._charged_s)
-        self.budget.spend(used_s - self._charged_s)
-        self._charged_s = used_s
+        now_s = self._read_cpu_time()  # 0 if the process is gone
+        if self._first_s is None:
+            self._first_s = now_s
+        self.cpu_s = max(now_s - self._first_s, self.cpu_s)
+        self._charge(max(self.cpu_s, self.elapsed_s / WALL_FACTOR))
+
+    def finish(self, cpu_s: float) -> None:
+        """Charge a call that has ended, with the processor time that it reports."""
+        self.cpu_s = cpu_s
+        self._charge(cpu_s)
+
+    def _charge(self, used_s: float) -> None:
+        if used_s > self._charged_s:
+            self.budget.spend(used_s - self._charged_s)
+            self._charged_s = used_s

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from twopass.errors import Code, WorkerDied
+from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import retry, task_group
 from twopass.runtime.cpu_budget import CpuBudget, limit_cpu_time
@@ -104,14 +104,15 @@ class PagePool:
         with limit_cpu_time(self._timeout_s) as budget:
             if budget.is_spent:
                 raise _describe_timeout(function)
-            value, failure, seconds = await self._call_child(function, (function, args, kwargs), budget)
-        cpu_time_callback.get()(seconds)
+            value, failure = await self._call_child(function, (function, args, kwargs), budget)
         if failure is not None:
             raise failure
         return value  # type: ignore[no-any-return]
 
-    async def _call_child(self, function: Callable[..., object], message: object, budget: CpuBudget) -> Any:
-        """Send the message to the next idle child and return its answer."""
+    async def _call_child(
+        self, function: Callable[..., object], message: object, budget: CpuBudget
+    ) -> tuple[Any, TwopassError | None]:
+        """Send the message to the next idle child and return its answer: a value, or the function's error."""
         child = await self._idle.get()
         alive, has_substitute, meter = False, False, None
 
@@ -129,12 +130,13 @@ class PagePool:
                 child = None
             child = child or await self._start()
             with child.limit_call(self._memory_bytes, budget, self._slow_call_s, add_substitute) as meter:
-                answer = await child.send(message)
+                value, failure, cpu_s = await child.send(message)
+                meter.finish(cpu_s)
             child.calls += 1
             alive = child.calls < self._calls
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if meter:
-                cpu_time_callback.get()(meter.cpu_s)
+                meter.update()
             raise self._explain_death(function, child) from error
         finally:
             is_surplus = has_substitute and not self._withdraw_substitute()
@@ -146,7 +148,9 @@ class PagePool:
                 self._substitutes -= has_substitute
                 if not is_surplus:
                     self._idle.put_nowait(child if alive else None)  # the next call starts a new child for None
-        return answer
+                if meter:
+                    cpu_time_callback.get()(meter.cpu_s)
+        return value, failure
 
     def _withdraw_substitute(self) -> bool:
         """Remove one child that is not started yet; returns False if all are."""

@@ -79,7 +79,6 @@ class PageProcess:
             yield meter
         finally:
             timer.cancel()
-            meter.update()
 
     def _read_private_memory(self) -> int:
         """Bytes of memory that it does not share; 0 if it is gone."""
