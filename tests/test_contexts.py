@@ -103,11 +103,18 @@ async def test_a_document_that_no_other_worker_sees_is_read_from_its_first_page_
     assert list(order.order(range(1, 5))) == [1, 2, 3, 4]
 
 
-@given(st.lists(st.integers(1, 30), unique=True), st.lists(st.integers(1, 30)), st.randoms(use_true_random=False))
-async def test_every_page_is_yielded_once(numbers: list[int], others: list[int], generator: random.Random) -> None:
-    """Whatever other workers store meanwhile, each selected page is yielded exactly once."""
+@given(
+    st.lists(st.integers(1, 30), unique=True),
+    st.sets(st.integers(1, 30)),
+    st.lists(st.integers(1, 30)),
+    st.randoms(use_true_random=False),
+)
+async def test_every_page_is_yielded_once(
+    numbers: list[int], stored: set[int], others: list[int], generator: random.Random
+) -> None:
+    """Whatever is stored before and whatever other workers store meanwhile, each selected page is yielded once."""
     folder = DocumentFolder(SharedStore(), "document")
-    order = PageOrder(folder, frozenset(), generator.randrange)
+    order = PageOrder(folder, frozenset(map(page_name, stored)), generator.randrange)
     yielded = []
 
     for number in order.order(sorted(numbers)):

@@ -82,8 +82,9 @@ class PageOrder:
 
     def order(self, numbers: Sequence[int]) -> Iterator[int]:
         """Yield every number once. Stored pages come first, so that a deadline does not leave them out."""
-        yield from (number for number in numbers if self.is_stored(number))
-        remaining = deque(number for number in numbers if not self.is_stored(number))
+        stored = frozenset(number for number in numbers if self.is_stored(number))  # which changes while pages are read
+        remaining = deque(number for number in numbers if number not in stored)
+        yield from (number for number in numbers if number in stored)
         if remaining and self._folder.store.is_persistent:  # no other worker sees a store in memory
             remaining.rotate(-self._pick_start(len(remaining)))
         while remaining:

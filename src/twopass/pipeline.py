@@ -18,14 +18,14 @@ import structlog
 
 from twopass import contexts
 from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageOrder
-from twopass.document import Checkpoint, Document, Problem, Severity, State, derive_canary
+from twopass.document import Checkpoint, Document, Problem, State, derive_canary
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
 from twopass.pages.rendered_page import RenderedPage
 from twopass.result import Result
 from twopass.runtime import admission, page_slots, retry
 from twopass.runtime.admission import Ticket
-from twopass.runtime.cpu_budget import limit_cpu_time
+from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
 from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, upload
 from twopass.steps.report import Outcome
@@ -37,8 +37,6 @@ from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker
 
 log = structlog.get_logger()
-
-ENRICH_S = 10.0  # processor seconds for the keywords and summaries of one page
 
 
 async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
@@ -83,7 +81,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
     structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # only for this page's task
     try:
         async with doc.worker.shutdown.start_work(doc.job_context.deadline):
-            with doc.ticket.watch(), limit_cpu_time(doc.worker.settings.worker_timeout_s):
+            with doc.ticket.watch(), limit_cpu_time(doc.worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 checkpoint = await _process_page(doc, number)
     except OutOfTime as end:
         checkpoint = pass1.unread_page(number, end.code, end.message)
@@ -116,7 +114,7 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                         checkpoint = await pass1.read(*inputs, last_try)
                     with watch.stage("pass2"), doc.progress.track_elements(len(checkpoint.elements)):
                         checkpoint = await pass2.read(checkpoint, *inputs)
-                        checkpoint = await _enrich(doc, checkpoint)
+                        checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
                         checkpoint = await _store_checkpoint(doc, checkpoint)
                         return await _store_crops(doc, checkpoint, rendered)
@@ -147,7 +145,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
         page_progress = stack.enter_context(context.progress.track_document())
         async with worker.shutdown.start_work(context.deadline):
             fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
-            with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s):
+            with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
         run = contexts.describe_run(job, worker)
@@ -265,18 +263,6 @@ def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[Re
     limit = worker.settings.max_page_pixels
     rendering = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers)
     return doc.watch.time_entry("render", rendering)
-
-
-async def _enrich(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:
-    """Add keywords and summaries. A page is kept without them if its page worker dies."""
-    try:
-        with limit_cpu_time(ENRICH_S):
-            return await doc.worker.page_pool.call(enrich.page, checkpoint, doc.job.language)
-    except WorkerDied as died:
-        number = checkpoint.page.number
-        message = f"page {number}: no keywords and summaries: {died.message}"
-        problem = Problem(code=died.code, severity=Severity.WARNING, page=number, message=message)
-        return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
 
 
 async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:

@@ -76,10 +76,11 @@ def get_code(outcome: Outcome) -> str:
 
 
 def measure_cpu_time(outcome: Outcome) -> float:
-    """Return the processor seconds of page workers, from opening the document to its artefacts."""
-    answer = outcome.output or {}
-    stages = [document.get("timings", {}).get("stages", {}) for document in answer.get("documents", ())]
-    return float(sum(stage["cpu_s"] for one in stages for stage in one.values()))
+    """Return the processor seconds of page workers per page, from opening the document to its artefacts."""
+    documents = (outcome.output or {}).get("documents", ())
+    stages = [document.get("timings", {}).get("stages", {}) for document in documents]
+    pages = sum(sum(document.get("pages", {}).values()) for document in documents)
+    return float(sum(stage["cpu_s"] for one in stages for stage in one.values())) / max(pages, 1)
 
 
 def test_a_worker_survives_every_hostile_file(worker_env: dict[str, str], tmp_path: Path) -> None:
@@ -126,11 +127,11 @@ def test_a_worker_survives_every_hostile_file(worker_env: dict[str, str], tmp_pa
     print(
         f"\n{outcomes.total()} files in {seconds:.0f} s, slowest {slowest[0]:.1f} s ({slowest[1]}); outcomes "
         f"{dict(outcomes.most_common())}; an ordinary file beside a slow one took {longest_hold[0]:.1f} s at most "
-        f"({longest_hold[1]}); most processor time {most_cpu_time[0]:.1f} s ({most_cpu_time[1]}); {len(peaks.bytes)} "
-        f"other processes, the largest with {others >> 20} MiB, the worker's own {main >> 20} MiB"
+        f"({longest_hold[1]}); most processor time of a page {most_cpu_time[0]:.1f} s ({most_cpu_time[1]}); "
+        f"{len(peaks.bytes)} other processes, the largest with {others >> 20} MiB, the worker's own {main >> 20} MiB"
     )
     assert not unexpected
-    assert most_cpu_time[0] < TIMEOUT_S + PAGES * (TIMEOUT_S + RESERVE_S + TOLERANCE_S)
+    assert most_cpu_time[0] < TIMEOUT_S + RESERVE_S + TOLERANCE_S
     assert after.output["documents"][0]["pages"] == {"read": 2}
     assert alive, log[-3000:]
     assert others < MEMORY + MEMORY_SLACK and main < MAIN_MEMORY

@@ -55,14 +55,14 @@ def _build_link(x: int, y: int) -> bytes:
 
 
 def build_squares(count: int) -> bytes:
-    """A plot: one line of text and scattered coloured squares, which the layout model takes 10 ms each for."""
+    """A plot: one line of text, a background, and scattered squares, each of which takes the layout model 10 ms."""
     rng = random.Random(1)
     squares = (
         b"%.2f %.2f %.2f rg %.1f %.1f 4 4 re f"
         % (rng.random(), rng.random(), rng.random(), 50 + 480 * rng.random(), 50 + 650 * rng.random())
         for _ in range(count)
     )
-    return build_page(content=b"\n".join(squares))
+    return build_page(content=b".9 .9 .9 rg 40 40 500 680 re f\n" + b"\n".join(squares))
 
 
 def build_cyclic_widget(key: bytes) -> bytes:

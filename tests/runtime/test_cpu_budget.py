@@ -138,10 +138,12 @@ async def test_no_more_substitutes_are_started_than_there_are_page_workers(page_
     """A pool of one page worker has two at most, so that memory stays bounded."""
     hung = [asyncio.create_task(page_pool.call(time.sleep, 600.0)) for _ in range(2)]
     waiting = asyncio.create_task(page_pool.call(spin, 0.0))
-    await asyncio.sleep(4.0)
+    async with asyncio.timeout(60):
+        while len(page_pool._children) < 2:
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(5.0)  # the second call is slow, too
 
-    assert not waiting.done()
-    assert len(psutil.Process().children()) <= 4  # two of this pool, at most two of the session's
+    assert len(page_pool._children) == 2 and not waiting.done()
     for call in hung:
         call.cancel()
     await asyncio.gather(*hung, return_exceptions=True)

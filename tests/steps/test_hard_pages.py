@@ -11,10 +11,10 @@ import pymupdf
 import pytest
 
 from tests.fakes import hostile
-from tests.fakes.page_pool import TimingOutPagePool
+from tests.fakes.page_pool import CrashingPagePool, TimingOutPagePool
 from tests.fakes.reader import Reader
 from tests.fakes.source_files import SENTENCE, make_pdf
-from twopass.document import Document, State, Status
+from twopass.document import Confidence, ConfidenceMethod, Document, State, Status
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code
 from twopass.formats import docjson
@@ -117,6 +117,54 @@ async def test_a_page_stopped_in_the_layout_model_is_read_without_it(reader: Rea
     assert document.pages[0].state is State.READ
     assert document.elements[0].text == SENTENCE
     assert [problem.code for problem in result.problems] == [Code.DENSE_PAGE]
+
+
+def build_cells(rows: int, columns: int) -> bytes:
+    """A table of separately filled cells with gaps between them."""
+
+    def draw(page: pymupdf.Page) -> None:
+        shape = page.new_shape()
+        for number in range(rows * columns):
+            x, y = 40 + number % columns * 64, 60 + number // columns * 12
+            shape.draw_rect((x, y, x + 61, y + 9))
+            shape.finish(fill=(0.9, 0.9, 0.9), color=None)
+            page.insert_text((x + 2, y + 7), f"{number}", fontsize=6)
+        shape.commit(overlay=False)
+
+    return make_pdf(draw)
+
+
+async def test_a_table_of_many_filled_cells_is_not_taken_for_a_plot(reader: Reader, tmp_path: Path) -> None:
+    """480 cells that do not touch each other are aligned: the layout model reads their page, and finds the table."""
+    result, document = await read(reader, tmp_path, build_cells(60, 8))
+
+    assert result.problems == ()
+    assert "table" in {element.kind for element in document.elements}
+
+
+async def test_a_page_that_crashes_the_layout_model_is_read_without_it(reader: Reader, tmp_path: Path) -> None:
+    """A page that kills its page worker in the layout model is read without it at once."""
+    crashing = replace(reader, page_pool=CrashingPagePool(reader.page_pool, read_page=1))
+    _, document = await read(crashing, tmp_path, make_pdf(lambda page: page.insert_text((72, 72), SENTENCE)))
+
+    assert document.pages[0].state is State.READ
+    assert document.elements[0].text == SENTENCE
+
+
+async def test_a_pdf_without_its_header_is_read_from_its_text_layer(reader: Reader, tmp_path: Path) -> None:
+    """A PDF without `%PDF-`, which MuPDF repairs, is not taken for an image."""
+    data = make_pdf(lambda page: page.insert_text((72, 72), SENTENCE))
+    _, document = await read(reader, tmp_path, data.replace(b"%PDF-1.7", b"%XXX-1.7"))
+
+    assert document.elements[0].confidence == Confidence(score=0.98, method=ConfidenceMethod.TEXT_LAYER)
+
+
+async def test_a_page_without_annotations_has_all_its_time_for_rendering(reader: Reader, tmp_path: Path) -> None:
+    """A page without annotations is not rendered again when its time is over: nothing would be different."""
+    slow = replace(reader, page_pool=TimingOutPagePool(reader.page_pool, "draw_pdf"))
+    _, document = await read(slow, tmp_path, make_pdf(lambda page: page.insert_text((72, 72), SENTENCE)))
+
+    assert (document.pages[0].state, document.pages[0].image) == (State.TEXT_LAYER, None)
 
 
 async def test_a_page_that_no_engine_call_can_read_has_its_text_layer(reader: Reader, tmp_path: Path) -> None:

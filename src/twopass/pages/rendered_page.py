@@ -11,7 +11,8 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # What a page may lack; see report_omission.
-ANNOTATIONS = "annotations, links and form fields"
+ANNOTATIONS = "annotations and form fields"
+LINKS = "links"
 SOME_LINKS = "some links"
 
 
@@ -21,7 +22,8 @@ class PagePointer:
 
     `number` counts from 1. `turn` is the clockwise rotation (0, 90, 180 or 270 degrees) to apply on top of the
     file's own. `password` opens an encrypted file. `is_scalable` marks a PDF page that renders quickly, has text and
-    hardly any images: render it again at a higher resolution instead of enlarging its pixels.
+    hardly any images: render it again at a higher resolution instead of enlarging its pixels. `is_pdf` is False for
+    an image file.
     """
 
     file: str
@@ -29,6 +31,7 @@ class PagePointer:
     turn: int = 0
     password: str | None = field(default=None, repr=False)
     is_scalable: bool = False
+    is_pdf: bool = True
 
 
 @dataclass(frozen=True)

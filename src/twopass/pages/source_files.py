@@ -46,11 +46,12 @@ _open_pdfs: dict[_Key, Any] = {}  # least recently used first
 
 @dataclass(frozen=True)
 class PageSize:
-    """Size of a page as displayed, in points."""
+    """Size of a page as displayed, in points, and whether it has annotations, links or form fields."""
 
     width_pt: float
     height_pt: float
     dpi: float | None = None  # of an image page; the higher one if the resolutions across and down differ
+    has_annotations: bool = False
 
 
 @dataclass(frozen=True)

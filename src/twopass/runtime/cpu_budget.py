@@ -12,14 +12,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 WALL_FACTOR = 5.0  # seconds of elapsed time that count as one second of processor time
+RAISE_LIMIT = "raise WORKER_TIMEOUT_S"  # advice about budgets that this setting limits
 
 
 class CpuBudget:
     """Processor seconds that may be used; what is used counts against the `outer` budget, too."""
 
-    def __init__(self, limit_s: float, outer: CpuBudget | None = None) -> None:
+    def __init__(self, limit_s: float, outer: CpuBudget | None = None, advice: str = "") -> None:
+        """`advice` says what to do if this budget is too small."""
         self._limit_s = limit_s
         self._outer = outer
+        self._advice = advice
         self._used_s = 0.0
 
     @property
@@ -31,6 +34,13 @@ class CpuBudget:
     def is_spent(self) -> bool:
         return self.remaining_s <= 0
 
+    @property
+    def advice(self) -> str:
+        """The advice of the budget that is spent, this one or one around it."""
+        if self._used_s >= self._limit_s or not self._outer:
+            return self._advice
+        return self._outer.advice
+
     def spend(self, seconds: float) -> None:
         self._used_s += seconds
         if self._outer:
@@ -41,9 +51,9 @@ _budget: ContextVar[CpuBudget | None] = ContextVar("cpu_budget", default=None)
 
 
 @contextmanager
-def limit_cpu_time(limit_s: float, nested: bool = True) -> Iterator[CpuBudget]:
+def limit_cpu_time(limit_s: float, nested: bool = True, advice: str = "") -> Iterator[CpuBudget]:
     """Limit the calls inside to `limit_s`, and to what is left of the limit around them unless `nested` is False."""
-    budget = CpuBudget(limit_s, _budget.get() if nested else None)
+    budget = CpuBudget(limit_s, _budget.get() if nested else None, advice)
     token = _budget.set(budget)
     try:
         yield budget
@@ -70,12 +80,8 @@ class CallMeter:
         self._read_cpu_time = read_cpu_time
         self._started = time.monotonic()
         self._first_s: float | None = None  # processor time of the process at the first update
-        self._charged_s = 0.0
+        self.charged_s = 0.0
         self.cpu_s = 0.0  # processor time of the call
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._started
 
     def update(self) -> None:
         """Charge what the call has used since the last update."""
@@ -83,7 +89,7 @@ class CallMeter:
         if self._first_s is None:
             self._first_s = now_s
         self.cpu_s = max(now_s - self._first_s, self.cpu_s)
-        self._charge(max(self.cpu_s, self.elapsed_s / WALL_FACTOR))
+        self._charge(max(self.cpu_s, (time.monotonic() - self._started) / WALL_FACTOR))
 
     def finish(self, cpu_s: float) -> None:
         """Charge a call that has ended, with the processor time that it reports."""
@@ -91,6 +97,6 @@ class CallMeter:
         self._charge(cpu_s)
 
     def _charge(self, used_s: float) -> None:
-        if used_s > self._charged_s:
-            self.budget.spend(used_s - self._charged_s)
-            self._charged_s = used_s
+        if used_s > self.charged_s:
+            self.budget.spend(used_s - self.charged_s)
+            self.charged_s = used_s

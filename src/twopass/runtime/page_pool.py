@@ -20,7 +20,7 @@ import structlog
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import retry, task_group
-from twopass.runtime.cpu_budget import CpuBudget, limit_cpu_time
+from twopass.runtime.cpu_budget import RAISE_LIMIT, CpuBudget, limit_cpu_time
 from twopass.runtime.page_process import PageProcess
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ CHILD_ENVIRONMENT = {
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 START_TIMEOUT_S = 60.0
-SLOW_CALL_S = 10.0  # seconds; a call that takes longer no longer holds up other calls
+SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
 MEMORY_BYTES = 4 << 30  # the largest accepted image takes 3 to 4 GB
 MAX_ANSWER_BYTES = 256 << 20  # a page of 10,000 words takes 2 MB, a crop of 40 million noisy pixels 120 MB
 
@@ -101,9 +101,9 @@ class PagePool:
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function(*args)` in a child. Raises its TwopassErrors, and WorkerDied."""
-        with limit_cpu_time(self._timeout_s) as budget:
+        with limit_cpu_time(self._timeout_s, advice=RAISE_LIMIT) as budget:
             if budget.is_spent:
-                raise _describe_timeout(function)
+                raise _describe_timeout(function, budget)
             value, failure = await self._call_child(function, (function, args, kwargs), budget)
         if failure is not None:
             raise failure
@@ -137,7 +137,7 @@ class PagePool:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if meter:
                 meter.update()
-            raise self._explain_death(function, child) from error
+            raise self._explain_death(function, child, budget) from error
         finally:
             is_surplus = has_substitute and not self._withdraw_substitute()
             try:
@@ -162,9 +162,11 @@ class PagePool:
             self._idle.put_nowait(child)
         return is_withdrawn
 
-    def _explain_death(self, function: Callable[..., object], child: PageProcess | None) -> WorkerDied:
+    def _explain_death(
+        self, function: Callable[..., object], child: PageProcess | None, budget: CpuBudget
+    ) -> WorkerDied:
         if child and child.limit_exceeded is Code.RENDER_TIMEOUT:
-            return _describe_timeout(function)
+            return _describe_timeout(function, budget)
         if child and child.limit_exceeded is Code.RENDER_MEMORY:
             limit = f"{self._memory_bytes >> 20} MiB"
             message = f"{function.__name__} used more than {limit} of memory; raise WORKER_MEMORY_BYTES or lower dpi"
@@ -227,8 +229,9 @@ class PagePool:
             raise cancelled
 
 
-def _describe_timeout(function: Callable[..., object]) -> WorkerDied:
-    message = f"{function.__name__} needs more processor time than the limit; raise WORKER_TIMEOUT_S"
+def _describe_timeout(function: Callable[..., object], budget: CpuBudget) -> WorkerDied:
+    message = f"{function.__name__} needs more processor time than it may use"
+    message += f"; {budget.advice}" if budget.advice else ""
     return WorkerDied(Code.RENDER_TIMEOUT, message)
 
 

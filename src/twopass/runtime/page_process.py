@@ -66,7 +66,7 @@ class PageProcess:
                 meter.update()
                 if budget.is_spent:
                     self.limit_exceeded = Code.RENDER_TIMEOUT
-                elif not is_slow and meter.elapsed_s > slow_s:
+                elif not is_slow and meter.charged_s > slow_s:
                     is_slow = True
                     on_slow()
             if self.limit_exceeded:

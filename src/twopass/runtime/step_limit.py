@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+REPEAT_S = 0.1  # an exception that is raised inside a destructor is lost
+
 
 class StepTimeout(Exception):
     """The step used up its processor time."""
@@ -23,7 +25,7 @@ def limit_step(limit_s: float) -> Iterator[None]:
         raise StepTimeout
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    signal.setitimer(signal.ITIMER_PROF, limit_s, REPEAT_S)
     try:
         yield
     finally:

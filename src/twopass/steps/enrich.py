@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass.document import Analysis, Checkpoint, Element, Kind, Source
+from twopass.document import Analysis, Checkpoint, Element, Kind, Problem, Severity, Source
+from twopass.errors import WorkerDied
+from twopass.runtime.cpu_budget import limit_cpu_time
+from twopass.runtime.page_pool import PagePool
 from twopass.text import keywords, prose, surrounding_text
 
 # 3 to 5 keywords for a heading, 5 to 10 for other elements; a text with fewer content words gives fewer.
 HEADING_KEYWORDS = 5
 LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
 WORDS_PER_KEYWORD = 12
+LIMIT_S = 10.0  # processor seconds for one page
 SHORT = 2  # sentences: a text of at most this length gets a summary of one sentence
 MEDIUM = 5  # sentences: a text of at most this length gets a summary of two, a longer one of three
+
+
+async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: PagePool) -> Checkpoint:
+    """Enrich a page in a page worker. If that dies or takes too long, the page is kept as it is, with a warning."""
+    try:
+        with limit_cpu_time(LIMIT_S):
+            return await page_pool.call(page, checkpoint, language)
+    except WorkerDied as died:
+        number = checkpoint.page.number
+        message = f"page {number}: no keywords and summaries: {died.message}"
+        problem = Problem(code=died.code, severity=Severity.WARNING, page=number, message=message)
+        return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:

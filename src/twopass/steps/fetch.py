@@ -137,9 +137,12 @@ def _get_page_size(pdf: Any, index: int) -> PageSize | None:
     try:
         with translate_pdf_errors(pdf.name):
             rect = pdf[index].rect
+            has_annotations = pdf.xref_get_key(pdf.page_xref(index), "Annots")[0] != "null"
     except SourceError:
         return None
-    return PageSize(rect.width, rect.height) if rect.width > 0 and rect.height > 0 else None
+    if not (rect.width > 0 and rect.height > 0):
+        return None
+    return PageSize(rect.width, rect.height, has_annotations=has_annotations)
 
 
 def _read_meta(pdf: Any) -> Meta:

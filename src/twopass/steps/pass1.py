@@ -119,7 +119,7 @@ def _record_attempt(
             "page": page.model_copy(update=update),
             "elements": tuple(_add_confidence(element, completion) for element in answer.elements),
             "completions": (*before.completions, to_raw_completion(prompt, completion)),
-            "problems": (*before.problems, *_list_warnings(answer, page.number)),
+            "problems": (*before.problems, *_list_warnings(answer, page.number, before.problems)),
             "cost": {"engine_s": before.cost.get("engine_s", 0) + completion.seconds},
         }
     )
@@ -178,13 +178,13 @@ def _warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
 
 
-def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
+def _list_warnings(answer: ParsedPage, number: int, before: Sequence[Problem]) -> tuple[Problem, ...]:
     warnings = [
         Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
         for flag, (code, message) in _WARNINGS.items()
         if flag in answer.flags
     ]
-    if "lacks_annotations" in answer.flags:
+    if "lacks_annotations" in answer.flags and not any(problem.code is Code.PARTS_OMITTED for problem in before):
         warnings.append(report_omission(number, (ANNOTATIONS,)))
     return tuple(warnings)
 
@@ -192,7 +192,7 @@ def _list_warnings(answer: ParsedPage, number: int) -> tuple[Problem, ...]:
 _WARNINGS = {
     "dense_page": (
         Code.DENSE_PAGE,
-        "too many lines or drawings for the layout model; split into blocks along white space, columns may be mixed",
+        "too many lines or drawings for the layout model, or it took too long; split into blocks, columns may be mixed",
     ),
     picture_page.PICTURE_PAGE: (
         Code.NO_TEXT,

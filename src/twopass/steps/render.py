@@ -22,7 +22,7 @@ import structlog
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import ocr
-from twopass.pages.rendered_page import ANNOTATIONS, SOME_LINKS, PagePointer, RenderedPage, report_omission
+from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import (
     CheckedFile,
@@ -89,9 +89,9 @@ async def page(
     zoom = _compute_zoom(size, dpi, max_pixels)
     max_bytes = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
     async with buffers.lend(max_bytes) as buffer:
-        pointer = PagePointer(str(file.path), number, 0, file.password)
+        pointer = PagePointer(str(file.path), number, 0, file.password, is_pdf=file.is_pdf)
         if file.is_pdf:
-            result = await _draw_pdf(page_pool, pointer, zoom, buffer, max_bytes)
+            result = await _draw_pdf(page_pool, pointer, size, zoom, buffer, max_bytes)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
         is_reduced = zoom < (size.dpi or dpi) / 72
@@ -99,9 +99,11 @@ async def page(
 
 
 async def _draw_pdf(
-    page_pool: PagePool, pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int
+    page_pool: PagePool, pointer: PagePointer, size: PageSize, zoom: float, buffer: PixelBuffer, max_bytes: int
 ) -> DrawResult:
-    """Draw the page; if that takes half of the page's processor time, draw it without annotations."""
+    """Draw the page; if it has annotations and that takes half of its processor time, draw it without them."""
+    if not size.has_annotations:
+        return await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
     try:
         with limit_share(FIRST_TRY_SHARE):
             return await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
@@ -169,7 +171,7 @@ def draw_bare_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_by
     """In a page worker: the same without annotations, links and form fields."""
     with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, had_annotations):
         result = _draw_page(page, zoom, buffer, max_bytes)
-    return replace(result, omitted=(ANNOTATIONS,) if had_annotations else ())
+    return replace(result, omitted=(LINKS, ANNOTATIONS) if had_annotations else ())
 
 
 def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:

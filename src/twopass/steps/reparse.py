@@ -175,7 +175,8 @@ async def reread_page(
     second = await pass2.read(first, rendered, key, job, engine, family, page_pool)
     unasked = {element.id: element for element in first.elements if f"{key}/{element.id}" in engine.missed}
     elements = tuple(_flag_unasked(unasked[e.id]) if e.id in unasked else e for e in second.elements)
-    enriched = await page_pool.call(enrich.page, second.model_copy(update={"elements": elements}), job.language)
+    second = second.model_copy(update={"elements": elements})
+    enriched = await enrich.within_limit(second, job.language, page_pool)
     new = upload.name_crops(enriched)
     if new.elements == old.elements:
         return old

@@ -48,8 +48,6 @@ class CpuEngine(Engine):
             with limit_share(FIRST_TRY_SHARE):
                 text = await self._page_pool.call(read_page, *inputs)
         except WorkerDied as error:
-            if error.code is not Code.RENDER_TIMEOUT:
-                raise
             log.warning("page is read again without the layout model", page=prompt.page.number, code=error.code)
             text = await self._page_pool.call(read_page_simply, *inputs)
         return Completion(text, seconds=time.monotonic() - started)

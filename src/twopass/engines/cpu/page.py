@@ -29,7 +29,9 @@ GRAMMAR_VERSION = 2
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 # A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
 DENSE_LINES = 700
-DENSE_SHAPES = 350  # separate drawings: 500 scattered squares took 2.7 s, 1,000 9 s, 2,000 20 s; tables have 1 to 5
+DENSE_SHAPES = 350  # scattered drawings: 500 squares took 2.7 s, 1,000 9 s, 2,000 20 s; tables have 1 to 60
+BACKGROUND_SHARE = 0.02  # of the page: a larger drawing is a background, which would join all others
+MASK_SIDE = 2000  # pixels of the mask in which drawings are counted
 MAX_DRAWINGS = 10_000  # the ruled tables of a page had 2,470 at most
 MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
@@ -93,7 +95,7 @@ def load_layout_model() -> None:
 
 def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
     """Return the page as compact JSON; the same page always gives the same bytes."""
-    if not _is_pdf(pointer.file):
+    if not pointer.is_pdf:
         return _to_json(_read_image(pixels, language, use_model=True))
     try:
         with _open_upright(pointer) as page:
@@ -104,7 +106,7 @@ def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str
 
 def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
     """The same without the layout model and annotations, for a page on which these took too long."""
-    read = partial(_read_bare_page, pointer) if _is_pdf(pointer.file) else _read_image
+    read = partial(_read_bare_page, pointer) if pointer.is_pdf else _read_image
     return _to_json(read(pixels, language, use_model=False))
 
 
@@ -154,11 +156,6 @@ def _read_layer(
 
 
 # ---- the file ----
-
-
-def _is_pdf(file: str) -> bool:
-    with open(file, "rb") as stream:
-        return b"%PDF-" in stream.read(1024)
 
 
 @contextmanager
@@ -252,16 +249,21 @@ def _detect_regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
 
 
 def _count_shapes(blocks: Sequence[Any], bounds: Rect) -> int:
-    """Count drawings, those that touch each other as one: the rules of a table are one shape, a plot's points many."""
+    """Count scattered drawings: not the rules of a table, which touch each other, nor its cells, which are aligned."""
     import cv2
 
-    drawings = [block["bbox"] for block in blocks if block["type"] == 3]
-    if len(drawings) > MAX_DRAWINGS:
+    drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
+    drawings = [box for box in drawings if box.area < BACKGROUND_SHARE * bounds.area]
+    if not DENSE_SHAPES < len(drawings) <= MAX_DRAWINGS:
         return len(drawings)
-    mask = np.zeros((math.ceil(bounds.y1) + 1, math.ceil(bounds.x1) + 1), np.uint8)  # one pixel per point
-    for x0, y0, x1, y1 in drawings:
-        cv2.rectangle(mask, (int(x0), int(y0)), (int(x1), int(y1)), 1, cv2.FILLED)
-    return cv2.connectedComponents(mask)[0] - 1  # without the background
+    aligned = min(len({round(box.x0) for box in drawings}), len({round(box.y0) for box in drawings}))
+    scale = min(1.0, MASK_SIDE / max(bounds.x1, bounds.y1))  # at most one pixel per point
+    mask = np.zeros((math.ceil(scale * bounds.y1) + 1, math.ceil(scale * bounds.x1) + 1), np.uint8)
+    for box in drawings:
+        x0, y0, x1, y1 = (int(scale * side) for side in box)
+        cv2.rectangle(mask, (x0, y0), (x1, y1), 1, cv2.FILLED)
+    separate = cv2.connectedComponents(mask)[0] - 1  # without the background
+    return min(separate, aligned)
 
 
 def _is_large(box: Sequence[float]) -> bool:
