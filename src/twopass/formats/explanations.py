@@ -48,7 +48,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",
-        "uncertain": "More than one word in seven is probably wrong.",
+        "uncertain": "It is probably wrong in places: words, their order, or their structure.",
         "unparsed": "The answer did not have the expected form and is shown as it is.",
         "unreadable": "The text does not match what the page shows, or makes no sense.",
         "unread_box": "A part of this element's position could not be read.",

@@ -29,7 +29,7 @@ def find_picture(pixels: Pixels, page: int) -> Element | None:
 
 
 def find_inked_box(array: ocr.Array) -> Box:
-    """The box around all pixels that differ from the page's most frequent colour; the whole page if none do."""
+    """The box around all pixels that differ from the median of each colour channel; the whole page if none do."""
     height, width = array.shape[:2]
     background = np.median(array.reshape(-1, 3), axis=0)
     inked = (np.abs(array - background.astype(np.int16)) > INK_CONTRAST).any(axis=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pymupdf
@@ -22,6 +23,16 @@ WRONG = (
     "Priccs aie fhose ot Jannaiy anb haif of tne ioss is uow tbougbt",
     "Bofh opciators wriie dovvn wbat tbey sce ou theii ronnds",
 )
+CYRILLIC = (
+    "Все люди рождаются свободными и равными в своем достоинстве",
+    "Они наделены разумом и совестью и должны поступать в отношении",
+    "Каждый человек должен обладать всеми правами и свободами",
+)
+GREEK = (
+    "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια",
+    "Είναι προικισμένοι με λογική και συνείδηση και οφείλουν",
+)
+IDENTIFIERS = "getUserName currentUser userService findById requestQueue"
 
 
 @pytest.fixture
@@ -31,10 +42,23 @@ def page() -> tuple[Array, list[StyledWord]]:
         page = document.new_page(width=595, height=200)
         for row, line in enumerate(LINES):
             page.insert_text((60, 60 + 30 * row), line, fontsize=12, fontname="tiro")
-        pixmap = page.get_pixmap(dpi=144)
-        raw = page.get_text("words")
+        return read_words(page)
+
+
+def draw_paragraphs(lines: tuple[str, ...]) -> tuple[Array, list[StyledWord]]:
+    """A page with each line as a paragraph, in any script."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=300)
+        page.insert_htmlbox((40, 20, 555, 280), "".join(f"<p style='font-size:12px'>{line}</p>" for line in lines))
+        return read_words(page)
+
+
+def read_words(page: Any) -> tuple[Array, list[StyledWord]]:
+    """The page's pixels and words, each MuPDF line with a number of its own."""
+    pixmap = page.get_pixmap(dpi=144)
     array = np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
-    return array, [StyledWord(Rect(*word[:4]), word[4], word[5]) for word in raw]
+    words = page.get_text("words")
+    return array, [StyledWord(Rect(*word[:4]), word[4], 1000 * word[5] + word[6]) for word in words]
 
 
 def replace_words(words: list[StyledWord], lines: tuple[str, ...]) -> list[StyledWord]:
@@ -62,6 +86,43 @@ def test_pixels_without_readable_lines_say_nothing(page: tuple[Array, list[Style
 
     assert layer_check.measure_agreement(words, np.full_like(array, 255), 2.0) is None
     assert layer_check.measure_agreement(words[:1], array, 2.0) is None
+
+
+@pytest.mark.parametrize("lines", [(*CYRILLIC, IDENTIFIERS), (IDENTIFIERS, *GREEK), CYRILLIC])
+def test_pixels_in_other_scripts_say_nothing(lines: tuple[str, ...]) -> None:
+    """A correct layer is not compared with Latin letters that look like its Cyrillic or Greek ones."""
+    array, words = draw_paragraphs(lines)
+
+    agreement = layer_check.measure_agreement(words, array, 2.0)
+
+    assert agreement is None
+
+
+def test_lines_in_other_scripts_are_not_sampled() -> None:
+    """Only the lines in Latin script are compared, if they are most of the page."""
+    array, words = draw_paragraphs((*LINES, CYRILLIC[0], GREEK[0]))
+
+    agreement = layer_check.measure_agreement(words, array, 2.0)
+
+    assert agreement is not None and agreement > 0.97
+
+
+def test_chinese_lines_are_sampled() -> None:
+    """Han characters are compared, which the recogniser reads."""
+    array, words = draw_paragraphs(("水泵启动之前测量钻孔中的水位并记录时间", "两名操作员在巡视时写下他们看到的情况"))
+
+    agreement = layer_check.measure_agreement(words, array, 2.0)
+
+    assert agreement is not None and agreement > 0.9
+
+
+def test_identifiers_make_no_layer_suspicious() -> None:
+    """Names in programs are no sign of wrong fonts, alone or within Cyrillic text."""
+    texts = (*CYRILLIC, *[IDENTIFIERS] * 5)
+
+    words = [StyledWord(Rect(0, 0, 1, 1), word, 0) for word in " ".join(texts).split()]
+
+    assert not layer_check.is_suspicious(words)
 
 
 def test_only_odd_words_make_a_visible_layer_suspicious(page: tuple[Array, list[StyledWord]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -17,6 +18,10 @@ LINES_PER_SAMPLE, MIN_SAMPLES, MAX_SAMPLES = 12, 8, 24  # lines: 0.2-0.6 s of CP
 MIN_LETTERS = 10  # of a sampled line
 MAX_LENGTH = 25.0  # times its height, of a sampled line: only its first words are compared
 MARGIN = 0.15  # of a line's height, around it
+# The recogniser reads Latin, Han and kana. It takes Cyrillic and Greek for Latin letters that look alike, and is sure.
+READABLE = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
+MIN_READABLE_LETTERS = 0.9  # of a sampled line's letters
+MIN_READABLE_LINES = 0.5  # of the long lines; with fewer, the sample would not stand for the page
 MIN_SCORE = 0.5  # of the recogniser, for its reading to say anything about the layer
 SUSPICIOUS = 0.74  # plausibility below which a visible layer is compared, too: clean pages have 0.75-1.00
 MIN_WORDS = 20  # judged for plausibility; fewer say nothing
@@ -31,10 +36,13 @@ def is_suspicious(words: Sequence[StyledWord]) -> bool:
 def measure_agreement(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> float | None:
     """The share of letters and blanks on which layer and pixels agree in the sampled lines.
 
-    None if the pixels cannot tell: there are no long lines, or none that the recogniser can read. `scale` is pixels per
-    point.
+    None if the pixels cannot tell: there are no long lines, or most are in a script that the recogniser cannot read, or
+    it reads none. `scale` is pixels per point.
     """
-    lines = [line for line in _split_lines(words) if len(_normalise(line)) >= MIN_LETTERS]
+    long = [line for line in _split_lines(words) if len(_normalise(line)) >= MIN_LETTERS]
+    lines = [line for line in long if _is_readable(_normalise(line))]
+    if len(lines) < MIN_READABLE_LINES * len(long):
+        return None
     count = min(max(len(lines) // LINES_PER_SAMPLE, MIN_SAMPLES), MAX_SAMPLES)
     sampled = lines[:: max(len(lines) // count, 1)][:count]
     strips = [(line, strip) for line in sampled if (strip := _cut(line, array, scale)).size]
@@ -71,6 +79,12 @@ def _normalise_text(text: str) -> str:
     """Words in small letters, without punctuation and accents, of which the recogniser knows few."""
     letters = unicodedata.normalize("NFD", " ".join(prose.split_words(text)))
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def _is_readable(text: str) -> bool:
+    """Whether almost all letters are in a script that the recogniser knows."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return len(READABLE.findall(text)) >= MIN_READABLE_LETTERS * len(letters)
 
 
 def _cut(line: Sequence[StyledWord], array: ocr.Array, scale: float) -> ocr.Array:
