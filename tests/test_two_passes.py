@@ -89,7 +89,7 @@ def test_each_rung_changes_the_prompt(report: ReadReport) -> None:
     first, again, mode, free = (report.engine.prompts[f"p0003{rung}"] for rung in recorded.RUNGS)
 
     assert (first.sampling.temperature, first.sampling.ngram, first.sampling.window) == (0.0, 30, 90)
-    assert (again.sampling.temperature, again.sampling.ngram, again.sampling.window) == (0.2, 10, 256)
+    assert (again.sampling.temperature, again.sampling.ngram, again.sampling.window) == (0.2, 30, 256)
     assert (first.mode, again.mode) == ("base", "base") and mode.mode == "gundam"  # base: few words
     assert first.text == mode.text == "<image>\n<|grounding|>Convert the document to markdown."
     assert free.text == "<image>\nFree OCR."

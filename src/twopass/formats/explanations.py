@@ -45,6 +45,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "pass2_unparsed": "The second reading did not have the expected form and is not used.",
         "picture_page": "No text was found on the page. It is kept as one picture.",
         "repeats": "The same words were read several times at even distances. Some may not be on the page.",
+        "repeats_limited": "A later attempt allowed fewer repetitions in this table. Equal cells or rows may be wrong.",
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",

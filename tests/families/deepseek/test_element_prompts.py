@@ -230,6 +230,14 @@ def test_a_table_that_lost_a_row_in_pass_2_keeps_it() -> None:
     assert "pass2_disagrees" in apply(before, reply(TABLE, "table")).flags
 
 
+@pytest.mark.parametrize(("second", "flags"), [(TABLE, ()), ("", ("repeats_limited", "pass2_empty"))])
+def test_a_table_that_pass_2_replaces_is_no_longer_flagged(second: str, flags: tuple[str, ...]) -> None:
+    """Pass 2 reads with the usual n-gram ban, so the flag of a later rung ends with that rung's reading."""
+    before = element("table", "", "repeats_limited", table=table_parser.parse_html(TABLE))
+
+    assert apply(before, reply(second, "table")).flags == flags
+
+
 def test_formulas_are_compared_by_their_latex() -> None:
     """Spaces and delimiters are ignored, and a number that only pass 2 read is kept."""
     before = element("formula", "\\[ a=b \\]", formula=Formula(latex="a=b"))

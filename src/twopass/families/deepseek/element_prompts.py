@@ -45,9 +45,17 @@ MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than
 MIN_LAYER_WORDS = 3
 BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
 MAX_SUMMARY_SENTENCES = 3  # of a description
+REPEATS_LIMITED = "repeats_limited"  # flag: pass 1's n-gram ban may have changed equal rows or cells
 # Signs of a bad reading in pass 1, dropped with that reading.
 _RESOLVED_FLAGS = frozenset(
-    {text_layer_check.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"}
+    {
+        text_layer_check.DOUBTFUL,
+        "no_text",
+        "replacement_characters",
+        "mixed_scripts",
+        "not_in_text_layer",
+        REPEATS_LIMITED,
+    }
 )
 
 
