@@ -135,6 +135,14 @@ def test_a_table_comes_as_gfm() -> None:
     assert (table.table.rows, table.table.complexity, table.read_by) == (2, "complex", 2)
 
 
+def test_a_table_that_pass_1_cut_short_is_completed() -> None:
+    """A second reading with all cells of the first and more rows is used, as for any family that reads tables."""
+    first = apply(element("table"), markdown="| a | b |\n|---|---|\n| 1 | 2 |")
+    after = apply(first, markdown="| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |")
+
+    assert after.table.rows == 3 and "pass2_disagrees" in after.flags
+
+
 def test_a_paragraphs_items_are_its_text() -> None:
     """The items replace the text by the same rules as any second reading; the summary is always taken."""
     filled = apply(element("text", ""), items=["The pump was read."])

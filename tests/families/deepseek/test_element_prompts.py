@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -178,6 +180,78 @@ def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, read_by == 1)
     assert (after.table == before.table and after.text == before.text) or read_by == 2
     assert after.confidence and (after.confidence.score < 0.9) == (read_by == 1 or not before.text)
+
+
+def table_element(rows: Sequence[Sequence[str]]) -> Element:
+    table = table_parser.parse_html(html(rows))
+    return elements.with_content(element("table"), "", table)
+
+
+SIX_ROWS = [["Year", "Rain", "Snow"], *([str(2020 + n), f"{600 + n}", f"{70 + n}"] for n in range(5))]
+CUT = SIX_ROWS[:3]
+OTHER_ROWS = [*CUT[:2], ["2021", "999", "71"], *SIX_ROWS[3:]]  # a cell of pass 1 differs
+NEW_ROWS = [[*row, ""] for row in SIX_ROWS[:3]]  # one column more, and nothing in it
+WORDS = " ".join(sum(SIX_ROWS, []))
+FEW_WORDS = " ".join(sum(CUT, []))
+# the rows of pass 1 and pass 2, the words of the text layer -> the pass that is used
+CUT_SHORT = {
+    "the layer has all words": (CUT, SIX_ROWS, WORDS, 2),
+    "the layer has the words of pass 1": (CUT, SIX_ROWS, FEW_WORDS, 1),
+    "the layer prefers other cells": (CUT, OTHER_ROWS, WORDS.replace("601", "999"), 2),
+    "the layer has the words of pass 2": (SIX_ROWS, CUT, FEW_WORDS, 2),
+    "the layer has none of the words": (CUT, SIX_ROWS, "a stamp on a scan", 2),
+    "the layer has one word": (CUT, SIX_ROWS, "Draft", 2),
+    "one row of many": (SIX_ROWS * 9, [*SIX_ROWS * 9, SIX_ROWS[1]], f"{WORDS} " * 9 + "2020 600 70", 2),
+    "one invented row of many": (SIX_ROWS * 9, [*SIX_ROWS * 9, SIX_ROWS[1]], f"{WORDS} " * 9, 1),
+    "rows at the end": (CUT, SIX_ROWS, None, 2),
+    "rows at the start": (SIX_ROWS[3:], SIX_ROWS, None, 2),
+    "rows in between": ([SIX_ROWS[0], SIX_ROWS[5]], SIX_ROWS, None, 2),
+    "a column": ([row[:2] for row in SIX_ROWS], SIX_ROWS, None, 2),
+    "a cell that differs": (CUT, OTHER_ROWS, None, 1),
+    "another order": (CUT[::-1], SIX_ROWS, None, 1),
+    "only empty cells": (CUT, NEW_ROWS, None, 1),
+    "all cells in one row": (CUT, [sum(SIX_ROWS, [])], None, 1),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "layer", "read_by"), CUT_SHORT.values(), ids=CUT_SHORT)
+def test_a_table_that_pass_1_cut_short_is_completed(
+    first: list[list[str]], second: list[list[str]], layer: str | None, read_by: int
+) -> None:
+    """Of two shapes the layer chooses; where it does not, more cells win if all of pass 1 are among them."""
+    before = table_element(first)
+    after = apply(before, reply(html(second), "table", layer_text=layer))
+
+    assert after.read_by == read_by
+    assert after.table == (before if read_by == 1 else table_element(second)).table
+    assert "pass2_disagrees" in after.flags
+
+
+def test_more_rows_without_the_spans_of_pass_1_are_not_used() -> None:
+    """Merged cells are part of a table's shape, so a reading without them is not the same table with more rows."""
+    more = SPANS.replace("</table>", "<tr><td>South</td><td>30</td><td>40</td></tr></table>")
+    flat = more.replace(' rowspan="2"', "").replace(' colspan="2"', "")
+    before = elements.with_content(element("table"), "", table_parser.parse_html(SPANS))
+
+    assert [apply(before, reply(text, "table")).read_by for text in (more, flat)] == [2, 1]
+
+
+CELLS = st.lists(st.lists(st.sampled_from(["", "1", "2", "12.5", "North"]), max_size=4), min_size=1, max_size=6)
+
+
+@given(CELLS, CELLS, st.none() | st.lists(st.sampled_from(["1", "2", "12.5", "North", "South"]), max_size=9))
+def test_the_table_is_always_one_that_a_pass_gave(
+    first: list[list[str]], second: list[list[str]], layer: list[str] | None
+) -> None:
+    """Tables are never mixed, and without a text layer no cell of pass 1 is lost to another shape."""
+    before, other = table_element(first), table_element(second)
+    after = apply(before, reply(html(second), "table", layer_text=" ".join(layer) if layer else None))
+
+    assert after.table in (before.table, other.table)
+    assert before.table and after.table
+    if layer is None and (before.table.rows, before.table.cols) != (after.table.rows, after.table.cols):
+        lost = Counter(cell.text for cell in before.table.cells) - Counter(cell.text for cell in after.table.cells)
+        assert not lost - Counter({"": lost[""]})
 
 
 def test_agreement_is_the_confidence_and_the_prompt_is_recorded() -> None:

@@ -8,7 +8,7 @@ described if that gives none. Formulas and doubtful text are read without boxes.
 | is cut off or repeats itself | any | pass 1 | pass2_cut, pass2_loop |
 | is empty (for a table: has no table) | any | pass 1 | pass2_empty |
 | has text | has no text | pass 2 | |
-| has other rows or columns, or fewer spans | has cells | pass 1 | pass2_disagrees |
+| has other rows or columns, or fewer spans | has cells | see below | pass2_disagrees |
 | has nearly all words of pass 1 | is a table without cells | pass 2 | |
 | lacks words of pass 1 | is a table without cells | pass 1 | pass2_disagrees |
 | lacks the number | is a formula with one | pass 1 | |
@@ -18,6 +18,9 @@ described if that gives none. Formulas and doubtful text are read without boxes.
 | has all words of pass 1 and a few more | is no heading and no caption | pass 2 | |
 | differs, with fewer signs of a bad reading | any | pass 2 | |
 | differs | any | pass 1 | |
+
+Of two tables with different shapes, pass 2 is used if its words are closer to the text layer, by MIN_OVERLAP_GAIN.
+If the layer does not decide, it is used if it has all cells of pass 1 in their order, and more: pass 1 was cut short.
 
 Two readings whose similarity is below 0.9 always get pass2_disagrees. A worse second reading therefore never replaces
 the first; both raw answers are in the checkpoint. `confidence` is the similarity of the two readings.
@@ -133,8 +136,9 @@ def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
     score = agreement.similarity(_compared_text(first), _compared_text(second))
     if not first.text.strip():
         return Verdict(2, score)
-    if first.table and second.table and _loses_shape(second.table, first.table):
-        return Verdict(1, min(score, agreement.cell_overlap(first.table, second.table)), ("pass2_disagrees",))
+    if first.table and second.table and _has_other_shape(second.table, first.table):
+        score = min(score, agreement.cell_overlap(first.table, second.table))
+        return Verdict(2 if _is_more_complete(first, second, layer_text) else 1, score, ("pass2_disagrees",))
     flags = ("pass2_disagrees",) if score < AGREEMENT else ()
     return Verdict(2 if _is_better(first, second, score, layer_text) else 1, score, flags)
 
@@ -146,15 +150,34 @@ def _is_better(first: Element, second: Element, score: float, layer_text: str | 
         return _covers(one, other)
     if first.kind is Kind.FORMULA and answer_text.has_number(first.text) and not answer_text.has_number(second.text):
         return False
-    if layer_text and len(prose.split_words(layer_text)) >= MIN_LAYER_WORDS:
-        gain = agreement.word_overlap(other, layer_text) - agreement.word_overlap(one, layer_text)
+    gain = _measure_gain(one, other, layer_text)
+    if gain is not None:
         return gain > MIN_OVERLAP_GAIN
     if score >= AGREEMENT:
         return first.kind in BETTER_FROM_CROP or text_layer_check.DOUBTFUL in first.flags
     return _extends(first, one, other) or _count_defects(other) < _count_defects(one)
 
 
-def _loses_shape(table: Table, wanted: Table) -> bool:
+def _is_more_complete(first: Element, second: Element, layer_text: str | None) -> bool:
+    """Whether to use the second of two tables with different shapes."""
+    assert first.table and second.table
+    gain = _measure_gain(first.text, second.text, layer_text) or 0.0
+    if gain < 0 or gain > MIN_OVERLAP_GAIN:
+        return gain > 0
+    # The layer has no words of the table, or the missing cells are a small part of it.
+    keeps_spans = _count_spans(second.table) >= _count_spans(first.table)
+    return keeps_spans and agreement.has_cells_of(second.table, first.table)
+
+
+def _measure_gain(first: str, second: str, layer_text: str | None) -> float | None:
+    """By how much the second text is closer to the text layer; None where the layer has too few words to tell."""
+    if not layer_text or len(prose.split_words(layer_text)) < MIN_LAYER_WORDS:
+        return None
+    return agreement.word_overlap(second, layer_text) - agreement.word_overlap(first, layer_text)
+
+
+def _has_other_shape(table: Table, wanted: Table) -> bool:
+    """Whether a table has other rows or columns, or fewer spans. More spans are no other shape."""
     return (table.rows, table.cols) != (wanted.rows, wanted.cols) or _count_spans(table) < _count_spans(wanted)
 
 
