@@ -390,7 +390,7 @@ def test_the_data_of_a_figure_from_a_later_rung_is_flagged() -> None:
     """A chart's data is a table, too."""
     rung = FAMILY.ladder(A4, PageRequest(task="figure"))[1]
 
-    assert only(TABLE, rung=rung).flags == ("repeats_limited",)
+    assert "repeats_limited" in only(TABLE, rung=rung).flags
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Pass 2 of DeepSeek-OCR: choose the questions about an element, and decide which reading of it is used.
 
-A table is read again as a document, because its answer is HTML. A picture is parsed for data, and
-described if that gives none. Formulas and doubtful text are read without boxes. The first row that applies decides:
+A table is read again as a document, because its answer is HTML. A picture is parsed for data and
+then described. Formulas and doubtful text are read without boxes. The first row that applies decides:
 
 | the reply | the element | used | flag |
 |---|---|---|---|
@@ -46,6 +46,7 @@ MIN_COVERAGE = 0.95  # share of one reading's words that the other must have, to
 MAX_LENGTH_RATIO = 1.3  # a longer second reading includes a neighbour of the crop
 MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than pass 1
 MIN_LAYER_WORDS = 3
+ALL, CHARTS = "all", "charts"  # which figures are described; any other value means none
 BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
 MAX_SUMMARY_SENTENCES = 3  # of a description
 REPEATS_LIMITED = "repeats_limited"  # flag: pass 1's n-gram ban may have changed equal rows or cells
@@ -73,13 +74,18 @@ class QuestionName(StrEnum):
 
 
 def choose_question(
-    element: Element, ask_all: bool, crop_size: tuple[int, int], replies: Sequence[Reply], knows_figures: bool
+    element: Element,
+    ask_all: bool,
+    crop_size: tuple[int, int],
+    replies: Sequence[Reply],
+    knows_figures: bool,
+    descriptions: str = ALL,
 ) -> QuestionName | None:
     """Return what to ask next, None when there is nothing more to ask."""
     if min(crop_size) < MIN_CROP_SIDE:
         return None
     if element.is_figure and knows_figures:
-        return _choose_figure_question(replies)
+        return _choose_figure_question(element, replies, descriptions)
     if replies:
         return None
     if element.is_figure:
@@ -90,14 +96,13 @@ def choose_question(
     return QuestionName.TEXT if ask_all or element.kind is Kind.FORMULA or is_doubtful else None
 
 
-def _choose_figure_question(replies: Sequence[Reply]) -> QuestionName | None:
+def _choose_figure_question(element: Element, replies: Sequence[Reply], descriptions: str) -> QuestionName | None:
     if not replies:
         return QuestionName.FIGURE_DATA
     if len(replies) > 1:
         return None
-    text = grounding.strip_special_tokens(replies[0].text)
-    has_data = not find_failure(replies[0]) and figures.parse_figure_data(text)
-    return None if has_data else QuestionName.DESCRIPTION
+    is_wanted = descriptions == ALL or (descriptions == CHARTS and apply_replies(element, replies).kind is Kind.CHART)
+    return QuestionName.DESCRIPTION if is_wanted else None
 
 
 def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
@@ -107,7 +112,16 @@ def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
         element = (
             add_flags(element, flag) if flag else _APPLY_BY_NAME[QuestionName(reply.question.name)](element, reply)
         )
-    return element
+    return _flag_derived_parts(element)
+
+
+def _flag_derived_parts(element: Element) -> Element:
+    """Flag what was derived from a figure's data: the model gave the data and nothing else."""
+    figure = element.figure
+    if figure is None or figure.data is None:
+        return element
+    derived = {"axes": figure.axes, "legend": figure.legend, "trends": figure.trends}
+    return add_flags(element, *(f"derived_{part}" for part, value in derived.items() if value))
 
 
 def find_failure(reply: Reply) -> str | None:
@@ -260,10 +274,11 @@ def _apply_figure_reply(element: Element, reply: Reply) -> Element:
 
 
 def _apply_description(element: Element, reply: Reply) -> Element:
-    """Classify the figure by its description. Data in the reply takes precedence."""
-    text = _strip_tags(reply)
-    reading = figures.parse_figure_data(text) or figures.classify_description(answer_text.clean_prose(text))
-    return _apply_figure_reading(element, reading, reply)
+    """Add the description to what is known of the figure; a reply with data instead is used if there is none yet."""
+    text, figure = _strip_tags(reply), element.figure or Figure()
+    if reading := figures.parse_figure_data(text):
+        return element if figure.data else _apply_figure_reading(element, reading, reply)
+    return _apply_figure_reading(element, figures.add_description(figure, answer_text.clean_prose(text)), reply)
 
 
 def _strip_tags(reply: Reply) -> str:

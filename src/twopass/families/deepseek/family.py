@@ -157,8 +157,9 @@ class DeepseekOcrFamily:
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
-        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures)
+        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures, descriptions)
         return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes)) if name else None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
