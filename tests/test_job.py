@@ -63,6 +63,7 @@ def test_without_an_output_the_answer_carries_markdown() -> None:
         ({"dpi": "many"}, "dpi"),
         ({"max_crops": 10}, "max_crops"),
         ({"max_crops": 1}, "max_crops"),
+        ({"figure_descriptions": "some"}, "figure_descriptions"),
         ({"task": "translate"}, "task"),
         ({"task": "custom"}, "prompt: required"),
         ({"task": "custom", "prompt": "no image"}, "prompt: must contain <image>"),
@@ -252,6 +253,7 @@ def test_the_same_source_and_options_have_the_same_id() -> None:
 
     assert plain.reading_options == elsewhere.reading_options
     assert plain.reading_options != other.reading_options
+    assert plain.reading_options != parse_job(figure_descriptions="none").reading_options
     assert document_id("a b/c", "00", {}) == document_id("a b/c", "00", {})
     assert document_id("보고서 2024", "00", {}).startswith("보고서-2024-")
     assert len(document_id("x" * 100, "00", {})) == 40 + 1 + 12

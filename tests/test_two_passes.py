@@ -89,7 +89,7 @@ def test_each_rung_changes_the_prompt(report: ReadReport) -> None:
     first, again, mode, free = (report.engine.prompts[f"p0003{rung}"] for rung in recorded.RUNGS)
 
     assert (first.sampling.temperature, first.sampling.ngram, first.sampling.window) == (0.0, 30, 90)
-    assert (again.sampling.temperature, again.sampling.ngram, again.sampling.window) == (0.2, 10, 256)
+    assert (again.sampling.temperature, again.sampling.ngram, again.sampling.window) == (0.2, 30, 256)
     assert (first.mode, again.mode) == ("base", "base") and mode.mode == "gundam"  # base: few words
     assert first.text == mode.text == "<image>\n<|grounding|>Convert the document to markdown."
     assert free.text == "<image>\nFree OCR."
@@ -113,6 +113,7 @@ def test_pass_2_asks_only_about_tables_pictures_formulas_and_doubtful_text(repor
     assert prompts == {
         "p0001-e003": "<|grounding|>Convert the document to markdown.",
         "p0001-e005": "Parse the figure.",
+        "p0001-e005-2": "Describe this image in detail.",
         "p0001-e007": "Parse the figure.",
         "p0001-e007-2": "Describe this image in detail.",
         "p0001-e008": "Free OCR.",
@@ -170,7 +171,9 @@ def test_pictures_get_the_category_of_their_content(report: ReadReport) -> None:
     assert diagram["figure"]["description"] == recorded.DIAGRAM and diagram["summary"].startswith("The image is a flow")
     assert diagram["figure"]["visible_text"] == "Spring\nReservoir"
     assert "pass2_loop" in photo["flags"] and photo["figure"]["description"] is None
-    assert chart["analysis"] == {"source": "model", "prompt": "<image>\nParse the figure."}
+    assert (chart["figure"]["type"], chart["figure"]["description"]) == ("bar_chart", recorded.CHART)
+    assert chart["summary"] == recorded.CHART and chart["flags"] == ["derived_axes", "derived_keywords"]
+    assert chart["analysis"] == {"source": "model", "prompt": "<image>\nDescribe this image in detail."}
 
 
 def test_the_text_layer_decides_between_two_readings(report: ReadReport) -> None:
@@ -231,6 +234,25 @@ async def test_pass2_all_asks_about_every_element(reader: Reader, tmp_path: Path
     assert set(worse) <= set(engine.prompts)
     assert elements["p0001-e002"]["text"] == recorded.PARAGRAPH
     assert "pass2_disagrees" in elements["p0001-e002"]["flags"]
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "described"),
+    [
+        ("all", {"p0001-e005-2", "p0001-e007-2", "p0001-e010-2"}),
+        ("charts", {"p0001-e005-2"}),
+        ("none", set()),
+    ],
+)
+async def test_a_job_chooses_the_figures_that_are_described(
+    reader: Reader, tmp_path: Path, descriptions: str, described: set[str]
+) -> None:
+    """`figure_descriptions` decides which figures get a second prompt; all of them are parsed for data."""
+    report = await read_report(reader, tmp_path, figure_descriptions=descriptions, pages="1")
+
+    asked = {name: prompt.text for name, prompt in report.engine.prompts.items()}
+    assert {name for name, text in asked.items() if "Describe" in text} == described
+    assert {name for name, text in asked.items() if "Parse" in text} == {"p0001-e005", "p0001-e007", "p0001-e010"}
 
 
 async def test_pass2_none_asks_about_no_element(reader: Reader, tmp_path: Path) -> None:

@@ -39,13 +39,8 @@ def build_documents(
 
 
 def select_asked(answers: Mapping[str, ScriptedAnswer], pass2_all: bool = False) -> dict[str, ScriptedAnswer]:
-    """Return what a job asks for: second answers only where the first is empty, texts only with `pass2: all`."""
-    return {
-        name: answer
-        for name, answer in answers.items()
-        if (answer.is_asked_by_auto or pass2_all)
-        and not (name.endswith("-2") and answers[name.removesuffix("-2")].text)
-    }
+    """Return what a job asks for: texts only with `pass2: all`."""
+    return {name: answer for name, answer in answers.items() if answer.is_asked_by_auto or pass2_all}
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def _draw_formula(drawn: DrawnPage, tokens: int, box: Box) -> None:
 
 
 def _draw_figure(drawn: DrawnPage, tokens: int, box: Box, photo: bytes, number: int) -> None:
-    """Draw a photo. Odd numbers are read as charts; about the others, a second prompt asks what they show."""
+    """Draw a photo. Odd numbers are read as charts; a second prompt asks what each of them shows."""
     drawn.pdf_page.insert_image(box, stream=photo, keep_proportion=False)
     name = drawn.add_block("image", "", box)
     chart = "<table><tr><td>Year</td><td>Rain</td></tr><tr><td>2021</td><td>610</td></tr></table>"

@@ -32,6 +32,7 @@ JOB: Mapping[str, str] = {
     "dpi": "resolution of the rendered pages",
     "max_crops": "maximum number of tiles in mode `gundam`, which shows the model the page and tiles of it",
     "pass2": "elements that are read again from crops: those that need it, all, or none",
+    "figure_descriptions": "figures that pass 2 describes in words, besides their data: all, only charts, or none",
     "task": "`document`, or one prompt per page",
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",
     "formats": "artefacts to write",

@@ -58,6 +58,12 @@ class Pass2(StrEnum):
     NONE = "none"
 
 
+class FigureDescriptions(StrEnum):
+    ALL = "all"
+    CHARTS = "charts"
+    NONE = "none"
+
+
 class Task(StrEnum):
     DOCUMENT = "document"
     IMAGE = "image"
@@ -177,6 +183,7 @@ class Job(Input):
     dpi: int = Field(144, ge=36, le=600)
     max_crops: int = Field(6, ge=2, le=9)
     pass2: Pass2 = Pass2.AUTO
+    figure_descriptions: FigureDescriptions = FigureDescriptions.ALL
     task: Task = Task.DOCUMENT
     prompt: str | None = Field(None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
@@ -299,6 +306,7 @@ class Job(Input):
             "dpi": self.dpi,
             "max_crops": self.max_crops,
             "pass2": self.pass2,
+            "figure_descriptions": self.figure_descriptions,
             "task": self.task,
             "prompt": self.prompt,
             "sampling": self.sampling.model_dump(exclude_none=True),

@@ -29,6 +29,7 @@ LOOPED = "The lower spring is measured by hand, twice a week, and the book of re
 ROWS = (("Pump", "Flow", "Hours"), ("North", "12.5", "2100"), ("South", "9.75", "1840"))
 HTML = html(ROWS)
 CHART_HTML = html((("Year", "Rain (mm)"), ("2021", "610"), ("2022", "480")))
+CHART = "This is a bar chart of the rain in two years. The bar of 2021 is the higher one."
 DIAGRAM = "The image is a flow diagram. Arrows lead from a box labelled Spring to a box labelled Reservoir."
 PHOTO = "This photo shows a grey wall of stones. Nothing is written on it."
 
@@ -100,6 +101,7 @@ ANSWERS: Mapping[str, str] = {
     "p0001": FIRST_PAGE,
     "p0001-e003": block("table", HTML, (5, 5, 990, 990)),  # the table
     "p0001-e005": CHART_HTML,  # the chart, parsed
+    "p0001-e005-2": CHART,
     "p0001-e007": "Spring\nReservoir",  # the diagram, parsed: its words
     "p0001-e007-2": DIAGRAM,
     "p0001-e008": "\\[ Q = v A \\tag{1} \\]",

@@ -92,6 +92,25 @@ def test_a_complex_image_is_asked_about_again_as_its_underlying_type() -> None:
     assert FAMILY.next_question(picture, False, SIZE, (), [graph, graph]) is None
 
 
+@pytest.mark.parametrize(
+    ("underlying", "category"),
+    [
+        ("diagram", Category.DIAGRAM),
+        ("순서도", Category.DIAGRAM),
+        ("꺾은선 그래프", Category.GRAPH),
+        ("流程图", Category.DIAGRAM),
+    ],
+)
+def test_an_underlying_type_is_understood_in_three_languages(underlying: str, category: Category) -> None:
+    """Chat models answer in the language of the page, although the prompt names the types in English."""
+    picture = element("picture", figure=Figure())
+    first = reply("complex_image", json.dumps({"complexity_data": {"underlying_type": underlying}}))
+
+    question = FAMILY.next_question(picture, False, SIZE, (), [first])
+
+    assert question and question.name == category
+
+
 def reply(category: str, text: str) -> Reply:
     return Reply(Question(category, "the prompt"), text)
 
@@ -133,6 +152,14 @@ def test_a_table_comes_as_gfm() -> None:
     table = apply(element("table"), markdown="| a | b |\n|---|---|\n| 1 | 2 |", complexity="complex")
 
     assert (table.table.rows, table.table.complexity, table.read_by) == (2, "complex", 2)
+
+
+def test_a_table_that_pass_1_cut_short_is_completed() -> None:
+    """A second reading with all cells of the first and more rows is used, as for any family that reads tables."""
+    first = apply(element("table"), markdown="| a | b |\n|---|---|\n| 1 | 2 |")
+    after = apply(first, markdown="| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |")
+
+    assert after.table.rows == 3 and "pass2_disagrees" in after.flags
 
 
 def test_a_paragraphs_items_are_its_text() -> None:

@@ -178,6 +178,7 @@ class AskingFamily(LayoutFamily):
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
         return Question("anything", "describe")
 

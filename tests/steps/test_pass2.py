@@ -28,6 +28,7 @@ class OneWordingFamily(LayoutFamily):
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
         names = ("author", "date")
         return Question(names[len(replies)], "<image>\nRead it.") if len(replies) < len(names) else None

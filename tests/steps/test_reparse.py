@@ -22,6 +22,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
+from twopass.steps.upload import ManifestDetails
 from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.sources import Sources
@@ -159,6 +160,17 @@ def test_parsing_current_answers_again_changes_nothing(few: Path, tmp_path: Path
     assert snapshot(tmp_path / "newer" / few.name) == snapshot(few)
 
 
+def test_the_options_of_a_document_are_restored() -> None:
+    """Recorded answers are parsed with every option that the document was read with."""
+    fields = {"source": "a.pdf", "mode": "base", "figure_descriptions": "none", "sampling": {"ngram": 20}}
+    job = Job.parse({"input": fields}, Settings(), EntryPoint.LOCAL)
+    options = json.loads(json.dumps({**job.reading_options, "engine": "vllm", "family": "deepseek_ocr"}))
+
+    restored = reparse.restore_job(ManifestDetails(options=options))
+
+    assert restored.reading_options == job.reading_options
+
+
 OLD_MISTAKES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a text was cut": lambda page: page["elements"][2].update(text="The reservoir", markdown="The reservoir"),
     "a table had no cells": lambda page: page["elements"][3].update(table=None, text="Pump Flow"),
@@ -203,6 +215,22 @@ def test_mistakes_of_an_older_parser_are_corrected(few: Path, made: Path, tmp_pa
     ]
     assert {e.id: (newer / e.image).read_bytes() for e in read.elements if e.image} == crops
     assert "Water in the Hills" in (newer / "document.md").read_text()
+
+
+def test_a_chart_that_an_older_version_did_not_describe_keeps_its_data(few: Path, tmp_path: Path) -> None:
+    """Where only the first of two answers about a chart is recorded, it is used, and the other one is named missing."""
+    path = few / "pages" / "0001.json"
+    page = json.loads(path.read_text())
+    chart = page["elements"][5]
+    page["completions"] = [c for c in page["completions"] if not c["prompt_id"].endswith(f"{chart['id']}-2")]
+    path.write_text(json.dumps(page))
+
+    run(few, "--reread", "--output", tmp_path / "newer")
+
+    read = Checkpoint.model_validate_json((tmp_path / "newer" / few.name / "pages" / "0001.json").read_bytes())
+    figure = read.elements[5].figure
+    assert figure and figure.data and figure.data.rows == 3 and figure.description is None
+    assert {"unasked", "pass2_cut"} & set(read.elements[5].flags) == {"unasked"}
 
 
 def _rename_answers(

@@ -57,14 +57,17 @@ class Connection(Value):
 
 
 class Figure(Value):
-    """What is known about a picture, chart or diagram; null where the model did not say."""
+    """What is known about a picture, chart or diagram; null where the model did not say.
+
+    `axes`, `legend` and `trends` were derived from the data if the element has the flag `derived_axes` and so on.
+    """
 
     type: str | None = None
     description: str | None = None
     data: Table | None = None
     axes: tuple[Axis, ...] = ()
     legend: tuple[str, ...] = ()
-    trends: tuple[str, ...] = ()
+    trends: tuple[str, ...] = Field((), description="derived ones are of the form `Rain: 610 (2021) ↘ 480 (2024)`")
     components: tuple[Component, ...] = ()
     connections: tuple[Connection, ...] = ()
     mermaid: str | None = None

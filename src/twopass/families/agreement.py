@@ -1,4 +1,4 @@
-"""Measure from 0 to 1 how far two readings of the same text or table agree.
+"""Compare two readings of the same text or table; how far they agree is measured from 0 to 1.
 
 Only what a reader sees is compared: case, white space, full-width letters, tags and maths delimiters are ignored.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from rapidfuzz.distance import Levenshtein
 
@@ -48,3 +49,25 @@ def cell_overlap(one: Table, other: Table) -> float:
     """The Dice coefficient of the cells of both tables; a cell matches in the same place with the same text."""
     first, second = ({(cell.row, cell.col, _normalize(cell.text)) for cell in table.cells} for table in (one, other))
     return round(2 * len(first & second) / max(len(first) + len(second), 1), 4)
+
+
+def has_cells_of(table: Table, other: Table) -> bool:
+    """Whether a table has all cells of the other one in the same order of rows and in the rows, and more of them."""
+    rows, wanted = _collect_rows(table), _collect_rows(other)
+    remaining = iter(rows)
+    has_all = all(any(_is_in_order(row, longer) for longer in remaining) for row in wanted)
+    return has_all and sum(map(len, rows)) > sum(map(len, wanted))
+
+
+def _collect_rows(table: Table) -> list[list[str]]:
+    """The texts of the cells that are not empty, row by row."""
+    rows: dict[int, list[str]] = {}
+    for cell in table.cells:
+        if text := _normalize(cell.text):
+            rows.setdefault(cell.row, []).append(text)
+    return list(rows.values())
+
+
+def _is_in_order(texts: Sequence[str], longer: Iterable[str]) -> bool:
+    remaining = iter(longer)
+    return all(text in remaining for text in texts)

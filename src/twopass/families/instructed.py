@@ -23,7 +23,7 @@ from twopass.document import (
     Source,
 )
 from twopass.families import lenient_json, table_parser, text_layer_check
-from twopass.families.deepseek import element_prompts, elements
+from twopass.families.deepseek import element_prompts, elements, figures
 from twopass.families.deepseek.family import DeepseekOcrFamily, choose_crop_mode
 from twopass.families.interface import Question, Reply
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
@@ -106,8 +106,6 @@ CATEGORY_PROMPTS = {
     ),
 }
 FIGURE_CATEGORIES = frozenset({Category.GRAPH, Category.DIAGRAM, Category.COMPLEX_IMAGE})
-# A complex image whose underlying type is one of these is asked about again with the prompt of that category.
-UNDERLYING_CATEGORIES = {"graph": Category.GRAPH, "diagram": Category.DIAGRAM}
 
 
 @dataclass(frozen=True)
@@ -123,6 +121,7 @@ class InstructedFamily(DeepseekOcrFamily):
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
         category = _next_category(element, replies)
         if category is None or min(crop_size) < element_prompts.MIN_CROP_SIDE:
@@ -156,14 +155,17 @@ def build_prompt(category: Category, context: str) -> str:
 
 
 def _next_category(element: Element, replies: Sequence[Reply]) -> Category | None:
-    """Return the category to ask about, None when there is nothing more to ask."""
+    """Return the category to ask about, None when there is nothing more to ask.
+
+    A complex image whose underlying type is a graph or a diagram is asked about again with the prompt of that category.
+    """
     if not replies:
         return element.category
     if len(replies) > 1 or element.category is not Category.COMPLEX_IMAGE:
         return None
     fields = lenient_json.parse_object(replies[0].text) or {}
     underlying = as_string(as_object(fields.get("complexity_data")).get("underlying_type"))
-    return UNDERLYING_CATEGORIES.get(underlying or "")
+    return figures.classify_words(underlying or "")
 
 
 def _apply_reply(element: Element, reply: Reply) -> Element:

@@ -148,11 +148,13 @@ class Family(Protocol):
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
         """Return what pass 2 asks next about an element, None when there is nothing (more) to ask.
 
         `ask_all` asks about every element that can be asked about, `crop_size` is in pixels, `replies` are the replies
-        about this element so far.
+        about this element so far. `descriptions` names the figures to describe, as the contract does: all, charts or
+        none.
         """
         ...
 

@@ -26,8 +26,11 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "cut_off": "The answer was cut off here. Text may be missing.",
         "degenerate_box": "Its box has no area, so its position is unknown.",
         "dense_page": "The page has too many lines or drawings for the layout model. Columns may be mixed.",
+        "derived_axes": "The axes were taken from the titles of the data's columns.",
         "derived_keywords": "The keywords were taken from the text, because the model gave none.",
+        "derived_legend": "The legend was taken from the titles of the data's columns.",
         "derived_summary": "The summary was taken from the text, because the model gave none.",
+        "derived_trends": "The trends were calculated from the data.",
         "doubtful": "The first reading shows signs of mistakes.",
         "heading_repeated": "The answer repeated the heading above in front of this text. The repetition was removed.",
         "hidden_layer": "The text is the invisible text of a scan, which another program recognized.",
@@ -45,6 +48,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "pass2_unparsed": "The second reading did not have the expected form and is not used.",
         "picture_page": "No text was found on the page. It is kept as one picture.",
         "repeats": "The same words were read several times at even distances. Some may not be on the page.",
+        "repeats_limited": "A later attempt allowed fewer repetitions in this table. Equal cells or rows may be wrong.",
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",
@@ -57,7 +61,18 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 )
 # Flags that say how an element was read, not that it was read badly.
 INFORMATIONAL_FLAGS = frozenset(
-    {"apart", "derived_keywords", "derived_summary", "heading_repeated", "hidden_layer", "picture_page", "untagged"}
+    {
+        "apart",
+        "derived_axes",
+        "derived_keywords",
+        "derived_legend",
+        "derived_summary",
+        "derived_trends",
+        "heading_repeated",
+        "hidden_layer",
+        "picture_page",
+        "untagged",
+    }
 )
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
 PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "lacks_annotations", "picture_page", "text_layer"})

@@ -79,7 +79,7 @@ def _next_question(
 ) -> Question | None:
     everything = job.pass2 is Pass2.ALL
     size = _crop_size(element, rendered.pixels)
-    return family.next_question(element, everything, size, checkpoint.elements, replies)
+    return family.next_question(element, everything, size, checkpoint.elements, replies, job.figure_descriptions)
 
 
 def apply_replies(family: Family, element: Element, replies: Sequence[Reply]) -> Element:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -100,8 +100,7 @@ async def write_formats(
 
 def restore_job(details: ManifestDetails) -> Job:
     """A job with the reading options of the manifest."""
-    names = ("mode", "dpi", "max_crops", "pass2", "task", "prompt", "sampling", "language", "pages")
-    options = {name: details.options[name] for name in names if name in details.options}
+    options = {name: value for name, value in details.options.items() if name in Job.model_fields}
     return Job.model_validate({"sources": ["recorded"], **options})
 
 
@@ -173,8 +172,8 @@ async def reread_page(
     new_ids = _match_elements(old.elements, first.elements)
     engine = RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
     second = await pass2.read(first, rendered, key, job, engine, family, page_pool)
-    unasked = {element.id: element for element in first.elements if f"{key}/{element.id}" in engine.missed}
-    elements = tuple(_flag_unasked(unasked[e.id]) if e.id in unasked else e for e in second.elements)
+    missed = {prompt_id.removeprefix(f"{key}/") for prompt_id in engine.missed}
+    elements = tuple(_flag_unasked(*pair, missed) for pair in zip(first.elements, second.elements, strict=True))
     second = second.model_copy(update={"elements": elements})
     enriched = await enrich.within_limit(second, job.language, page_pool)
     new = upload.name_crops(enriched)
@@ -227,5 +226,11 @@ def _rename_answers(answers: Mapping[str, Completion], new_ids: Mapping[str, str
     return renamed
 
 
-def _flag_unasked(element: Element) -> Element:
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, UNASKED)))})
+def _flag_unasked(first: Element, second: Element, missed: Collection[str]) -> Element:
+    """Return the element of the pass that the recorded answers reach; `missed` holds names of prompts without one."""
+    names = {name for name in missed if name.startswith(second.id)}
+    if not names:
+        return second
+    element = first if second.id in names else second
+    flags = (flag for flag in element.flags if element is first or flag != "pass2_cut")  # of the missing answer
+    return element.model_copy(update={"flags": tuple(dict.fromkeys((*flags, UNASKED)))})

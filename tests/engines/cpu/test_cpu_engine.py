@@ -290,7 +290,7 @@ def test_an_image_file_is_read_from_its_pixels(tmp_path: Path, text_pdf: Path) -
         pixmap = document[0].get_pixmap(dpi=144)
     pixmap.save(tmp_path / "page.png")
     pixels = Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
-    answer = json.loads(read_page(PagePointer(str(tmp_path / "page.png"), 1), pixels, None))
+    answer = json.loads(read_page(PagePointer(str(tmp_path / "page.png"), 1, is_pdf=False), pixels, None))
 
     assert answer["via"] == "ocr" and "borehole" in count_words(answer)
 

@@ -6,6 +6,7 @@ import pickle
 import random
 import re
 from collections import Counter
+from functools import partial
 from html import unescape
 from typing import Any
 
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from tests.fakes import answers
 from tests.fakes.answers import TABLE, block
 from twopass.document import Box, Category, Element, Kind, Layer, Word
+from twopass.engines.hf.ngram_ban import find_banned_tokens
+from twopass.engines.interface import build_sampling
 from twopass.errors import Code
 from twopass.families.deepseek.elements import classify_label
 from twopass.families.deepseek.family import (
@@ -330,7 +333,7 @@ def test_a_text_layer_of_garbage_is_ignored() -> None:
 
 
 def test_each_rung_of_the_ladder_changes_something() -> None:
-    """The rungs add a tighter n-gram ban and temperature, then another mode, then a prompt without boxes."""
+    """The rungs add a wider n-gram ban and temperature, then another mode, then a prompt without boxes."""
     rungs = FAMILY.ladder(A4, PageRequest())
 
     assert [(r.name, r.mode, r.grammar) for r in rungs] == [
@@ -339,8 +342,54 @@ def test_each_rung_of_the_ladder_changes_something() -> None:
         ("mode", "large", "document"),
         ("free", "gundam", "plain"),
     ]
-    assert dict(rungs[1].sampling) == {"temperature": 0.2, "ngram": 10, "window": 256}
+    assert dict(rungs[1].sampling) == {"temperature": 0.2, "ngram": 30, "window": 256}
     assert [r.mode for r in FAMILY.ladder(A4, PageRequest("base"))][:3] == ["base", "base", "gundam"]
+
+
+RUNGS = FAMILY.ladder(A4, PageRequest())
+
+
+def find_first_ban(tokens: list[int], rung: Rung) -> int | None:
+    """The index of the first token that the rung's n-gram ban forbids, None if the model may write all of them."""
+    sampling = build_sampling(rung.sampling)
+    ban = partial(find_banned_tokens, size=sampling.ngram, window=sampling.window, allowed=sampling.allowed_tokens)
+    return next((n for n, token in enumerate(tokens) if token in ban(tokens[:n])), None)
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+@pytest.mark.parametrize("cell", [[5], [5, 6, 7]], ids=["0", "0.5"])
+def test_a_row_may_have_six_equal_cells_on_every_rung(cell: list[int], rung: Rung) -> None:
+    """No rung forbids a number because the cells before it hold the same one."""
+    row_start, cell_start, cell_end = 1, 128821, 128822
+    row = [row_start, *[cell_start, *cell, cell_end] * 6]
+
+    assert find_first_ban(row, rung) is None
+
+
+@pytest.mark.parametrize("rung", RUNGS[1:], ids=lambda rung: rung.name)
+@pytest.mark.parametrize("period", [1, 62, 200])
+def test_later_rungs_ban_loops_that_the_first_one_allows(period: int, rung: Rung) -> None:
+    """They stop a loop of up to 227 tokens at its second repetition; the first rung only one of up to 61."""
+    loop = list(range(period)) * 40
+
+    assert find_first_ban(loop, rung) == period + 29
+    assert (find_first_ban(loop, RUNGS[0]) is None) == (period > 61)
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_a_table_of_a_later_rung_is_flagged(rung: Rung) -> None:
+    """The wider ban may have changed equal rows, so every table says so, and nothing else does."""
+    found = parse(block("text", "The pump was read.") + block("table", TABLE), rung=rung).elements
+
+    flags = ("repeats_limited",) if rung.sampling else ()
+    assert [(element.kind, element.flags) for element in found] == [(Kind.TEXT, ()), (Kind.TABLE, flags)]
+
+
+def test_the_data_of_a_figure_from_a_later_rung_is_flagged() -> None:
+    """A chart's data is a table, too."""
+    rung = FAMILY.ladder(A4, PageRequest(task="figure"))[1]
+
+    assert "repeats_limited" in only(TABLE, rung=rung).flags
 
 
 @pytest.mark.parametrize(

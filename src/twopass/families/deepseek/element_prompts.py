@@ -1,14 +1,14 @@
 """Pass 2 of DeepSeek-OCR: choose the questions about an element, and decide which reading of it is used.
 
-A table is read again as a document, because its answer is HTML. A picture is parsed for data, and
-described if that gives none. Formulas and doubtful text are read without boxes. The first row that applies decides:
+A table is read again as a document, because its answer is HTML. A picture is parsed for data and
+then described. Formulas and doubtful text are read without boxes. The first row that applies decides:
 
 | the reply | the element | used | flag |
 |---|---|---|---|
 | is cut off or repeats itself | any | pass 1 | pass2_cut, pass2_loop |
 | is empty (for a table: has no table) | any | pass 1 | pass2_empty |
 | has text | has no text | pass 2 | |
-| has other rows or columns, or fewer spans | has cells | pass 1 | pass2_disagrees |
+| has other rows or columns, or fewer spans | has cells | see below | pass2_disagrees |
 | has nearly all words of pass 1 | is a table without cells | pass 2 | |
 | lacks words of pass 1 | is a table without cells | pass 1 | pass2_disagrees |
 | lacks the number | is a formula with one | pass 1 | |
@@ -18,6 +18,9 @@ described if that gives none. Formulas and doubtful text are read without boxes.
 | has all words of pass 1 and a few more | is no heading and no caption | pass 2 | |
 | differs, with fewer signs of a bad reading | any | pass 2 | |
 | differs | any | pass 1 | |
+
+Of two tables with different shapes, pass 2 is used if its words are closer to the text layer, by MIN_OVERLAP_GAIN.
+If the layer does not decide, it is used if it has all cells of pass 1 in their order, and more: pass 1 was cut short.
 
 Two readings whose similarity is below 0.9 always get pass2_disagrees. A worse second reading therefore never replaces
 the first; both raw answers are in the checkpoint. `confidence` is the similarity of the two readings.
@@ -43,11 +46,20 @@ MIN_COVERAGE = 0.95  # share of one reading's words that the other must have, to
 MAX_LENGTH_RATIO = 1.3  # a longer second reading includes a neighbour of the crop
 MIN_OVERLAP_GAIN = 0.02  # by which pass 2 must be closer to the text layer than pass 1
 MIN_LAYER_WORDS = 3
+ALL, CHARTS = "all", "charts"  # which figures are described; any other value means none
 BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
 MAX_SUMMARY_SENTENCES = 3  # of a description
+REPEATS_LIMITED = "repeats_limited"  # flag: pass 1's n-gram ban may have changed equal rows or cells
 # Signs of a bad reading in pass 1, dropped with that reading.
 _RESOLVED_FLAGS = frozenset(
-    {text_layer_check.DOUBTFUL, "no_text", "replacement_characters", "mixed_scripts", "not_in_text_layer"}
+    {
+        text_layer_check.DOUBTFUL,
+        "no_text",
+        "replacement_characters",
+        "mixed_scripts",
+        "not_in_text_layer",
+        REPEATS_LIMITED,
+    }
 )
 
 
@@ -62,13 +74,18 @@ class QuestionName(StrEnum):
 
 
 def choose_question(
-    element: Element, ask_all: bool, crop_size: tuple[int, int], replies: Sequence[Reply], knows_figures: bool
+    element: Element,
+    ask_all: bool,
+    crop_size: tuple[int, int],
+    replies: Sequence[Reply],
+    knows_figures: bool,
+    descriptions: str = ALL,
 ) -> QuestionName | None:
     """Return what to ask next, None when there is nothing more to ask."""
     if min(crop_size) < MIN_CROP_SIDE:
         return None
     if element.is_figure and knows_figures:
-        return _choose_figure_question(replies)
+        return _choose_figure_question(element, replies, descriptions)
     if replies:
         return None
     if element.is_figure:
@@ -79,14 +96,13 @@ def choose_question(
     return QuestionName.TEXT if ask_all or element.kind is Kind.FORMULA or is_doubtful else None
 
 
-def _choose_figure_question(replies: Sequence[Reply]) -> QuestionName | None:
+def _choose_figure_question(element: Element, replies: Sequence[Reply], descriptions: str) -> QuestionName | None:
     if not replies:
         return QuestionName.FIGURE_DATA
     if len(replies) > 1:
         return None
-    text = grounding.strip_special_tokens(replies[0].text)
-    has_data = not find_failure(replies[0]) and figures.parse_figure_data(text)
-    return None if has_data else QuestionName.DESCRIPTION
+    is_wanted = descriptions == ALL or (descriptions == CHARTS and apply_replies(element, replies).kind is Kind.CHART)
+    return QuestionName.DESCRIPTION if is_wanted else None
 
 
 def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
@@ -96,7 +112,16 @@ def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
         element = (
             add_flags(element, flag) if flag else _APPLY_BY_NAME[QuestionName(reply.question.name)](element, reply)
         )
-    return element
+    return _flag_derived_parts(element)
+
+
+def _flag_derived_parts(element: Element) -> Element:
+    """Flag what was derived from a figure's data: the model gave the data and nothing else."""
+    figure = element.figure
+    if figure is None or figure.data is None:
+        return element
+    derived = {"axes": figure.axes, "legend": figure.legend, "trends": figure.trends}
+    return add_flags(element, *(f"derived_{part}" for part, value in derived.items() if value))
 
 
 def find_failure(reply: Reply) -> str | None:
@@ -125,8 +150,9 @@ def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
     score = agreement.similarity(_compared_text(first), _compared_text(second))
     if not first.text.strip():
         return Verdict(2, score)
-    if first.table and second.table and _loses_shape(second.table, first.table):
-        return Verdict(1, min(score, agreement.cell_overlap(first.table, second.table)), ("pass2_disagrees",))
+    if first.table and second.table and _has_other_shape(second.table, first.table):
+        score = min(score, agreement.cell_overlap(first.table, second.table))
+        return Verdict(2 if _is_more_complete(first, second, layer_text) else 1, score, ("pass2_disagrees",))
     flags = ("pass2_disagrees",) if score < AGREEMENT else ()
     return Verdict(2 if _is_better(first, second, score, layer_text) else 1, score, flags)
 
@@ -138,15 +164,34 @@ def _is_better(first: Element, second: Element, score: float, layer_text: str | 
         return _covers(one, other)
     if first.kind is Kind.FORMULA and answer_text.has_number(first.text) and not answer_text.has_number(second.text):
         return False
-    if layer_text and len(prose.split_words(layer_text)) >= MIN_LAYER_WORDS:
-        gain = agreement.word_overlap(other, layer_text) - agreement.word_overlap(one, layer_text)
+    gain = _measure_gain(one, other, layer_text)
+    if gain is not None:
         return gain > MIN_OVERLAP_GAIN
     if score >= AGREEMENT:
         return first.kind in BETTER_FROM_CROP or text_layer_check.DOUBTFUL in first.flags
     return _extends(first, one, other) or _count_defects(other) < _count_defects(one)
 
 
-def _loses_shape(table: Table, wanted: Table) -> bool:
+def _is_more_complete(first: Element, second: Element, layer_text: str | None) -> bool:
+    """Whether to use the second of two tables with different shapes."""
+    assert first.table and second.table
+    gain = _measure_gain(first.text, second.text, layer_text) or 0.0
+    if gain < 0 or gain > MIN_OVERLAP_GAIN:
+        return gain > 0
+    # The layer has no words of the table, or the missing cells are a small part of it.
+    keeps_spans = _count_spans(second.table) >= _count_spans(first.table)
+    return keeps_spans and agreement.has_cells_of(second.table, first.table)
+
+
+def _measure_gain(first: str, second: str, layer_text: str | None) -> float | None:
+    """By how much the second text is closer to the text layer; None where the layer has too few words to tell."""
+    if not layer_text or len(prose.split_words(layer_text)) < MIN_LAYER_WORDS:
+        return None
+    return agreement.word_overlap(second, layer_text) - agreement.word_overlap(first, layer_text)
+
+
+def _has_other_shape(table: Table, wanted: Table) -> bool:
+    """Whether a table has other rows or columns, or fewer spans. More spans are no other shape."""
     return (table.rows, table.cols) != (wanted.rows, wanted.cols) or _count_spans(table) < _count_spans(wanted)
 
 
@@ -229,10 +274,11 @@ def _apply_figure_reply(element: Element, reply: Reply) -> Element:
 
 
 def _apply_description(element: Element, reply: Reply) -> Element:
-    """Classify the figure by its description. Data in the reply takes precedence."""
-    text = _strip_tags(reply)
-    reading = figures.parse_figure_data(text) or figures.classify_description(answer_text.clean_prose(text))
-    return _apply_figure_reading(element, reading, reply)
+    """Add the description to what is known of the figure; a reply with data instead is used if there is none yet."""
+    text, figure = _strip_tags(reply), element.figure or Figure()
+    if reading := figures.parse_figure_data(text):
+        return element if figure.data else _apply_figure_reading(element, reading, reply)
+    return _apply_figure_reading(element, figures.add_description(figure, answer_text.clean_prose(text)), reply)
 
 
 def _strip_tags(reply: Reply) -> str:

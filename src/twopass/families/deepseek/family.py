@@ -38,8 +38,10 @@ QUESTION_PROMPTS: Mapping[QuestionName, str] = MappingProxyType(
 )
 # Tasks whose answer about a page is parsed like pass 2's reply about a figure.
 FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe": QuestionName.DESCRIPTION})
-# A tighter n-gram ban and some randomness, so that the model does not enter the same loop again.
-RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 10, "window": 256})
+# Some randomness, so that the model does not enter the same loop again, and a wider window for the n-gram ban, which
+# stops loops of up to 227 tokens (61 in the window of 90). The n-grams stay as long as usual: of the tokens of a table
+# only <td> and </td> may repeat, and with n-grams of 10 the fifth equal cell of a row gets another number.
+RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
 DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
@@ -143,11 +145,8 @@ class DeepseekOcrFamily:
 
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
-        if rung.grammar == DOCUMENT:
-            return _parse_document(text, page, layer)
-        if rung.grammar == PLAIN:
-            return _parse_text(text, page, layer)
-        return _parse_task_answer(text, page, rung)
+        parsed = _parse_answer(text, page, rung, layer)
+        return _flag_tables(parsed) if rung.sampling else parsed
 
     def is_looping(self, text: str) -> bool:
         return loops.is_in_loop(text)
@@ -159,8 +158,9 @@ class DeepseekOcrFamily:
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
-        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures)
+        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures, descriptions)
         return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes)) if name else None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
@@ -195,6 +195,25 @@ def _task_prompt(request: PageRequest) -> str:
     if request.task == "custom" and request.prompt:
         return request.prompt
     return PROMPTS[request.task].replace("{wanted}", request.prompt or "")
+
+
+def _parse_answer(text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
+    if rung.grammar == DOCUMENT:
+        return _parse_document(text, page, layer)
+    if rung.grammar == PLAIN:
+        return _parse_text(text, page, layer)
+    return _parse_task_answer(text, page, rung)
+
+
+def _flag_tables(parsed: ParsedPage) -> ParsedPage:
+    """Flag the tables of an answer that was sampled with RETRY_SAMPLING, and figures with data."""
+    flagged = (
+        element_prompts.add_flags(element, element_prompts.REPEATS_LIMITED)
+        if element.table or (element.figure and element.figure.data)
+        else element
+        for element in parsed.elements
+    )
+    return replace(parsed, elements=tuple(flagged))
 
 
 def _parse_document(text: str, page: int, layer: TextLayer) -> ParsedPage:

@@ -61,6 +61,7 @@ class LayoutFamily:
         crop_size: tuple[int, int],
         page_elements: Sequence[Element],
         replies: Sequence[Reply] = (),
+        descriptions: str = "all",
     ) -> Question | None:
         """None: the engine takes no prompts."""
         return None
