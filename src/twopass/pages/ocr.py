@@ -161,15 +161,9 @@ def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:
 
 
 def _read_tile(tile: Array, offset: int, page: Array) -> Iterator[Line]:
-    from rapidocr.ch_ppocr_rec import TextRecInput
-
-    rapid_ocr = _load_rapid_ocr()
     crops, quads = _detect(tile)
-    if not crops:
-        return
-    recognised = rapid_ocr._load_rec_model()(TextRecInput(img=crops, return_word_box=False))
-    for quad, text, score in zip(quads, recognised.txts, recognised.scores, strict=True):
-        yield Line(_shift(quad, offset, page), text.strip(), float(score) if text.strip() else 0.0)
+    for quad, (text, score) in zip(quads, _recognise(crops), strict=True):
+        yield Line(_shift(quad, offset, page), text.strip(), score if text.strip() else 0.0)
 
 
 def _detect(tile: Array) -> tuple[Sequence[Array], Sequence[Corners]]:
@@ -272,20 +266,21 @@ def _compare_scores(strips: Sequence[Array]) -> list[float]:
 
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
     """Text and score of strips that show one line each, RGB."""
+    return _recognise([np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips])
+
+
+def _recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
+    """The same of strips in BGR."""
     from rapidocr.ch_ppocr_rec import TextRecInput
 
     if not strips:
         return []
-    images = [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
-    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=images, return_word_box=False))
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=False))
     return [(text, float(score)) for text, score in zip(result.txts or (), result.scores or (), strict=True)]
 
 
 def _score_strips(strips: Sequence[Array]) -> list[float]:
-    from rapidocr.ch_ppocr_rec import TextRecInput
-
-    recognise = _load_rapid_ocr()._load_rec_model()
-    return list(recognise(TextRecInput(img=list(strips), return_word_box=False)).scores or [])
+    return [score for _, score in _recognise(strips)]
 
 
 @cache

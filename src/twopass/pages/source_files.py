@@ -154,7 +154,7 @@ def _open(path: str, password: str | None) -> Any:
     import pymupdf
 
     pdf = pymupdf.open(path, filetype="pdf")
-    if not pdf.is_pdf:  # MuPDF prefers what it finds in the file to the type that it is told
+    if not pdf.is_pdf:  # MuPDF trusts the content more than `filetype`
         pdf.close()
         raise SourceError(Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type")
     if pdf.needs_pass and not pdf.authenticate(password or ""):

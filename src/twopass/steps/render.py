@@ -22,6 +22,7 @@ import structlog
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import ocr
+from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import (
@@ -41,7 +42,6 @@ from twopass.runtime.page_pool import PagePool
 from twopass.runtime.step_limit import StepTimeout, limit_step
 
 INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
-INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's own background
 BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
 TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
 MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from twopass.document import Confidence, ConfidenceMethod
 from twopass.text.plausibility import measure_plausibility
 
@@ -17,7 +19,7 @@ UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
 LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
 VISIBLE_LAYER = 0.98  # not compared with the pixels; 0.995 of the words were right
 HIDDEN_LAYER = 0.6  # the same; OCR by other programs, of any quality
-UNKNOWN_LAYER = 0.85  # nobody knows whether it is visible; between the two above, not measured
+UNKNOWN_LAYER = 0.85  # it may be visible or hidden; between the two above, not measured
 LOST_STRUCTURE, MIXED_ORDER = 0.3, 0.5  # limits of the score
 
 IMPLAUSIBLE, MIN_WORDS = 0.5, 20  # share of plausible words below which a layer is noise, and words needed to say so
@@ -96,9 +98,5 @@ def _judge_words(evidence: Evidence) -> tuple[float, ConfidenceMethod]:
 
 def interpolate(table: tuple[tuple[float, float], ...], value: float) -> float:
     """The score at `value`, on straight lines between the table's points; the first and last score beyond them."""
-    if value <= table[0][0]:
-        return table[0][1]
-    for (x0, y0), (x1, y1) in zip(table, table[1:], strict=False):
-        if value <= x1:
-            return y0 + (y1 - y0) * (value - x0) / (x1 - x0)
-    return table[-1][1]
+    values, scores = zip(*table, strict=True)
+    return float(np.interp(value, values, scores))

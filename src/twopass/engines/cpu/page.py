@@ -250,12 +250,12 @@ def _detect_regions(page: Any, blocks: Sequence[Any]) -> list[Region]:
 
 def _count_shapes(blocks: Sequence[Any], bounds: Rect) -> int:
     """Count scattered drawings: not the rules of a table, which touch each other, nor its cells, which are aligned."""
-    import cv2
-
     drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
     drawings = [box for box in drawings if box.area < BACKGROUND_SHARE * bounds.area]
     if not DENSE_SHAPES < len(drawings) <= MAX_DRAWINGS:
         return len(drawings)
+    import cv2  # most pages have few drawings and do without it
+
     aligned = min(len({round(box.x0) for box in drawings}), len({round(box.y0) for box in drawings}))
     scale = min(1.0, MASK_SIDE / max(bounds.x1, bounds.y1))  # at most one pixel per point
     mask = np.zeros((math.ceil(scale * bounds.y1) + 1, math.ceil(scale * bounds.x1) + 1), np.uint8)

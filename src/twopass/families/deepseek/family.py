@@ -85,7 +85,7 @@ CROP_MODES = (
 )
 # SMALL_CROPS: up to 640 px at full size, padded where it is long and narrow: a formula, a small table. A larger view
 # enlarges it without showing more, for four times the encoder's work and 273 image positions instead of 111. The
-# official code stretches such pictures and never pads them, so nobody has measured how the model reads them.
+# official code stretches such pictures and never pads them, so it is unknown how well the model reads them.
 SMALL_CROP_MODES = (ModeLimits("small", side=640), *CROP_MODES)
 # The mode to retry a page in: a larger view or tiles; after tiles, a mode without them.
 OTHER_MODE = MappingProxyType({"tiny": "base", "small": "base", "base": "gundam", "large": "gundam", "gundam": "large"})
