@@ -25,7 +25,7 @@ from twopass.engines import preflight
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.vllm import render_tiles, startup, tiling
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
-from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER
+from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER, compatibility
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.tiling import VisionSpec
@@ -129,6 +129,7 @@ class VllmEngine(Engine):
         before = time.monotonic()
         # A restart finds everything imported, and must not freeze the objects of pages in flight.
         with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
+            _require_tested_vllm()
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -324,6 +325,13 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
         ignore_eos=sampling.ignore_eos,
         logprobs=0 if logprobs else None,  # of the sampled token only
     )
+
+
+def _require_tested_vllm() -> None:
+    """Raise EngineError for a vLLM in which the plugin changes nothing: answers would not be kept from looping."""
+    if problems := compatibility.find_problems_of_installed():
+        advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
+        raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(problems)}: {advice}")
 
 
 def _log_failed_restart(restart: asyncio.Task[None]) -> None:
