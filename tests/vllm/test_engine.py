@@ -303,7 +303,7 @@ async def test_a_core_killed_during_a_document_loses_nothing(running: Running, t
 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The next core answers its prompts; when all restarts are used up, the worker has to be replaced."""
-    running.engine.silence_s = SILENCE_S
+    running.engine.silence.base_s = SILENCE_S
     await running.engine.open(running.page_pool)
     for process in find_core_processes():
         process.suspend()  # alive, but without output
