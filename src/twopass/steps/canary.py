@@ -7,7 +7,11 @@ With a wrong driver, kernel or version a model does not fail but answers nonsens
 - a repeated line, with an n-gram ban so strict that no sound answer can repeat the line: the ban must act
 
 What the last one cannot show: a model that by itself reads the line once and stops passes without a ban. And a banned
-model may write the line again with other tokens, so a few repetitions are allowed.
+model may write the line again with other tokens, so a few repetitions are allowed. Its end is not checked: after
+a ban any text may follow.
+
+The expected answers have the form of published answers of DeepSeek-OCR. They were not compared with answers to these
+images: no weights were available.
 """
 
 from __future__ import annotations
