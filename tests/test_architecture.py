@@ -69,7 +69,7 @@ HOMES = {
     "PIL": {
         "pages/pillow_image.py",
         "engines/vllm/tiling.py",
-        "steps/canary.py",
+        "pages/canary_images.py",
         "pages/source_files.py",
         "steps/render.py",
         "pages/ocr.py",

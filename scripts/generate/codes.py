@@ -71,8 +71,9 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "`ALLOW_DOWNLOAD`.",
     ),
     Code.CANARY: (
-        "The engine misread a known image at start: driver, model and settings do not fit together.",
-        "Do not use this worker. Compare its versions with those of the image.",
+        "The engine misread a known image at start, or repeated a line in spite of the n-gram ban: driver, versions, "
+        "model and settings do not fit together.",
+        "Do not use this worker. The message says what was wrong. Compare its versions with those of the image.",
     ),
     Code.DEADLINE: (
         "The job's deadline passed before all pages were read. The others are `unread`.",

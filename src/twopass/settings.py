@@ -103,9 +103,11 @@ class Settings(BaseSettings):
     logprobs: bool = Field(False, description="derive confidence from token probabilities if nothing else gives one")
     engine_restarts: int = Field(6, ge=0, description="maximum restarts of a dead engine per hour")
     engine_start_s: float = Field(300.0, gt=0, description="time limit for restarting a dead engine")
-    engine_silence_s: float = Field(120.0, gt=0, description="a busy engine without output for this long is killed")
+    engine_silence_s: float = Field(
+        120.0, gt=0, description="a busy engine without output for this long is killed; longer if its steps are slow"
+    )
     shutdown_timeout_s: int = Field(20, ge=0, description="time for the engine to finish its prompts at shutdown")
-    canary: bool = Field(True, description="read a known image at start, and do not serve if it is misread")
+    canary: bool = Field(True, description="read known images at start, and do not serve if one is misread")
     canary_timeout_s: float = Field(300.0, gt=0, description="time limit for the canary, including a cold start")
 
     engine: str = Field("cpu", description="the engine: cpu, vllm, openai, hf or replay")

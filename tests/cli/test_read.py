@@ -15,7 +15,7 @@ from typing import Any
 import pymupdf
 import pytest
 
-from tests.fakes import openai_server
+from tests.fakes import canary_answers, openai_server
 from twopass.cli import batch, terminal
 from twopass.cli.batch import InputFile
 from twopass.cli.read import SETTINGS
@@ -28,7 +28,6 @@ from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.steps import canary
 from twopass.worker import Worker
 
 READ = [sys.executable, "-m", "twopass.cli", "read"]
@@ -66,8 +65,7 @@ def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
 
 async def test_a_folder_is_read_by_a_server_of_models(folder: Path) -> None:
     """With ENGINE=openai and OPENAI_BASE_URL, _MODES and _PRIORITY a server reads the canary and every page."""
-    answer = f"<|ref|>text<|/ref|><|det|>[[100, 100, 900, 200]]<|/det|>\n{' '.join(canary.LINES)}"
-    async with openai_server.serve(openai_server.OpenAIServer(answer=answer)) as server:
+    async with openai_server.serve(openai_server.OpenAIServer(canary_answers.answer_request)) as server:
         settings = {
             "ENGINE": "openai",
             "OPENAI_BASE_URL": server.url,
@@ -79,7 +77,7 @@ async def test_a_folder_is_read_by_a_server_of_models(folder: Path) -> None:
     summary = json.loads((folder / "out" / "batch_summary.json").read_text())
     assert ran.returncode == 0, ran.stderr
     assert (summary["success"], summary["failed"]) == (2, 0)
-    assert len(server.requests) >= 3
+    assert len(server.requests) >= 5
     assert all("priority" in request and "mm_processor_kwargs" in request for request in server.requests)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ Behaviour = Callable[[web.Request, "OpenAIServer"], Awaitable[web.StreamResponse
 
 @dataclass
 class OpenAIServer:
-    """Each request takes the next behaviour from `script`; after its end, requests get `answer`, one word per event."""
+    """Each request takes the next behaviour from `script`; after its end, requests get `answer`, one word per event.
 
-    answer: str = "one two three"
+    `answer` may be a function of the request's body.
+    """
+
+    answer: str | Callable[[dict[str, Any]], str] = "one two three"
     finish_reason: str = "stop"
     pause_s: float = 0.0
     models: list[Any] = field(default_factory=lambda: [{"id": "tiny", "max_model_len": 8192}])
@@ -90,9 +94,10 @@ async def stream_words(request: web.Request, server: OpenAIServer) -> web.Stream
     """Stream the whole answer, with usage at the end."""
     response = await start_stream(request)
     await asyncio.sleep(server.pause_s)
-    words = server.answer.split()
+    answer = server.answer if isinstance(server.answer, str) else server.answer(await request.json())
+    words = re.findall(r"\S+\s*", answer)
     for word in words[:-1]:
-        await response.write(encode_delta(word + " "))
+        await response.write(encode_delta(word))
     await response.write(encode_delta(words[-1], server.finish_reason))
     await response.write(encode_event(choices=[], usage={"prompt_tokens": 903, "completion_tokens": len(words)}))
     await response.write(b"data: [DONE]\n\n")

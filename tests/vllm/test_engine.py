@@ -37,11 +37,27 @@ NOISE = np.random.default_rng(1).integers(0, 256, (500, 1000, 3), dtype=np.uint8
 IMAGE_TOKENS = {"tiny": 73, "small": 111, "base": 273, "large": 421, "gundam": 273 + 10 * 21}
 
 
+class ScriptedEngine(VllmEngine):
+    """Sets the phrase model's weights in every core that it starts."""
+
+    async def set_weights(self) -> None:
+        to_id = self.tokenizer.convert_tokens_to_ids
+        pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
+        await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
+
+    def set_draw_views(self, draw_views: bool) -> None:
+        self._draw_views = draw_views
+
+    async def restart(self) -> None:
+        await super().restart()
+        await self.set_weights()
+
+
 @dataclass
 class Running:
     """The engine, its page pool, and a reader to run jobs on it."""
 
-    engine: VllmEngine
+    engine: ScriptedEngine
     page_pool: PagePool
     reader: Reader
 
@@ -55,19 +71,6 @@ class Running:
         return len(self.engine.core.output_processor.request_states)
 
 
-class ScriptedEngine(VllmEngine):
-    """Sets the phrase model's weights in every core that it starts."""
-
-    async def set_weights(self) -> None:
-        to_id = self.tokenizer.convert_tokens_to_ids
-        pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
-        await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
-
-    async def restart(self) -> None:
-        await super().restart()
-        await self.set_weights()
-
-
 @pytest.fixture(scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # so that functions can be sent to vLLM's worker
@@ -75,6 +78,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=INTERVAL,
         gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
+        small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
     engine = ScriptedEngine(settings, folder)
     assert engine.buffers
@@ -168,12 +172,14 @@ def test_vllms_imports_are_frozen_for_the_garbage_collector(running: Running) ->
 
 
 @pytest.mark.parametrize(
-    ("is_scalable", "number", "is_rendered"), [(True, 1, True), (False, 1, False), (True, 3, False)]
+    ("draw_views", "is_scalable", "number", "is_rendered"),
+    [(True, True, 1, True), (True, False, 1, False), (True, True, 3, False), (False, True, 1, False)],
 )
-async def test_tiles_of_scalable_pages_are_rendered_and_not_enlarged(
-    running: Running, tmp_path: Path, is_scalable: bool, number: int, is_rendered: bool
+async def test_draw_views_renders_the_tiles_of_scalable_pages(
+    running: Running, tmp_path: Path, draw_views: bool, is_scalable: bool, number: int, is_rendered: bool
 ) -> None:
-    """If the page is not scalable, or rendering fails (there is no page 3), they are cut out of the resized image."""
+    """Without it, or if rendering fails (there is no page 3), they are cut out of the resized image."""
+    running.engine.set_draw_views(draw_views)
     page, grid = PagePointer(write_pdf(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), TileGrid(2, 1)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(1280 / 200, 640 / 280)
@@ -304,7 +310,7 @@ async def test_a_core_killed_during_a_document_loses_nothing(running: Running, t
 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The next core answers its prompts; when all restarts are used up, the worker has to be replaced."""
-    running.engine.silence_s = SILENCE_S
+    running.engine.silence.base_s = SILENCE_S
     await running.engine.open(running.page_pool)
     for process in find_core_processes():
         process.suspend()  # alive, but without output

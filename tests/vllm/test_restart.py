@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
@@ -135,6 +137,37 @@ async def test_closing_waits_for_a_core_that_is_starting(engine: Engine) -> None
     await engine.close()
 
     assert Core.running == []
+
+
+class HungCore(Core):
+    """Alive, but without output; the first attempt to find its process fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts = 0
+        self.is_killed = asyncio.Event()
+
+    @property
+    def engine_core(self) -> Any:
+        self.attempts += 1
+        if self.attempts == 1:
+            raise AttributeError("engine_manager")
+        process = SimpleNamespace(kill=self.is_killed.set)
+        return SimpleNamespace(resources=SimpleNamespace(engine_manager=SimpleNamespace(processes=[process])))
+
+
+async def test_detection_of_hangs_survives_its_own_errors(engine: Engine) -> None:
+    """An error while a core is killed is logged, and the core is killed at the next look."""
+    core = engine.core = HungCore()
+    engine.silence = SilenceMonitor(base_s=0.02, first_s=0.0, interval=1)
+    engine._time_share.enter()
+    watch = asyncio.create_task(engine._watch_core())
+
+    async with asyncio.timeout(60):
+        await core.is_killed.wait()
+    watch.cancel()
+
+    assert core.attempts >= 2
 
 
 async def test_too_many_crashes_are_an_engine_error(tmp_path: Path) -> None:

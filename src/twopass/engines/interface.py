@@ -87,6 +87,7 @@ class Engine(Protocol):
     `sequences`: how many prompts it processes at once.
     `family`: name of the family whose prompts it answers.
     `needs_canary`: whether it runs a model, which must read a known image correctly before it serves.
+    `has_ngram_ban`: whether it has to apply `Sampling.ngram`; then it must be seen to act before the engine serves.
     `buffers`: pixel buffers of its own that page workers must share, or None.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
@@ -98,6 +99,7 @@ class Engine(Protocol):
     family: str
     sequences: int
     needs_canary: bool
+    has_ngram_ban: bool = True
     buffers: PixelBufferPool | None = None
     startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()

@@ -16,6 +16,7 @@ from twopass.document import Table
 from twopass.text import prose
 
 MAX_CHARACTERS = 20_000  # about one page; readings that differ later also differ earlier
+_PUNCTUATION = re.compile(r"^[\W_]+|[\W_]+$")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\\[()\[\]]|[\s$*#|]+")
 
 
@@ -26,6 +27,19 @@ def similarity(one: str, other: str) -> float:
 
 def _normalize(text: str) -> str:
     return unicodedata.normalize("NFKC", _MARKUP.sub("", text)).casefold()[:MAX_CHARACTERS]
+
+
+def count_word_edits(text: str, reference: str) -> int:
+    """How many words have to be changed, removed or added to turn one text into the other, in its order.
+
+    Words are what stands between spaces, without case and without punctuation around them.
+    """
+    return Levenshtein.distance(_split_at_spaces(text), _split_at_spaces(reference))
+
+
+def _split_at_spaces(text: str) -> list[str]:
+    words = (_PUNCTUATION.sub("", word) for word in unicodedata.normalize("NFKC", text).casefold().split())
+    return [word for word in words if word]
 
 
 def word_coverage(text: str, reference: str) -> float | None:

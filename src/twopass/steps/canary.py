@@ -1,39 +1,73 @@
-"""Test that the engine's model can read: before any page, it has to read an image whose text is known.
+"""Test that the engine's model can read: before any page, it has to read three images whose text is known.
 
-With a wrong driver, kernel or version a model does not fail but answers nonsense. The family provides the prompt.
+With a wrong driver, kernel or version a model does not fail but answers nonsense. All three are asked at once:
+
+- a few lines in large print, with the prompt for plain text: words, spaces, the end and the length of the answer
+- a page, with the prompt for documents: print too small for the view of the whole page, columns, a table and boxes
+- a repeated line, with an n-gram ban so strict that no sound answer can repeat the line: the ban must act
+
+What the last one cannot show: a model that by itself reads the line once and stops passes without a ban. And a banned
+model may write the line again with other tokens, so a few repetitions are allowed. Its end is not checked: after
+a ban any text may follow.
+
+The expected answers have the form of published answers of DeepSeek-OCR. They were not compared with answers to these
+images: no weights were available.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from twopass.document import Canary
+from twopass.document import Box, Canary, Element
 from twopass.engines.interface import Completion, Engine, Prompt, Sampling
 from twopass.errors import Code, EngineError
-from twopass.families.interface import Family, Question
+from twopass.families import agreement
+from twopass.families.interface import Family, PageFeatures, PageRequest, Question, Rung
+from twopass.pages import canary_images
+from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, REPEATS, TABLE, TABLE_TEXT, PageImage
 from twopass.pages.shared_pixels import Pixels
+from twopass.runtime import task_group
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
-LINES = (
-    "The harbour master counted",
-    "seventeen yellow lanterns",
-    "before the western ferry",
-    "crossed the frozen river",
-    "on Wednesday morning.",
-)
-# A model is unlikely to produce these words together by chance, and no prompt suggests them.
-WORDS = frozenset(re.findall(r"[a-z]{5,}", " ".join(LINES).lower()))
-MIN_WORDS = 10  # of the 14 words: a sound model reads all of them, a broken one none
-IMAGE_SIZE = (1000, 500)  # pixels: large enough to be tiled, so that the model's global and tiled views are both tested
-FONT_SIZE, LEFT, TOP, LINE_HEIGHT = 60, 70, 40, 88  # pixels
-MAX_TOKENS = 200  # the text has about 30
+TEXT = " ".join(LINES)
+PAGE_TEXT = " ".join([*(block.text for block in BLOCKS), TABLE_TEXT])
+MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
+MAX_PAGE_EDIT_SHARE = 0.1  # of the page's 90 words
+MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
+MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
+MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
+MAX_REPEATS = REPEATS // 2
+BAN_NGRAM, BAN_WINDOW = 2, 90  # tokens: at every repeated pair of tokens the ban acts
+TEXT_TOKENS, PAGE_TOKENS, BAN_TOKENS = 200, 800, 80  # limits; sound answers have about 30, 270 and 20
+BYTE_MARKS = "ĠĊ"  # of spaces and newlines in byte-level vocabularies: shown where tokens are not decoded
 SHOWN = 120  # characters of a wrong answer in the error message
+ADVICE = (
+    "driver, versions, weights or settings do not fit together: use those of the container image. "
+    "Random weights need CANARY=false"
+)
+BAN_ADVICE = (
+    "without it, answers loop: use the vLLM of the container image, or start the server with --logits-processors (see "
+    "README); OPENAI_PLAIN=true is for servers that have no such ban"
+)
 
 log = structlog.get_logger()
+
+FindFault = Callable[[Completion], str | None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A prompt, and the function that says what is wrong with its answer; None: nothing."""
+
+    prompt: Prompt
+    find_fault: FindFault
+    advice: str = ADVICE
 
 
 async def check(engine: Engine, family: Family, page_pool: PagePool, settings: Settings) -> Canary | None:
@@ -45,43 +79,115 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
         log.warning("canary is off")
         return Canary.OFF
     try:
-        async with asyncio.timeout(settings.canary_timeout_s):
-            completion = await engine.generate(_build_prompt(question, await page_pool.call(draw_test_image)))
+        async with asyncio.timeout(settings.canary_timeout_s), task_group.open_group() as group:
+            checks = await _prepare_checks(question, family, page_pool, engine.has_ngram_ban)
+            answers = [group.create_task(engine.generate(one.prompt)) for one in checks]
     except TimeoutError:
-        message = f"no answer to the test image within {settings.canary_timeout_s:g} s; the GPU may hang"
+        message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
         raise EngineError(Code.CANARY, f"{message}: replace the worker, or raise CANARY_TIMEOUT_S") from None
-    if not is_correct(completion.text):
-        raise EngineError(Code.CANARY, _describe_failure(completion))
-    log.info("canary passed", seconds=round(completion.seconds, 3))
+    for one, answer in zip(checks, answers, strict=True):
+        _require_no_fault(one, answer.result())
+    if not engine.has_ngram_ban:
+        log.warning("the engine has no n-gram ban: more answers will loop")
+    log.info("canary passed", seconds=[round(answer.result().seconds, 3) for answer in answers])
     return Canary.PASSED
 
 
-def _build_prompt(question: Question, image: Pixels) -> Prompt:
-    sampling = Sampling(max_tokens=MAX_TOKENS)
-    return Prompt(id="canary", text=question.prompt, image=image, mode=question.mode or "auto", sampling=sampling)
+async def _prepare_checks(question: Question, family: Family, page_pool: PagePool, has_ban: bool) -> Sequence[Check]:
+    mode = question.mode or "auto"
+    page = await page_pool.call(canary_images.draw_page)
+    rung, *_ = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode=mode))
+    checks = [
+        Check(
+            _build_prompt("text", question.prompt, await page_pool.call(canary_images.draw_text), mode, TEXT_TOKENS),
+            find_text_fault,
+        ),
+        Check(
+            _build_prompt("page", rung.prompt, page.image, mode, PAGE_TOKENS),
+            lambda answer: find_page_fault(answer, family, rung, page),
+        ),
+    ]
+    if has_ban:
+        image = await page_pool.call(canary_images.draw_repeated_line)
+        ban = Sampling(max_tokens=BAN_TOKENS, ngram=BAN_NGRAM, window=BAN_WINDOW)
+        prompt = Prompt(id="canary/ban", text=question.prompt, image=image, mode=mode, sampling=ban)
+        checks.append(Check(prompt, find_ban_fault, BAN_ADVICE))
+    return checks
 
 
-def is_correct(answer: str) -> bool:
-    """Whether the answer has enough of the words, regardless of case, spaces and punctuation."""
-    letters = re.sub(r"[\W_]+", "", answer).casefold()
-    return sum(word in letters for word in WORDS) >= MIN_WORDS
+def _build_prompt(name: str, text: str, image: Pixels, mode: str, max_tokens: int) -> Prompt:
+    return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=Sampling(max_tokens=max_tokens))
 
 
-def _describe_failure(completion: Completion) -> str:
-    answer = " ".join(completion.text.split())[:SHOWN]
-    return (
-        f"the model answered '{answer}' ({completion.finish_reason}) to an image that says '{' '.join(LINES)}'; "
-        "driver, versions, weights or settings do not fit together: use those of the container image. "
-        "Random weights need CANARY=false"
-    )
+def _require_no_fault(check: Check, completion: Completion) -> None:
+    if fault := check.find_fault(completion):
+        answer = " ".join(completion.text.split())[:SHOWN]
+        message = f"{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
+        raise EngineError(Code.CANARY, message)
 
 
-def draw_test_image() -> Pixels:
-    """In a page worker: draw the test image, black on white, in Pillow's default font."""
-    from PIL import Image, ImageDraw, ImageFont
+def _find_form_fault(completion: Completion) -> str | None:
+    if completion.finish_reason != "stop":
+        return "does not end by itself"
+    return "has byte-level marks" if any(mark in completion.text for mark in BYTE_MARKS) else None
 
-    page = Image.new("RGB", IMAGE_SIZE, "white")
-    draw, font = ImageDraw.Draw(page), ImageFont.load_default(FONT_SIZE)
-    for number, line in enumerate(LINES):
-        draw.text((LEFT, TOP + LINE_HEIGHT * number), line, fill="black", font=font)
-    return Pixels(*IMAGE_SIZE, data=page.tobytes())
+
+def find_text_fault(completion: Completion) -> str | None:
+    """Say what is wrong with the answer to the image of LINES: its end, its words, spaces or length."""
+    if fault := _find_form_fault(completion):
+        return f"the answer to the text image {fault}"
+    if agreement.count_word_edits(completion.text, TEXT) > MAX_TEXT_EDITS:
+        return f"the text image says '{TEXT}'"
+    return None
+
+
+def find_page_fault(completion: Completion, family: Family, rung: Rung, page: PageImage) -> str | None:
+    """Say what is wrong with the answer to the image of the page: its end, words, order, table or boxes."""
+    if fault := _find_form_fault(completion):
+        return f"the answer to the page image {fault}"
+    parsed = family.parse(completion.text, 1, rung)
+    if parsed.reason:
+        return f"the answer to the page image cannot be used ({parsed.reason})"
+    edits = agreement.count_word_edits(" ".join(element.text for element in parsed.elements), PAGE_TEXT)
+    if edits > MAX_PAGE_EDIT_SHARE * len(PAGE_TEXT.split()):
+        return f"{edits} of the {len(PAGE_TEXT.split())} words of the page image are wrong, missing or too many"
+    tables = [element.table for element in parsed.elements if element.table]
+    if max((agreement.cell_overlap(table, TABLE) for table in tables), default=0) < MIN_CELL_OVERLAP:
+        return f"the table of the page image says '{TABLE_TEXT}'"
+    return _find_box_fault(parsed.elements, page)
+
+
+def _find_box_fault(elements: Sequence[Element], page: PageImage) -> str | None:
+    """Compare each block's place in the image with the boxes of the elements that show it; a block may be split."""
+    expected = {block.text: box for block, box in zip(BLOCKS, page.block_boxes, strict=True)}
+    expected[TABLE_TEXT] = page.table_box
+    found: dict[str, list[Box]] = defaultdict(list)
+    for element in elements:
+        shares = {text: agreement.word_coverage(element.text, text) or 0 for text in expected}
+        best = max(shares, key=lambda text: shares[text])
+        if element.box and shares[best] >= MIN_BLOCK_SHARE:
+            found[best].append(element.box)
+    for text, box in expected.items():
+        if not found[text]:
+            return f"'{text[:30]}' of the page image has no box"
+        union = _unite(found[text])
+        if max(abs(one - other) for one, other in zip(union, box, strict=True)) > MAX_BOX_ERROR:
+            return f"'{text[:30]}' is at {box.to_grid(999)} of 999 in the page image, not at {union.to_grid(999)}"
+    return None
+
+
+def find_ban_fault(completion: Completion) -> str | None:
+    """Say what is wrong with the answer to the image of the repeated line: how often it has the line."""
+    if completion.finish_reason not in ("stop", "length"):
+        return "the engine does not answer with a strict n-gram ban"
+    count = " ".join(completion.text.split()).casefold().count(REPEATED_LINE.casefold().rstrip("."))
+    if count == 0:
+        return f"the image of a repeated line says '{REPEATED_LINE}'"
+    return f"the n-gram ban does not act, a line was repeated {count} times" if count > MAX_REPEATS else None
+
+
+def _unite(boxes: Sequence[Box]) -> Box:
+    union, *others = boxes
+    for box in others:
+        union = union.union(box)
+    return union

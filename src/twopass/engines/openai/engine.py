@@ -69,6 +69,7 @@ class OpenAIEngine(Engine):
         self.family = settings.openai_family
         self.sequences = settings.engine_sequences or SEQUENCES
         self.precision = "as served"
+        self.has_ngram_ban = not settings.openai_plain
         self._url = settings.openai_base_url.rstrip("/")
         self._settings = settings
         self._retry_policy = replace(retry.OPENAI_REQUEST, attempts=settings.openai_tries)

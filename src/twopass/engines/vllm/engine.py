@@ -25,9 +25,10 @@ from twopass.engines import preflight
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.vllm import render_tiles, startup, tiling
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
-from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER
+from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER, compatibility
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
+from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.engines.vllm.tiling import VisionSpec
 from twopass.engines.vllm.time_share import TimeShare
 from twopass.errors import Code, EngineError, TwopassError
@@ -87,8 +88,8 @@ class VllmEngine(Engine):
         self.incidents: list[Incident] = []
         self._exit_report = ExitReport()
         self.logprobs = settings.logprobs
-        self.silence_s = settings.engine_silence_s
-        self._last_output_at = time.monotonic()
+        self._silence_s, self._stream_interval = settings.engine_silence_s, settings.stream_interval
+        self.silence = self._monitor_silence()
         self._watchdog: asyncio.Task[None] | None = None
         self._exit_report.enable()
 
@@ -98,7 +99,7 @@ class VllmEngine(Engine):
         self.startup_seconds = {"imports_s": self._import_seconds, **first}
         if self._watchdog:
             self._watchdog.cancel()
-        self._watchdog = asyncio.create_task(self._kill_silent_core())
+        self._watchdog = asyncio.create_task(self._watch_core())
 
     async def generate(self, prompt: Prompt) -> Completion:
         """Answer; a prompt that vLLM refuses gets finish_reason error. Raises EngineError when the core is gone.
@@ -129,6 +130,7 @@ class VllmEngine(Engine):
         before = time.monotonic()
         # A restart finds everything imported, and must not freeze the objects of pages in flight.
         with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
+            _require_tested_vllm()
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -169,6 +171,7 @@ class VllmEngine(Engine):
             async with asyncio.timeout(self.start_s):
                 await asyncio.to_thread(self.core.shutdown)
                 self.core = await asyncio.to_thread(self._start_core)
+                self.silence = self._monitor_silence()
         except TimeoutError:  # a lost GPU: the thread cannot be stopped, so the worker is replaced
             self.is_gone = True
             message = f"the engine did not start again within {self.start_s:.0f} s; the worker has to be replaced"
@@ -184,15 +187,24 @@ class VllmEngine(Engine):
         message = f"the engine ran out of memory and was started again; it now reads {self.sequences} prompts at once"
         return Incident(Code.ENGINE_MEMORY, message)
 
-    async def _kill_silent_core(self) -> None:
+    def _monitor_silence(self) -> SilenceMonitor:
+        return SilenceMonitor(self._silence_s, self.start_s, self._stream_interval)
+
+    async def _watch_core(self) -> None:
         """Kill a core that is alive but produces nothing, for example on a hung GPU: vLLM detects only dead ones."""
         while True:
-            await asyncio.sleep(self.silence_s / 4)
-            if self._time_share.active and time.monotonic() - self._last_output_at > self.silence_s:
-                log.error("engine produces no output, killing its core", seconds=self.silence_s)
-                self._last_output_at = time.monotonic()
-                for process in self.core.engine_core.resources.engine_manager.processes:
-                    process.kill()
+            await asyncio.sleep(self.silence.base_s / 4)
+            try:
+                self._kill_silent_core()
+            except Exception:  # whatever fails here: without this task, a hung core would keep its prompts for ever
+                log.exception("a silent core could not be killed; it is tried again")
+
+    def _kill_silent_core(self) -> None:
+        if self._time_share.active and self.silence.is_too_long():
+            log.error("engine produces no output, killing its core", seconds=round(self.silence.limit_s))
+            for process in self.core.engine_core.resources.engine_manager.processes:
+                process.kill()
+            self.silence.begin()
 
     async def _answer(self, prompt: Prompt) -> Completion:
         assert self._page_pool and self.buffers, "open the engine first"
@@ -236,7 +248,7 @@ class VllmEngine(Engine):
         from vllm.v1.engine.exceptions import EngineGenerateError
 
         if not self._time_share.active:
-            self._last_output_at = time.monotonic()
+            self.silence.begin()
         mark = self._time_share.enter()
         try:
             completion = await self._stream(prompt, engine_input)
@@ -253,10 +265,11 @@ class VllmEngine(Engine):
         remaining = self.arguments["max_model_len"] - len(engine_input["prompt_token_ids"])
         params = _build_params(prompt.sampling, remaining, self.logprobs)
         stream = self.core.generate(engine_input, params, uuid.uuid4().hex, priority=prompt.priority)
+        last_output_at = None
         async with aclosing(stream):
             async for output in stream:
-                self._last_output_at = time.monotonic()
                 answer = output.outputs[0]
+                last_output_at = self.silence.record(len(answer.token_ids), last_output_at)
                 tokens, logprob = tokens + len(answer.token_ids), answer.cumulative_logprob
                 is_stopped = answer.finish_reason == "stop"  # the last token is the stop token, not part of the answer
                 so_far = text.add(answer.token_ids[:-1] if is_stopped else answer.token_ids)
@@ -324,6 +337,13 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
         ignore_eos=sampling.ignore_eos,
         logprobs=0 if logprobs else None,  # of the sampled token only
     )
+
+
+def _require_tested_vllm() -> None:
+    """Raise EngineError for a vLLM in which the plugin changes nothing: answers would not be kept from looping."""
+    if problems := compatibility.find_problems_of_installed():
+        advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
+        raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(problems)}: {advice}")
 
 
 def _log_failed_restart(restart: asyncio.Task[None]) -> None:

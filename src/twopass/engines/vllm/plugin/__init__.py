@@ -17,14 +17,23 @@ DEFAULT_MODE, DEFAULT_MAX_CROPS = "gundam", 6
 
 
 def register() -> None:
-    """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices."""
+    """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices.
+
+    Changes nothing in a vLLM that the plugin was not tested with; the log says why.
+    """
     import logging
+
+    from twopass.engines.vllm.plugin import compatibility
+
+    log = logging.getLogger("vllm")
+    if problems := compatibility.find_problems_of_installed():
+        log.warning("plugin of twopass is off, vLLM keeps its own model classes: %s", "; ".join(problems))
+        return
 
     from vllm import ModelRegistry
 
     from twopass.engines.vllm.plugin.exit_report import OutOfMemoryHandler
 
-    log = logging.getLogger("vllm")
     if not any(isinstance(handler, OutOfMemoryHandler) for handler in log.handlers):
         log.addHandler(OutOfMemoryHandler())
     for architecture, path in ARCHITECTURES.items():

@@ -23,6 +23,8 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
+from twopass.engines.vllm.plugin import compatibility
+
 NO_TOKEN = -1  # in vLLM's token lists, a placeholder that vLLM has still to fill in
 LAST_ARGMAX = -2  # the argmax of the last step's logits; in vLLM's token lists, an entry that it must not fill in
 NEW_REQUEST = -3  # a request whose row still holds an earlier request's tokens
@@ -75,6 +77,7 @@ class NoRepeatNGram(LogitsProcessor):
     """Bans exactly the tokens that `vllm.model_executor.models.deepseek_ocr.NGramPerReqLogitsProcessor` bans."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        compatibility.require_tested()  # with another placeholder for tokens, the ban would be off without an error
         rows = vllm_config.scheduler_config.max_num_seqs
         self._device, self._pin = device, is_pin_memory
         self._requests: dict[int, _Request] = {}

@@ -1,0 +1,41 @@
+"""What a sound DeepSeek-OCR answers to the canary's images, in the form of its answers to other pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twopass.document import Box
+from twopass.families.deepseek.family import PROMPTS
+from twopass.pages import canary_images
+from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, ROWS
+from twopass.steps.canary import BAN_NGRAM
+
+GRID = 999
+TEXT = "\n".join(LINES)
+BANNED = f"{REPEATED_LINE}\nSeven yellow river lanterns"
+REPEATED = "\n".join([REPEATED_LINE] * canary_images.REPEATS)
+
+
+def build_tag(label: str, box: Box, shift: int = 0) -> str:
+    numbers = ", ".join(str(number + shift) for number in box.to_grid(GRID))
+    return f"<|ref|>{label}<|/ref|><|det|>[[{numbers}]]<|/det|>\n"
+
+
+def build_page_answer(shift: int = 0) -> str:
+    """The page as grounded markdown; `shift` moves all boxes by so many units of the grid."""
+    page = canary_images.draw_page()
+    labels = ("sub_title", "text", "text", "text")
+    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in ROWS)
+    blocks = [
+        build_tag(label, box, shift) + ("## " if label == "sub_title" else "") + block.text
+        for label, block, box in zip(labels, BLOCKS, page.block_boxes, strict=True)
+    ]
+    table = build_tag("table", page.table_box, shift) + f"<table>{rows}</table>"
+    return "  \n\n".join([*blocks, table])
+
+
+def answer_request(request: dict[str, Any]) -> str:
+    """The answer to a chat completion request: to each of the images, told apart by the prompt and the ban."""
+    if request["messages"][0]["content"][1]["text"] == PROMPTS["document"]:
+        return build_page_answer()
+    return BANNED if request.get("vllm_xargs", {}).get("ngram_size") == BAN_NGRAM else TEXT
