@@ -50,8 +50,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "worker",
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
+    "acceptance": ("document", "engines", "errors", "families", "pages", "runtime", "settings", "worker"),
     "cli": (
-        "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline", "result",
+        "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline", "result",
         "runtime", "settings", "steps", "storage", "telemetry", "worker",
     ),
 }  # fmt: skip

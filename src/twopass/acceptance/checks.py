@@ -1,0 +1,69 @@
+"""What the stages of the acceptance run return, and the table that it ends with.
+
+A stage is a function that returns its checks. The run ends after the first stage with a failed check, because later
+stages would only show consequences of the same fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+STAGES = {  # letter -> subject
+    "a": "model files, tokenizer and prompts",
+    "b": "images: views, tokens and embeddings",
+    "c": "tokens compared with those of stock vLLM",
+    "d": "answers compared with recorded ones",
+    "e": "choices that weights decide (--tune)",
+    "f": "rates of loops, second readings and drafts (--rates)",
+}
+
+
+class Outcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison: the measured value, what was required of it, and for a failed one what it means and what to do.
+
+    A check that was not run says why in `meaning`.
+    """
+
+    stage: str
+    name: str
+    outcome: Outcome
+    value: str = ""
+    required: str = ""
+    meaning: str = ""
+
+
+def judge(stage: str, name: str, is_good: bool, value: object, required: object, meaning: str) -> Check:
+    """Return a passed or failed check; `meaning` is kept only for a failed one."""
+    outcome = Outcome.PASSED if is_good else Outcome.FAILED
+    return Check(stage, name, outcome, str(value), str(required), "" if is_good else meaning)
+
+
+def skip(stage: str, name: str, reason: str) -> Check:
+    return Check(stage, name, Outcome.NOT_RUN, meaning=reason)
+
+
+def has_failed(checks: Iterable[Check]) -> bool:
+    return any(check.outcome is Outcome.FAILED for check in checks)
+
+
+def format_table(checks: Sequence[Check]) -> str:
+    """Format the checks as a table in plain text, stage by stage; meanings stand below the lines that they explain."""
+    width = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for stage in sorted({check.stage for check in checks}):
+        lines.append(f"({stage}) {STAGES[stage]}")
+        for check in (check for check in checks if check.stage == stage):
+            required = f" (required: {check.required})" if check.required else ""
+            lines.append(f"    {check.outcome:<7}  {check.name:<{width}}  {check.value}{required}".rstrip())
+            if check.meaning:
+                lines.append(f"             {check.meaning}")
+    return "\n".join(lines)
