@@ -53,6 +53,7 @@ class Agreement:
 
 
 CompareEmbeddings = Callable[[Picture], Awaitable[Agreement]]
+MakeViews = Callable[[VisionSpec, tiling.Array, str, TileGrid], tiling.Views]
 
 
 def check_recorded_inputs(model: str, recorded: Iterable[RecordedInput]) -> list[Check]:
@@ -67,18 +68,20 @@ def check_recorded_inputs(model: str, recorded: Iterable[RecordedInput]) -> list
     return checks
 
 
-def check_views(model: str, tokenizer: Any, prompt: str, pictures: Iterable[Picture]) -> list[Check]:
+def check_views(
+    model: str, tokenizer: Any, prompt: str, pictures: Iterable[Picture], make_views: MakeViews = tiling.make_views
+) -> list[Check]:
     """Compare each picture's prompt ids, grid and normalised pixels with those of the official preprocessing."""
-    return [_check_picture(VISION_SPECS[model], model, tokenizer, prompt, picture) for picture in pictures]
+    return [_check_picture(model, tokenizer, prompt, picture, make_views) for picture in pictures]
 
 
-def _check_picture(spec: VisionSpec, model: str, tokenizer: Any, prompt: str, picture: Picture) -> Check:
-    image = picture.image
+def _check_picture(model: str, tokenizer: Any, prompt: str, picture: Picture, make_views: MakeViews) -> Check:
+    image, spec = picture.image, VISION_SPECS[model]
     official = reference.process(model, tokenizer, prompt, image)
     grid = spec.choose_grid(image.width, image.height, reference.MODE, MAX_CROPS)
     tokens = spec.count_tokens(reference.MODE, grid)
     before, image_token, after = prompt_tokens.tokenize(tokenizer, prompt)
-    views = tiling.make_views(spec, image.array(), reference.MODE, grid)
+    views = make_views(spec, image.array(), reference.MODE, grid)
     differences = [
         name
         for name, is_equal in (
@@ -121,12 +124,12 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
 
     from twopass.pages.shared_pixels import Pixels
 
-    runner = worker.model_runner
-    image = Pixels(width, height, data=rgb)
-    spec = VISION_SPECS[model]
+    runner, image, spec = worker.model_runner, Pixels(width, height, data=rgb), VISION_SPECS[model]
     grid = spec.choose_grid(width, height, reference.MODE, MAX_CROPS)
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
-    official = reference.process(model, reference.load_tokenizer(runner.model_config.tokenizer), "<image>", image)
+    tokenizer = reference.load_tokenizer(runner.model_config.tokenizer)
+    official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)
+    stock: Any = next(kind for kind in type(runner.model).__mro__ if kind.__module__.startswith("vllm."))
     dtype = next(runner.model.sam_model.parameters()).dtype
     with torch.inference_mode():
         (ours,) = runner.model.embed_multimodal(
@@ -135,18 +138,18 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
             images_spatial_crop=torch.tensor([grid]),
         )
         whole, tiles = (official[name].to(runner.device, dtype) for name in ("pixel_values", "images_crop"))
-        stock: Any = type(runner.model).__mro__[1]
         (theirs,) = stock._pixel_values_to_embedding(runner.model, whole, tiles, official["images_spatial_crop"])
-    return measure_agreement(ours, theirs)
+    found = measure_agreement(ours, theirs)
+    return found.tokens, found.reference_tokens, found.cosine
 
 
-def measure_agreement(ours: Any, theirs: Any) -> tuple[int, int, float | None]:
-    """Both are tokens × channels; returns the fields of Agreement."""
+def measure_agreement(ours: Any, theirs: Any) -> Agreement:
+    """Compare the embeddings of one image, both tokens x channels."""
     if ours.shape != theirs.shape:
-        return len(ours), len(theirs), None
-    one, other = ((embeddings.float() - embeddings.float().mean(0)).flatten().double() for embeddings in (ours, theirs))
+        return Agreement(len(ours), len(theirs), None)
+    one, other = ((tensor.double() - tensor.double().mean(0)).flatten() for tensor in (ours, theirs))
     norms = float(one.norm() * other.norm())
-    return len(ours), len(theirs), float(one @ other) / norms if norms else float((one == other).all())
+    return Agreement(len(ours), len(theirs), float(one @ other) / norms if norms else float((one == other).all()))
 
 
 def _describe(grid: TileGrid, tokens: int) -> str:
