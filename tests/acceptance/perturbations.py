@@ -239,3 +239,4 @@ FAULTS: dict[str, Perturb] = {
     "junk at the end": add_junk,
 }
 TILE_FAULTS = frozenset(name for name in FAULTS if "tiles" in name)
+AT_THE_END = frozenset({"truncated", "ended early", "junk at the end"})

@@ -115,6 +115,8 @@ def table_similarity(one: Table, other: Table) -> float:
     header, case and white space: the model marks no headers.
     """
     trees = [_build_tree(table) for table in (one, other)]
+    if trees[0] == trees[1]:
+        return 1.0  # two different tables of 600 cells take 8 s
     distance = APTED(*trees, _Costs()).compute_edit_distance()
     return float(max(1.0 - distance / max(tree.size for tree in trees), 0.0))
 
