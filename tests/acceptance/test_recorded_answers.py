@@ -27,6 +27,11 @@ SEEDS = range(10)
 CLEAR = 1.75  # times the limit that the word error rate of a fault has to reach on some page
 ROWS = [["Pump", "Flow", "Hours"], *([f"No. {n}", f"{n}.25", f"{2100 + n}"] for n in range(7))]
 
+REST_OF_FORM = "\n\n".join(
+    f"<|ref|>text<|/ref|><|det|>[[500, {100 * n}, 600, {100 * n + 50}]]<|/det|>\n{text}"
+    for n, text in enumerate(("Rechercher", "Disable button", "TEXTAREA", "Texte", "Radio", "Drag and drop", "Frames"))
+)
+
 
 def name_of(record: Record) -> str:
     return record.name
@@ -187,7 +192,7 @@ def test_prompt_tokens_that_are_not_reported_are_not_compared() -> None:
         (lambda text: text, "length"),
         (lambda text: text[:3000], "loop"),
         (lambda text: text[: text.index("\nF\n\n<|ref|>text<|/ref|><|det|>[[20")], "stop"),
-        (lambda text: text[: text.index("<|ref|>text<|/ref|><|det|>[[15, 844")] + "Rechercher", "stop"),
+        (lambda text: text[: text.index("<|ref|>text<|/ref|><|det|>[[15, 844")] + REST_OF_FORM, "stop"),
     ],
     ids=["longer loop", "stopped loop", "no loop", "reads on"],
 )
