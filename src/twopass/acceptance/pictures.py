@@ -5,8 +5,9 @@ Every picture is drawn from PDF or HTML by MuPDF with its own fonts, and is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,15 @@ def draw_all() -> list[Picture]:
         Picture("scan", _scan(text)),
         Picture("formula", _crop(_render(_write_formula), 460, 120)),
     ]
+
+
+def save(pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """Write every picture as a PNG file named after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{picture.name.replace(' ', '_')}.png" for picture in pictures]
+    for picture, path in zip(pictures, paths, strict=True):
+        pillow_image.to_image(picture.image.array()).save(path)
+    return paths
 
 
 def _render(write: Callable[[pymupdf.Page], None]) -> Pixels:

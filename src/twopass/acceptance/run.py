@@ -16,28 +16,34 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
+from twopass import __version__
 from twopass.acceptance import (
     greedy_requests,
     greedy_tokens,
     model_files,
     pictures,
+    recorded_answers,
+    records,
     reference,
     stock_vllm,
     vision_inputs,
 )
-from twopass.acceptance.checks import Check, has_failed, skip
+from twopass.acceptance.checks import STAGES, Check, has_failed, skip
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.acceptance.pictures import Picture
-from twopass.acceptance.vision_inputs import Agreement
+from twopass.acceptance.records import Record
+from twopass.acceptance.vision_inputs import Agreement, RecordedInput
 from twopass.engines import gpus, weights
 from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.engine import MODEL_CONTEXT, VISION_SPECS, VllmEngine
+from twopass.engines.vllm.tiling import TileGrid
 from twopass.settings import Settings
 from twopass.worker import Worker, open_worker
 
 PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
 RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
+NEEDS_VLLM = "needs ENGINE=vllm"
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -62,21 +68,32 @@ ON_GPU, ON_CPU = Load(64, 16, 16, 256), Load(6, 2, 128, 32)
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings, the pictures, and a function that gets the checks of each stage as soon as it ends."""
+    """What to run: `report` gets the checks of each stage as soon as it ends.
+
+    `records` are compared with; to `recording`, if a folder is named, the answers to the pictures are written.
+    """
 
     settings: Settings
     report: Callable[[Sequence[Check]], None] = lambda checks: None
     pictures: Sequence[Picture] = field(default_factory=pictures.draw_all)
+    records: Sequence[Record] = ()
+    recording: Path | None = None
 
     @property
     def is_random(self) -> bool:
         return self.settings.load_format == "dummy"
 
+    @property
+    def usable_records(self) -> list[Record]:
+        """The records of the model that is tested."""
+        model = weights.look_up(self.settings.model).repo
+        return [record for record in self.records if record.model == model and not self.is_random]
+
 
 def run(plan: Plan) -> list[Check]:
     """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start."""
     checks: list[Check] = []
-    for stage in _run_stages(plan):
+    for stage in _run_stages(plan) if plan.settings.engine == "vllm" else _run_other_engine(plan):
         plan.report(stage)
         checks += stage
         if has_failed(stage):
@@ -84,13 +101,20 @@ def run(plan: Plan) -> list[Check]:
     return checks
 
 
+def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
+    """Only answers can be compared where this process does not run the model with vLLM."""
+    yield [skip(stage, STAGES[stage], NEEDS_VLLM) for stage in "abc"]
+    with open_worker(plan.settings.model_copy(update={"canary": False})) as worker:
+        yield worker.submit(_check_recorded_answers(plan, worker.engine)).result()
+
+
 def _run_stages(plan: Plan) -> Iterator[list[Check]]:
     startup.prepare_environment(plan.settings.engine_cache)
     folder, model = weights.find(plan.settings), plan.settings.model
     # In a process of its own: PyTorch starts threads, and the engine's core is forked from this process.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        yield pool.submit(_check_files, model, folder, plan.is_random).result()
-        views = pool.submit(_check_inputs, model, folder, plan.pictures).result()
+        yield pool.submit(_check_files, model, folder, plan.is_random, plan.usable_records).result()
+        views = pool.submit(_check_inputs, model, folder, plan.pictures, plan.usable_records).result()
     if has_failed(views):
         yield views
         return
@@ -103,8 +127,31 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
         alone = worker.submit(_ask(engine, requests[: load.alone], at_once=False)).result()
         together = worker.submit(_ask(engine, requests, at_once=True)).result()
         ours = Answers(alone, together, _count_preemptions())
+        answers = worker.submit(_check_recorded_answers(plan, engine)).result()
         arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
     yield greedy_tokens.check_answers(requests, ours, stock_vllm.ask(arguments, requests, load.alone))
+    yield answers
+
+
+async def _check_recorded_answers(plan: Plan, engine: Engine) -> list[Check]:
+    """Stage (d); keeps the answers to the pictures if asked to."""
+    if plan.recording:
+        await _record(plan.recording, plan, engine)
+    if plan.is_random:
+        return [skip("d", "recorded answers", RANDOM_WEIGHTS)]
+    if not plan.usable_records:
+        return [skip("d", "recorded answers", f"no record is of {plan.settings.model}: make some with --record")]
+    return await recorded_answers.compare(plan.usable_records, engine.generate)
+
+
+async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
+    pinned, made_with = (
+        weights.look_up(plan.settings.model),
+        f"twopass {__version__}, {engine.kind}, {engine.precision}",
+    )
+    images = pictures.save(plan.pictures, folder)
+    answers = await recorded_answers.record_answers(images, engine.generate, pinned.repo, pinned.revision, made_with)
+    records.write(folder, answers)
 
 
 @contextmanager
@@ -119,7 +166,7 @@ def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Work
         yield worker
 
 
-def _check_files(model: str, folder: Path, is_random: bool) -> list[Check]:
+def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[Record]) -> list[Check]:
     """Stage (a); runs in a child process."""
     tokenizer = reference.load_tokenizer(folder)
     files = [skip("a", "checksums", RANDOM_WEIGHTS)] if is_random else model_files.check_files(model, folder)
@@ -127,12 +174,20 @@ def _check_files(model: str, folder: Path, is_random: bool) -> list[Check]:
         *files,
         *model_files.check_tokenizer(tokenizer, folder),
         *model_files.check_prompts(tokenizer, folder, PROMPTS),
+        *model_files.check_prompt_lengths(
+            tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded]
+        ),
     ]
 
 
-def _check_inputs(model: str, folder: Path, images: Sequence[Picture]) -> list[Check]:
+def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded: Sequence[Record]) -> list[Check]:
     """The part of stage (b) that needs no engine; runs in a child process."""
-    return vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], images)
+    inputs = {
+        one.image: RecordedInput(one.image, one.width, one.height, TileGrid(one.columns, one.rows), one.image_tokens)
+        for one in recorded
+    }
+    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], images)
+    return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
 
 
 async def _check_embeddings(engine: VllmEngine, model: str, images: Sequence[Picture]) -> list[Check]:

@@ -22,6 +22,14 @@ def command(
     model_dir: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the weights; default: MODEL_DIR.")
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, metavar="FOLDER", help="Recorded answers; default: those shipped."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Keep the answers to this run's pictures."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", dir_okay=False, metavar="FILE", help="Also write the checks as JSON.")
     ] = None,
@@ -40,11 +48,15 @@ def command(
     settings = options.load_settings(engine=os.environ.get("ENGINE") or "vllm", **fixed)
     logs.set_up(settings)
     from twopass.acceptance import checks
+    from twopass.acceptance.records import SHIPPED, load
     from twopass.acceptance.run import Plan, run
+
+    def report(stage: Sequence[Check]) -> None:
+        typer.echo(checks.format_table(stage))
 
     started = time.monotonic()
     try:
-        found = run(Plan(settings, report=lambda stage: typer.echo(checks.format_table(stage))))
+        found = run(Plan(settings, report, records=load(records or SHIPPED), recording=record))
     except TwopassError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
