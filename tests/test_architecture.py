@@ -50,10 +50,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "worker",
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
-    "acceptance": ("document", "engines", "errors", "families", "pages", "runtime", "settings", "worker"),
+    "acceptance": ("__init__", "document", "engines", "errors", "families", "pages", "runtime", "settings", "worker"),
     "cli": (
-        "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline", "result",
-        "runtime", "settings", "steps", "storage", "telemetry", "worker",
+        "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
+        "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
     ),
 }  # fmt: skip
 
@@ -64,10 +64,17 @@ STEPS = ("fetch", "render", "pass1", "pass2", "enrich", "assemble", "upload", "c
 # The files that may import a third-party library: as few as possible.
 HOMES = {
     "runpod": {"handler.py"},
-    "vllm": {"engines/vllm/engine.py", "engines/gpus.py", "engines/vllm/plugin"},
-    "pymupdf": {"pages/source_files.py", "steps/render.py", "engines/cpu/"},
+    "vllm": {
+        "acceptance/reference.py",
+        "acceptance/stock_vllm.py",
+        "engines/vllm/engine.py",
+        "engines/gpus.py",
+        "engines/vllm/plugin",
+    },
+    "pymupdf": {"acceptance/pictures.py", "pages/source_files.py", "steps/render.py", "engines/cpu/"},
     "pymupdf4llm": {"engines/cpu/page.py"},
     "PIL": {
+        "acceptance/stock_vllm.py",
         "pages/pillow_image.py",
         "engines/vllm/tiling.py",
         "pages/canary_images.py",
@@ -77,6 +84,7 @@ HOMES = {
         "engines/cpu/scanned_page.py",
         "engines/hf/models.py",
         "engines/openai/request.py",
+        "acceptance/records.py",
     },
     "boto3": {"storage/s3_client.py", "storage/error_mapping.py"},
     "botocore": {"storage/s3_client.py", "storage/error_mapping.py", "storage/ssrf_guard.py"},
@@ -88,7 +96,8 @@ HOMES = {
         "engines/hub.py",
         "cli/health.py",
     },
-    "torch": {"engines/hf/models.py", "engines/gpus.py", "engines/vllm/plugin"},
+    "torch": {"acceptance/vision_inputs.py", "engines/hf/models.py", "engines/gpus.py", "engines/vllm/plugin"},
+    "tokenizers": {"acceptance/reference.py"},
     "transformers": {"engines/hf/models.py", "engines/vllm/plugin"},
     "huggingface_hub": {"engines/hub.py"},
     "jinja2": {"formats/review.py"},
@@ -101,8 +110,9 @@ HOMES = {
     "onnxruntime": {"engines/cpu/page.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
-    "rapidfuzz": {"families/agreement.py"},
-    "prometheus_client": {"telemetry/metrics.py"},
+    "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py"},
+    "apted": {"acceptance/scores.py"},
+    "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "rich": {"cli/", "fleet/display.py"},

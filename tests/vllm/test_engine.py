@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 MAX_WAIT_S, SILENCE_S = 300, 30  # a step with large images is long, so only tests with tiny ones use SILENCE_S
+FEW_PROMPTS: Mapping[str, Any] = {"mode": "tiny", "figure_descriptions": "none"}  # an image takes seconds on a CPU
 INTERVAL = 4  # tokens between two loop checks; short, like these answers
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
 # BOS, a newline, <|grounding|>, text of which each letter is a token, and "markdown.", a phrase of one token.
@@ -94,11 +95,11 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         await page_pool.close()
 
 
-def write_pdf(path: Path, pages: int = 2) -> str:
+def write_pdf(path: Path, pages: int = 2, green: float = 0.8) -> str:
     with pymupdf.open() as pdf:
         for number in range(pages):
             page = pdf.new_page(width=200, height=280)
-            page.draw_rect(pymupdf.Rect(20, 120, 180, 200), color=(0, 0, 1), fill=(0.5, 0.8, number / 3))
+            page.draw_rect(pymupdf.Rect(20, 120, 180, 200), color=(0, 0, 1), fill=(0.5, green, number / 3))
         pdf.save(path)
     return str(path)
 
@@ -152,11 +153,11 @@ async def test_a_document_goes_through_both_passes(running: Running, tmp_path: P
 
 async def test_two_jobs_at_once_give_the_same_documents_as_one_by_one(running: Running, tmp_path: Path) -> None:
     """Jobs share only the engine's batch."""
-    sources = [write_pdf(tmp_path / f"{name}.pdf", pages) for name, pages in (("one", 1), ("two", 2))]
+    sources = [write_pdf(tmp_path / f"{green}.pdf", pages=1, green=green) for green in (0.2, 0.8)]
 
     async def run(folder: str, source: str) -> bytes:
         out = tmp_path / folder / Path(source).stem
-        result = await running.reader.run(source=source, output=str(out), mode="tiny", job_id=folder)
+        result = await running.reader.run(source=source, output=str(out), job_id=folder, **FEW_PROMPTS)
         assert result.status == "success"
         return read_artefact(out, "document.json")
 
@@ -292,9 +293,9 @@ async def test_after_running_out_of_memory_the_next_core_takes_less(running: Run
 async def test_a_core_killed_during_a_document_loses_nothing(running: Running, tmp_path: Path) -> None:
     """The document equals that of an undisturbed run, and its job reports the crash as a warning."""
     source = write_pdf(tmp_path / "bees.pdf")
-    await running.reader.run(source=source, output=str(tmp_path / "alone"), mode="tiny")
+    await running.reader.run(source=source, output=str(tmp_path / "alone"), **FEW_PROMPTS)
 
-    job = asyncio.create_task(running.reader.run(source=source, output=str(tmp_path / "out"), mode="tiny"))
+    job = asyncio.create_task(running.reader.run(source=source, output=str(tmp_path / "out"), **FEW_PROMPTS))
     async with asyncio.timeout(MAX_WAIT_S):
         while not running.unfinished:
             await asyncio.sleep(0.01)

@@ -6,6 +6,7 @@ stages would only show consequences of the same fault.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +54,12 @@ def skip(stage: str, name: str, reason: str) -> Check:
 
 def has_failed(checks: Iterable[Check]) -> bool:
     return any(check.outcome is Outcome.FAILED for check in checks)
+
+
+def count_outcomes(checks: Sequence[Check]) -> str:
+    """Return the number of checks by outcome, such as `12 passed, 1 not run`."""
+    counts = Counter(check.outcome for check in checks)
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
 
 
 def format_table(checks: Sequence[Check], titles: Mapping[str, str] = STAGES) -> str:

@@ -88,6 +88,36 @@ def find_corrupt_files(folder: Path) -> list[str]:
     return [name for name, file in sorted(files.items()) if not _has_checksum(folder / name, file["sha256"])]
 
 
+@dataclass(frozen=True)
+class Verification:
+    """The revision that a folder's files belong to, the files that are missing or differ, and how many there are."""
+
+    revision: str
+    corrupt: tuple[str, ...]
+    count: int
+
+
+def verify(folder: Path) -> Verification | None:
+    """Compare every file with its known checksum; None if none is known. Needs no network; raises EngineError.
+
+    Checksums are known from checksums.json, and in the hub's cache, whose links lead to files named by checksum.
+    """
+    if (folder / CHECKSUMS).is_file():
+        corrupt = tuple(find_corrupt_files(folder))
+        record = json.loads((folder / CHECKSUMS).read_text())
+        return Verification(str(record.get("revision")), corrupt, len(record["files"]))
+    if folder.parent.name != "snapshots" or not (folder.parent.parent / "blobs").is_dir():
+        return None
+    files = _list_files(folder)
+    broken = [path for path in folder.rglob("*") if path.is_symlink() and not path.exists()]
+    corrupt = tuple(
+        path.relative_to(folder).as_posix()
+        for path in [*broken, *files]
+        if path in broken or path.resolve().name not in compute_checksums(path).values()
+    )
+    return Verification(folder.name, corrupt, len(files) + len(broken))
+
+
 def read_revision(folder: Path) -> tuple[str, str]:
     """Return repository and revision from checksums.json, which must exist; `find_corrupt_files` checks that."""
     record = json.loads((folder / CHECKSUMS).read_text())

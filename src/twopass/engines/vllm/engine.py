@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import structlog
 
 from twopass.engines import preflight
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
-from twopass.engines.vllm import render_tiles, startup, tiling
+from twopass.engines.vllm import prompt_tokens, render_tiles, startup, tiling
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
 from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER, compatibility
 from twopass.engines.vllm.plugin.exit_report import ExitReport
@@ -38,7 +38,6 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Preset, Settings, find_preset
 
 VISION_SPECS = {"deepseek_ocr": tiling.DEEPSEEK_OCR, "deepseek_ocr2": tiling.DEEPSEEK_OCR_2}
-IMAGE = "<image>"
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
@@ -54,8 +53,11 @@ class VllmEngine(Engine):
     kind = "vllm"
     needs_canary = True
 
-    def __init__(self, settings: Settings, model: Path) -> None:
-        """Start the core by forking: before, this process must not use CUDA or threads. Takes 15 s to a minute."""
+    def __init__(self, settings: Settings, model: Path, **overrides: Any) -> None:
+        """Start the core by forking: before, this process must not use CUDA or threads. Takes 15 s to a minute.
+
+        `overrides` are arguments of vLLM's engine that no setting names.
+        """
         if not find_spec("vllm"):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
         self._vision = _find_vision_spec(settings.model)
@@ -65,7 +67,7 @@ class VllmEngine(Engine):
             gpus = startup.prepare_environment(settings.engine_cache)
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
-            self.arguments = build_arguments(settings, model, _find_preset(settings, gpus.memory_gb))
+            self.arguments = build_arguments(settings, model, _find_preset(settings, gpus.memory_gb)) | overrides
             self._init_state(settings)
             self.core = self._start_core()
 
@@ -144,7 +146,7 @@ class VllmEngine(Engine):
             message = f"vLLM did not start: {type(error).__name__}: {error}; the log has more"
             raise EngineError(Code.ENGINE_DEAD, message) from error
         self.tokenizer = core.renderer.tokenizer
-        self._tokenize_cached = lru_cache(maxsize=256)(self._tokenize)
+        self._tokenize = lru_cache(maxsize=256)(partial(prompt_tokens.tokenize, self.tokenizer))
         return core
 
     async def _wait_for_restart(self) -> None:
@@ -230,19 +232,10 @@ class VllmEngine(Engine):
     def _build_input(self, text: str, buffer: PixelBuffer, mode: str, grid: tiling.TileGrid) -> Any:
         from twopass.engines.vllm.plugin import inputs
 
-        before, image_token, after = self._tokenize_cached(text)
+        before, image_token, after = self._tokenize(text)
         image = inputs.build_item(buffer, self._vision.modes[mode].base_size, self._vision.tile_size, grid)
         count = self._vision.count_tokens(mode, grid)
         return inputs.build_prompt(before, image_token, count, after, image, uuid.uuid4().hex)
-
-    def _tokenize(self, text: str) -> tuple[list[int], int, list[int]]:
-        """Ids before the image, the image token, ids after it; a text without <image> gets the image in front."""
-        before, marker, after = text.partition(IMAGE)
-        if not marker:
-            before, after = "", f"\n{text}"
-        encode = self.tokenizer.encode
-        prefix = [self.tokenizer.bos_token_id, *encode(before, add_special_tokens=False)]
-        return prefix, self.tokenizer.convert_tokens_to_ids(IMAGE), encode(after, add_special_tokens=False)
 
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
         from vllm.v1.engine.exceptions import EngineGenerateError

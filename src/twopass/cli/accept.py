@@ -1,0 +1,73 @@
+"""The `twopass accept` command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twopass.cli import options
+
+if TYPE_CHECKING:
+    from twopass.acceptance.checks import Check
+
+
+def command(
+    model_dir: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the weights; default: MODEL_DIR.")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, metavar="FOLDER", help="Recorded answers; default: those shipped."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Keep the answers to this run's pictures."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", dir_okay=False, metavar="FILE", help="Also write the checks as JSON.")
+    ] = None,
+) -> None:
+    """Check that this machine reads with these weights as the official model does.
+
+    Compares files, tokenizer, image input, embeddings, greedy answers and recorded answers, stops at the first stage
+    that fails, and prints a table. Takes about ten minutes on a GPU of 24 GB. docs/acceptance.md explains each check.
+
+    Exit code: 0 no check failed, 1 a check failed or an engine did not start, 2 a wrong argument.
+    """
+    from twopass.errors import TwopassError
+    from twopass.telemetry import logs
+
+    fixed: dict[str, Any] = {"model_dir": model_dir} if model_dir else {}
+    settings = options.load_settings(engine=os.environ.get("ENGINE") or "vllm", **fixed)
+    logs.set_up(settings)
+    from twopass.acceptance import checks
+    from twopass.acceptance.records import SHIPPED, load
+    from twopass.acceptance.run import Plan, run
+
+    def report(stage: Sequence[Check]) -> None:
+        typer.echo(checks.format_table(stage))
+
+    started = time.monotonic()
+    try:
+        found = run(Plan(settings, report, records=load(records or SHIPPED), recording=record))
+    except TwopassError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
+    seconds = round(time.monotonic() - started)
+    if json_file:
+        _write_json(json_file, found, seconds)
+    failed = checks.has_failed(found)
+    typer.echo(f"{'failed' if failed else 'passed'} after {seconds} s, {checks.count_outcomes(found)}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _write_json(path: Path, found: Sequence[Check], seconds: int) -> None:
+    record = {"seconds": seconds, "checks": [dataclasses.asdict(check) for check in found]}
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
