@@ -149,7 +149,7 @@ def command(
         typer.echo(checks.format_table(found, TITLES))
         typer.echo("stopped", err=True)
         raise typer.Exit(STOPPED) from None
-    typer.echo(checks.format_table(found, TITLES))
+    typer.echo(f"{checks.format_table(found, TITLES)}\n{checks.count_outcomes(found)}")
     if json_file:
         json_file.write_text(json.dumps(to_report(plan, found, trials), ensure_ascii=False, indent=1) + "\n")
     raise typer.Exit(FAILED if checks.has_failed(found) else PASSED)

@@ -265,7 +265,7 @@ def add_a_field(job: Json) -> Json:
         (confuse_errors, "wrong pages: error", "INTERNAL: bug"),
         (add_a_field, "picture: status", "contract"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_each_fault_of_a_worker_fails_a_named_check(start_endpoint: Any, answer: Any, name: str, expected: str) -> None:
     """Exactly one check fails, and its explanation names the code or what is missing, and the job."""
