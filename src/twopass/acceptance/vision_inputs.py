@@ -125,20 +125,21 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
     from twopass.pages.shared_pixels import Pixels
 
     runner, image, spec = worker.model_runner, Pixels(width, height, data=rgb), VISION_SPECS[model]
+    module = runner.get_model()  # without the wrapper that replays CUDA graphs
     grid = spec.choose_grid(width, height, reference.MODE, MAX_CROPS)
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
     tokenizer = reference.load_tokenizer(runner.model_config.tokenizer)
     official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)
-    stock: Any = next(kind for kind in type(runner.model).__mro__ if kind.__module__.startswith("vllm."))
-    dtype = next(runner.model.sam_model.parameters()).dtype
+    stock: Any = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("vllm."))
+    dtype = next(module.sam_model.parameters()).dtype
     with torch.inference_mode():
-        (ours,) = runner.model.embed_multimodal(
+        (ours,) = module.embed_multimodal(
             pixel_values=torch.from_numpy(np.array(views.global_view))[None].to(runner.device),
             images_crop=torch.from_numpy(np.array(views.tiles)).to(runner.device),
             images_spatial_crop=torch.tensor([grid]),
         )
         whole, tiles = (official[name].to(runner.device, dtype) for name in ("pixel_values", "images_crop"))
-        (theirs,) = stock._pixel_values_to_embedding(runner.model, whole, tiles, official["images_spatial_crop"])
+        (theirs,) = stock._pixel_values_to_embedding(module, whole, tiles, official["images_spatial_crop"])
     found = measure_agreement(ours, theirs)
     return found.tokens, found.reference_tokens, found.cosine
 
