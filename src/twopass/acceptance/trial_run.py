@@ -78,7 +78,7 @@ def read(choice: Choice, sources: Sequence[Path], settings: Settings, folder: Pa
         command, env=build_environment(choice, settings), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     if ended.returncode:
-        message = f"the worker ended with {ended.returncode}: {ended.stdout.strip()[-SHOWN:]}"
+        message = f"the worker ended with {ended.returncode}: {' '.join(ended.stdout.split())[-SHOWN:]}"
         raise EngineError(Code.ENGINE_DEAD, message)
     seconds = json.loads((folder / "out.json").read_text())
     return Trial(seconds["start_s"], seconds["read_s"], load_pages(folder / "output"))
