@@ -216,6 +216,25 @@ def test_many_other_words_on_pages_without_truth_are_a_reason_to_compare() -> No
     assert meaning.startswith("not recommended") and "400 of 10,000 words of your pages without a text layer" in meaning
 
 
+@pytest.mark.parametrize(
+    ("errors", "baseline", "verdict", "is_chance"),
+    [
+        (20, 0, Verdict.WORSE, False),  # 0.2 % of the words, and more than chance explains
+        (3, 0, Verdict.EQUAL, True),  # three words may be chance
+        (1060, 1000, Verdict.WORSE, True),  # may be chance, but 0.6 % of the words are too many to accept
+        (1040, 1000, Verdict.EQUAL, True),
+        (900, 1000, Verdict.BETTER, False),
+        (940, 1000, Verdict.EQUAL, True),
+    ],
+)
+def test_errors_are_worse_beyond_noise_or_margin(errors: int, baseline: int, verdict: Verdict, is_chance: bool) -> None:
+    """Of 10,000 words: more errors than chance explains are worse, and in any case more than 0.5 % of the words."""
+    found = trial_scores.compare("words", *(Errors(count, 10_000) for count in (errors, baseline, baseline)))
+
+    assert found.verdict is verdict
+    assert ("may be chance" in found.text) is is_chance
+
+
 @given(st.lists(st.integers(0, 500), min_size=3, max_size=3))
 def test_more_errors_are_never_better(counts: list[int]) -> None:
     """Whatever the noise: more errors are never better, fewer never worse, and equal ones are equal."""
