@@ -14,6 +14,7 @@ from pathlib import Path
 from twopass.acceptance import trial_documents
 from twopass.acceptance.checks import Check, Outcome, skip
 from twopass.acceptance.trial_run import PageKey
+from twopass.acceptance.trial_scores import MODEL_STATES
 from twopass.document import Checkpoint, Element
 from twopass.errors import Code
 from twopass.families.interface import NORMAL
@@ -23,7 +24,9 @@ MIN_RUN = 4  # parts that must follow each other in the text layer as in the ans
 NOT_ASKED = "not asked"  # of blank pages, and of pages that could not be rendered
 REJECTED = ("pass2_loop", "pass2_cut", "pass2_empty", "pass2_disagrees")  # flags of elements
 AGREES = "agrees with pass 1"
-_PART = re.compile(r"<\|[^|<>]{1,30}\|>|[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+|\S")
+_PART = re.compile(
+    r"<\|[^|<>]{1,30}\|>|</?[a-z]{1,10}>|[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+|\S"
+)
 _ELEMENT = re.compile(r"/(p\d+-e\d+)(?:-\d+)?$")
 
 ReadLayers = Callable[[Path], Mapping[int, str]]
@@ -33,8 +36,8 @@ ReadLayers = Callable[[Path], Mapping[int, str]]
 class Rates:
     """Counts that can be added: of pages by last rung, of answers by end, of elements that pass 2 has asked about.
 
-    `predicted` and `parts` count words, marks and tags of answers about pages with a text layer: those that could be
-    predicted from it, and all. `layered` counts these pages.
+    `predicted` and `parts` count words, marks and tags of the answers that are used, about pages with a text layer:
+    those that could be predicted from it, and all. `layered` counts pages with a text layer.
     """
 
     pages: int = 0
@@ -109,7 +112,8 @@ def _measure_page(page: Checkpoint, layer: str | None) -> Rates:
     replies = [completion for completion in page.completions if _ELEMENT.search(completion.prompt_id)]
     asked = {match[1] for one in replies if (match := _ELEMENT.search(one.prompt_id))}
     elements = [element for element in page.elements if element.id in asked]
-    parts = split_parts(answers[-1].text) if answers and layer else []
+    is_read = page.page.state in MODEL_STATES
+    parts = split_parts(answers[-1].text) if answers and layer and is_read else []
     return Rates(
         pages=1,
         rungs=Counter([attempts[-1].rung if attempts else NOT_ASKED]),
@@ -132,7 +136,7 @@ def _find_rejection(element: Element) -> str:
 
 
 def split_parts(text: str) -> list[str]:
-    """Split into words, marks and tags such as <|ref|>: about the model's tokens, though long words have several."""
+    """Split into words, marks, and tags such as <|ref|> and <td>: about the model's tokens; long words have several."""
     return _PART.findall(text)
 
 
