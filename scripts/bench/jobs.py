@@ -29,6 +29,8 @@ from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
+from twopass.engines.vllm.engine import VllmEngine
+from twopass.families import registry
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry import logs
@@ -36,6 +38,10 @@ from twopass.worker import SLOTS_PER_SEQUENCE, Worker, open_worker
 
 PAGE_BYTES = (A4[0] + 2) * (A4[1] + 2) * 3  # of a page buffer, as steps/render.py asks for them
 LATENCY_PAGES, LATENCY_ROUNDS = (1, 19), 3  # pages of a document that is read alone
+# what the model gets of an image: DRAW_VIEWS and SMALL_CROPS
+INPUTS: Mapping[str, tuple[bool, bool]] = {
+    "official": (False, False), "drawn": (True, False), "small_crops": (False, True), "both": (True, True),
+}  # fmt: skip
 WAYS: Mapping[str, Mapping[str, str]] = {"pass2_all": {"pass2": "all"}, "mode_auto": {"mode": "auto"}}  # job fields
 
 
@@ -71,7 +77,9 @@ def main(arguments: Sequence[str]) -> None:
         with open_worker(settings) as worker:
             usual = replace(worker, page_slots=PageSlots(slots))
             pages = read_mix(options.pages)
-            facts = measure(usual, endpoint, pages, options.jobs, options.windows, options.ways)
+            facts = measure(
+                usual, endpoint, pages, options.jobs, options.windows, options.ways, options.inputs, options.latency
+            )
     print_json(found={"job_mix": facts})
     if options.json:
         results = json.loads(options.json.read_text()) if options.json.exists() else {}
@@ -85,11 +93,13 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pages", type=int, default=1600)
-    parser.add_argument("--jobs", type=int, nargs="+", default=[1], help="jobs at once, one number after the other")
+    parser.add_argument("--jobs", type=int, nargs="*", default=[1], help="jobs at once, one number after the other")
     parser.add_argument(
         "--windows", type=int, nargs="*", default=[], help="pages in flight, one number after the other"
     )
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=[], help="instead of pass2 auto in mode gundam")
+    parser.add_argument("--inputs", nargs="*", choices=INPUTS, default=[], help="as one job, one after the other")
+    parser.add_argument("--latency", type=int, nargs="*", default=LATENCY_PAGES, help="pages of documents read alone")
     parser.add_argument("--quantization")
     parser.add_argument("--kv-cache-dtype", default="auto")
     parser.add_argument("--sequences", type=int, default=512)
@@ -103,14 +113,14 @@ def _parse_options(arguments: Sequence[str]) -> Any:
 
 def measure(
     worker: Worker, endpoint: str, pages: Sequence[Mapping[str, Any]], counts: Sequence[int],
-    slot_counts: Sequence[int] = (), ways: Sequence[str] = (), latency_pages: Sequence[int] = LATENCY_PAGES,
-    latency_rounds: int = LATENCY_ROUNDS,
+    slot_counts: Sequence[int] = (), ways: Sequence[str] = (), inputs: Sequence[str] = (),
+    latency_pages: Sequence[int] = LATENCY_PAGES, latency_rounds: int = LATENCY_ROUNDS,
 ) -> dict[str, Any]:  # fmt: skip
     """Return {"pages_per_s", "share_of_engine", …}, which are those of the first of `counts`, jobs at once.
 
     `slot_counts`: pages in flight, tried one after the other with five times as many pages, 48 at least, where there
-    are so many. `ways`: keys of WAYS, each run as one job. `latency_pages`: documents of so many pages are read alone,
-    `latency_rounds` times.
+    are so many. `ways`: keys of WAYS, and `inputs`: keys of INPUTS, each run as one job. `latency_pages`: documents of
+    so many pages are read alone, `latency_rounds` times.
     """
     client = local_s3.connect(endpoint)
     documents = upload_documents(pages, client)
@@ -126,7 +136,11 @@ def measure(
         seconds, cpu_ms = _measure_latencies(worker, alone, latency_rounds)
         latency_s = {**facts.values["latency_s"], f"{count}_pages": seconds}
         facts.add(latency_s=latency_s, cpu_ms_per_page_by_stage=cpu_ms)
-    _measure_jobs(worker, documents, counts, facts)
+    if counts:
+        _measure_jobs(worker, documents, counts, facts)
+    for name in inputs:
+        engine = worker.submit(run_jobs(_choose_input(worker, *INPUTS[name]), documents, 1)).result()
+        facts.add_rate(f"input_{name}", engine.meter.tokens_per_s / documents.tokens_per_page)
     for slots in slot_counts:
         part = documents.take(max(5 * slots, 48))
         engine = worker.submit(run_jobs(replace(worker, page_slots=PageSlots(slots)), part, 1)).result()
@@ -160,6 +174,13 @@ def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int],
         share_of_engine=round(first.meter.tokens_per_s / alone.tokens_per_s, 3),
         alone_tokens_per_s=round(alone.tokens_per_s), alone_cpu_ms_per_page=alone.cpu_ms(tokens),
     )  # fmt: skip
+
+
+def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker:
+    """Return the worker with other input for the model; the engine is the same, so `draw_views` stays set."""
+    if isinstance(worker.engine, VllmEngine):
+        worker.engine.draw_views = draw_views
+    return replace(worker, family=registry.get_family(worker.engine.family, small_crops))
 
 
 def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> tuple[float, dict[str, float]]:

@@ -84,15 +84,15 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Send the same job again; it continues where it stopped.",
     ),
     Code.ENDPOINT_DENIED: (
-        "The endpoint that `twopass submit` sends jobs to rejects them.",
+        "The endpoint that jobs are sent to rejects them.",
         "Check its id and `RUNPOD_API_KEY`. The message has the endpoint's answer.",
     ),
     Code.ENDPOINT_UNAVAILABLE: (
-        "The endpoint that `twopass submit` sends jobs to cannot be reached, or was busy for too long.",
+        "The endpoint that jobs are sent to cannot be reached, was busy for too long, or has no worker that can start.",
         "Run the same command again; it continues where it stopped. If the endpoint is busy, lower `--in-flight`.",
     ),
     Code.JOB_LOST: (
-        "The endpoint ended or lost a job before it had a result, as often as `--tries` allows.",
+        "The endpoint lost a job, ended it without a result (as often as `--tries` allows), or was too slow.",
         "See the endpoint's log. Run the same command again to read the missing pages.",
     ),
     Code.INTERNAL: (

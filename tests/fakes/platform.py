@@ -1,4 +1,4 @@
-"""RunPod's public API on loopback: /run, /status and /cancel over HTTP, rate limits included.
+"""RunPod's public API on loopback: /run, /runsync, /status, /cancel and /health over HTTP, rate limits included.
 
 Jobs go to the loopback queue and its workers, or to a function that answers them.
 """
@@ -6,6 +6,7 @@ Jobs go to the loopback queue and its workers, or to a function that answers the
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +43,8 @@ class QueueBackend:
         if job is None:
             return None
         output = job.progress[-1] if job.status == "IN_PROGRESS" and job.progress else job.output
-        return {"id": job_id, "status": job.status, "output": output, "error": job.error, "executionTime": 1000}
+        body = {"id": job_id, "status": job.status, "output": output, "error": job.error}
+        return {**body, "delayTime": 250, "executionTime": 1000}
 
     def stop(self, job_id: str) -> None:
         self._queue.stop(job_id)
@@ -71,7 +73,8 @@ class ScriptedBackend:
 class Platform:
     """The HTTP server. `refusals` are sent first, one per request: a status and a Retry-After header.
 
-    `requests` holds the time, method and path of each request, `bodies` those of /run.
+    `requests` holds the time, method and path of each request, `bodies` those of /run and /runsync. `workers` is what
+    /health counts; None: there is no such endpoint.
     """
 
     backend: Backend
@@ -79,6 +82,7 @@ class Platform:
     refusals: list[tuple[int, str | None]] = field(default_factory=list)
     requests: list[tuple[float, str, str]] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
+    workers: Json | None = field(default_factory=lambda: {"idle": 1, "running": 0, "throttled": 0})
 
     @contextmanager
     def serve(self) -> Iterator[str]:
@@ -111,15 +115,31 @@ class _Handler(BaseHTTPRequestHandler):
             status, retry_after = self.owner.refusals.pop(0)
             return self._send(status, None, retry_after)
         verb, _, job_id = path.strip("/").partition("/")
+        if (self.command, verb) == ("GET", "health") and self.owner.workers is not None:
+            return self._send(200, {"jobs": {"inQueue": 0, "inProgress": 0}, "workers": self.owner.workers})
         if (self.command, verb) == ("POST", "run"):
-            payload = json.loads(body)
-            self.owner.bodies.append(payload)
-            return self._send(200, {"id": self.owner.backend.put(payload), "status": "IN_QUEUE"})
+            return self._send(200, {"id": self._put(body), "status": "IN_QUEUE"})
+        if self.command == "POST" and (sync := re.fullmatch(r"runsync\?wait=(\d+)", verb)):
+            return self._send(200, self._wait(self._put(body), int(sync[1]) / 1000))
         if (self.command, verb) == ("POST", "cancel"):
             self.owner.backend.stop(job_id)
             return self._send(200, {"id": job_id, "status": "CANCELLED"})
         status_body = self.owner.backend.status(job_id) if (self.command, verb) == ("GET", "status") else None
         return self._send(200, status_body) if status_body is not None else self._send(404, None)
+
+    def _put(self, body: bytes) -> str:
+        payload = json.loads(body)
+        self.owner.bodies.append(payload)
+        return self.owner.backend.put(payload)
+
+    def _wait(self, job_id: str, seconds: float) -> Json:
+        """The job's status when it has ended, or after so many seconds."""
+        until = time.monotonic() + seconds
+        while True:
+            status = self.owner.backend.status(job_id) or {}
+            if status.get("status") not in ("IN_QUEUE", "IN_PROGRESS") or time.monotonic() > until:
+                return {"id": job_id, **status}
+            time.sleep(0.02)
 
     def _send(self, status: int, body: Json | None, retry_after: str | None = None) -> None:
         data = json.dumps(body or {"error": "no"}).encode()

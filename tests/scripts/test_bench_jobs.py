@@ -88,13 +88,14 @@ async def test_whole_jobs_are_measured_against_the_engine_alone(worker: Worker) 
             [1, 2],
             [6],
             list(jobs.WAYS),
+            ["small_crops"],
             (1, 2),
             1,
         )
 
     assert facts["pages_per_s"] == facts["pages_per_s_by"]["1_jobs"] > 0
     assert {name for name, rate in facts["pages_per_s_by"].items() if rate > 0} == {
-        "1_jobs", "2_jobs", "6_in_flight", "pass2_all", "mode_auto",
+        "1_jobs", "2_jobs", "6_in_flight", "pass2_all", "mode_auto", "input_small_crops",
     }  # fmt: skip
     assert facts["latency_s"].keys() == {"1_pages", "2_pages"} and min(facts["latency_s"].values()) > 0
     assert facts["cpu_ms_per_page"]["workers"] > facts["cpu_ms_per_page"]["core"] == 0 < facts["host_peak_mib"]

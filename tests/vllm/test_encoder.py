@@ -12,11 +12,14 @@ import torch
 
 from scripts.bench import vision_encoder
 from tests.vllm import tiny
+from twopass.acceptance.checks import Outcome
+from twopass.acceptance.vision_inputs import judge_embeddings, measure_agreement
 from twopass.engines.vllm.plugin.encoder import Encoder, ViewTensors
 from twopass.engines.vllm.tiling import TileGrid
 
 # Sides of global view and tile; small, because this runs on a CPU.
 SIDES = {"DeepseekOCRForCausalLM": (512, 640), "DeepseekOCR2ForCausalLM": (768, 768)}
+NEWLINE = 20  # position of the first newline token: two tiles have ten tokens each in a row (DeepSeek-OCR-2: any token)
 WIDTHS = {"DeepseekOCRForCausalLM": 2048, "DeepseekOCR2ForCausalLM": 896}  # of the projector's input
 
 
@@ -34,20 +37,52 @@ def noise(count: int, side: int) -> torch.Tensor:
     return torch.randint(0, 256, (count, side, side, 3), dtype=torch.uint8)
 
 
-def test_embeddings_equal_the_stock_models(model: Any) -> None:
-    """One image with tiles and one without, encoded together by us and one after the other by vLLM."""
+@pytest.fixture(scope="module")
+def batch(model: Any) -> vision_encoder.Batch:
+    """One image with two tiles and one without."""
     global_side, tile_side = SIDES[type(model).__mro__[1].__name__]
-    batch = {
+    return {
         "pixel_values": noise(2, global_side),
         "images_crop": noise(2, tile_side),
         "images_spatial_crop": torch.tensor([(2, 1), (1, 1)]),
     }
 
-    ours, theirs = vision_encoder.encode(model, batch), vision_encoder.encode_stock(model, batch)
 
-    for mine, reference in zip(ours, theirs, strict=True):
+@pytest.fixture(scope="module")
+def official(model: Any, batch: vision_encoder.Batch) -> list[torch.Tensor]:
+    return vision_encoder.encode_stock(model, batch)
+
+
+def test_embeddings_equal_the_stock_models(
+    model: Any, batch: vision_encoder.Batch, official: list[torch.Tensor]
+) -> None:
+    """Encoded together by us and one after the other by vLLM."""
+    for mine, reference in zip(vision_encoder.encode(model, batch), official, strict=True):
         assert mine.shape == reference.shape
         assert (mine - reference).norm() / reference.norm() < 1e-4
+        assert judge_embeddings("noise", measure_agreement(mine, reference)).outcome is Outcome.PASSED
+
+
+def test_the_acceptance_run_catches_wrong_embeddings(
+    model: Any, batch: vision_encoder.Batch, official: list[torch.Tensor]
+) -> None:
+    """Tiles in another order, a missing newline token and wrong normalisation; rounding to bfloat16 passes."""
+    reference = official[0]
+    darker = batch | {name: batch[name] // 2 for name in ("pixel_values", "images_crop")}
+    cases = {
+        "tiles in another order": vision_encoder.encode(model, batch | {"images_crop": batch["images_crop"].flip(0)})[
+            0
+        ],
+        "no newline token": torch.cat((reference[:NEWLINE], reference[NEWLINE + 1 :])),
+        "wrong normalisation": vision_encoder.encode(model, darker)[0],
+        "another precision": reference.bfloat16().float(),
+    }
+
+    found = {name: measure_agreement(embeddings, reference) for name, embeddings in cases.items()}
+
+    print({name: agreement.cosine for name, agreement in found.items()})
+    failed = [name for name, one in found.items() if judge_embeddings(name, one).outcome is Outcome.FAILED]
+    assert failed == ["tiles in another order", "no newline token", "wrong normalisation"]
 
 
 @pytest.mark.parametrize("tokens", [1, 10**4])

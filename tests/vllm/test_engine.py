@@ -46,9 +46,6 @@ class ScriptedEngine(VllmEngine):
         pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
         await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
 
-    def set_draw_views(self, draw_views: bool) -> None:
-        self._draw_views = draw_views
-
     async def restart(self) -> None:
         await super().restart()
         await self.set_weights()
@@ -58,7 +55,7 @@ class ScriptedEngine(VllmEngine):
 class Running:
     """The engine, its page pool, and a reader to run jobs on it."""
 
-    engine: ScriptedEngine
+    engine: VllmEngine
     page_pool: PagePool
     reader: Reader
 
@@ -180,7 +177,7 @@ async def test_draw_views_renders_the_tiles_of_scalable_pages(
     running: Running, tmp_path: Path, draw_views: bool, is_scalable: bool, number: int, is_rendered: bool
 ) -> None:
     """Without it, or if rendering fails (there is no page 3), they are cut out of the resized image."""
-    running.engine.set_draw_views(draw_views)
+    running.engine.draw_views = draw_views
     page, grid = PagePointer(write_pdf(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), TileGrid(2, 1)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(1280 / 200, 640 / 280)

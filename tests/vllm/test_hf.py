@@ -40,7 +40,6 @@ def draw_noise(width: int, height: int, seed: int) -> Pixels:
 PROMPTS = {
     f"{name}-{ngram}": Prompt(name, TEXT, image, mode="gundam", sampling=Sampling(max_tokens=TOKENS, ngram=ngram))
     for name, image in {
-        "square": draw_noise(600, 600, 1),
         "padded": draw_noise(500, 700, 2),
         "tiled": draw_noise(800, 400, 3),  # two tiles side by side
     }.items()

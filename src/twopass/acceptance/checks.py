@@ -7,7 +7,7 @@ stages would only show consequences of the same fault.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,12 +62,12 @@ def count_outcomes(checks: Sequence[Check]) -> str:
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
 
 
-def format_table(checks: Sequence[Check]) -> str:
+def format_table(checks: Sequence[Check], titles: Mapping[str, str] = STAGES) -> str:
     """Format the checks as a table in plain text, stage by stage; meanings stand below the lines that they explain."""
     width = max((len(check.name) for check in checks), default=0)
     lines = []
     for stage in sorted({check.stage for check in checks}):
-        lines.append(f"({stage}) {STAGES[stage]}")
+        lines.append(f"({stage}) {titles[stage]}")
         for check in (check for check in checks if check.stage == stage):
             required = f" (required: {check.required})" if check.required else ""
             lines.append(f"    {check.outcome:<7}  {check.name:<{width}}  {check.value}{required}".rstrip())

@@ -90,6 +90,7 @@ class Plan:
     pictures: Sequence[Picture] = field(default_factory=pictures.draw_all)
     records: Sequence[Record] = ()
     recording: Path | None = None
+    load: Load = field(default_factory=lambda: ON_GPU if gpus.detect_gpus().count else ON_CPU)
     tune: bool = False
     rates: bool = False
     files: Path | None = None
@@ -183,7 +184,7 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
     if has_failed(views):
         yield views
         return
-    load = ON_GPU if gpus.detect_gpus().count else ON_CPU
+    load = plan.load
     requests = greedy_requests.build_requests(PROMPTS, plan.pictures, load.together, load.max_tokens)
     with _open_worker(plan.settings, folder, _count_blocks(plan.settings, requests, load)) as worker:
         engine = worker.engine

@@ -102,7 +102,7 @@ def _is_same(views: tiling.Array, official: Any) -> bool:
 
     from twopass.engines.vllm.plugin.encoder import normalise
 
-    ours = normalise(torch.from_numpy(np.ascontiguousarray(views)), torch.bfloat16)
+    ours = normalise(torch.from_numpy(np.array(views)), torch.bfloat16)
     return bool(torch.equal(ours, official.to(torch.bfloat16)))
 
 
@@ -133,8 +133,8 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
     dtype = next(runner.model.sam_model.parameters()).dtype
     with torch.inference_mode():
         (ours,) = runner.model.embed_multimodal(
-            pixel_values=torch.from_numpy(views.global_view.copy())[None].to(runner.device),
-            images_crop=torch.from_numpy(views.tiles.copy()).to(runner.device),
+            pixel_values=torch.from_numpy(np.array(views.global_view))[None].to(runner.device),
+            images_crop=torch.from_numpy(np.array(views.tiles)).to(runner.device),
             images_spatial_crop=torch.tensor([grid]),
         )
         whole, tiles = (official[name].to(runner.device, dtype) for name in ("pixel_values", "images_crop"))

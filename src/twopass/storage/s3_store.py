@@ -105,6 +105,12 @@ class S3Store:
         keys = (entry["Key"] for page in pages for entry in page.get("Contents", ()))
         return frozenset(key.removeprefix(self._prefix) for key in keys)
 
+    @run_on_threads
+    @retry_call
+    def delete(self, key: str) -> None:
+        """Delete the object; one that does not exist is no error."""
+        self._client.delete_object(**self._location(key))
+
     async def close(self) -> None:
         """Wait a few seconds for running calls. Waiting calls and further attempts are dropped."""
         self._closing.set()

@@ -74,8 +74,8 @@ class VllmEngine(Engine):
     def _init_state(self, settings: Settings) -> None:
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
-        self._draw_views = settings.draw_views
-        self.precision = _describe_precision(self.arguments, self._draw_views)
+        self.draw_views = settings.draw_views
+        self.precision = _describe_precision(self.arguments, self.draw_views)
         self.buffers: PixelBufferPool | None = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,
@@ -222,7 +222,7 @@ class VllmEngine(Engine):
         """Write the image's views into the buffer; tiles of a scalable page are rendered, if that fails, resized."""
         assert self._page_pool
         call, page, image = self._page_pool.call, prompt.page, prompt.image
-        if self._draw_views and page and page.is_scalable and self._vision.is_upscaled(image.width, image.height, grid):
+        if self.draw_views and page and page.is_scalable and self._vision.is_upscaled(image.width, image.height, grid):
             try:
                 return await call(render_tiles.write_views, self._vision, page, image, mode, grid, buffer)
             except TwopassError as error:

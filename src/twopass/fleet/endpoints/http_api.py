@@ -108,6 +108,10 @@ def parse_status(answer: Mapping[str, Any]) -> JobStatus:
     elif status == "COMPLETED" and not isinstance(output, dict):
         # A result that was too large is COMPLETED without output (runpod-python #309).
         state, error = JobState.GONE, "the endpoint lost the job's result"
-    milliseconds = answer.get("executionTime")
-    seconds = milliseconds / 1000 if isinstance(milliseconds, int | float) else None
-    return JobStatus(state, output, None if error is None else str(error), seconds)
+    seconds, queued_s = _parse_milliseconds(answer.get("executionTime")), _parse_milliseconds(answer.get("delayTime"))
+    return JobStatus(state, output, None if error is None else str(error), seconds, queued_s)
+
+
+def _parse_milliseconds(value: Any) -> float | None:
+    """Seconds; None for anything but a number."""
+    return value / 1000 if isinstance(value, int | float) else None

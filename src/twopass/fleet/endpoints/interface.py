@@ -21,13 +21,19 @@ class JobState(StrEnum):
 class JobStatus:
     """The answer to one poll. `output` is the progress of a running job and the result of one that ended.
 
-    `seconds` on a worker are None where the endpoint does not report them.
+    `seconds` on a worker, and `queued_s` before that, are None where the endpoint does not report them.
     """
 
     state: JobState
     output: Any = None
     error: str | None = None
     seconds: float | None = None
+    queued_s: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the job waits or runs."""
+        return self.state in (JobState.WAITING, JobState.RUNNING)
 
 
 class Endpoint(Protocol):

@@ -1,8 +1,9 @@
-"""An endpoint of RunPod: /run, /status and /cancel of its queue."""
+"""An endpoint of RunPod: /run, /runsync, /status, /cancel and /health of its queue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,15 +13,40 @@ from twopass.fleet.endpoints.http_api import ApiClient
 from twopass.fleet.endpoints.interface import JobState, JobStatus
 
 API_URL = "https://api.runpod.ai/v2"
+NO_CAPACITY = ("throttled", "unhealthy")  # states of workers that take no jobs
+
+
+@dataclass(frozen=True)
+class Health:
+    """How many workers and jobs are in each state, by RunPod's names: `idle`, `running`, `throttled`, `inQueue`, …"""
+
+    workers: Mapping[str, int]
+    jobs: Mapping[str, int]
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether there are workers and none can take jobs. An endpoint without workers starts one for a job."""
+        return any(self.workers.values()) and not any(
+            count for state, count in self.workers.items() if state not in NO_CAPACITY
+        )
 
 
 class RunPod:
     """An endpoint of RunPod's queue."""
 
-    def __init__(self, endpoint: str, key: str | None, execution_s: float) -> None:
-        """`endpoint` is an id or a complete address. RunPod ends a job that runs longer than `execution_s`."""
+    def __init__(self, endpoint: str, key: str | None, execution_s: float, ttl_s: float | None = None) -> None:
+        """`endpoint` is an id or a complete address. RunPod ends a job that runs longer than `execution_s`.
+
+        It deletes a job `ttl_s` after it was sent, whatever its state; None: after a day.
+        """
         self._api = ApiClient(endpoint if "://" in endpoint else f"{API_URL}/{endpoint}", key)
         self._policy = {"executionTimeout": round(execution_s * 1000)}
+        if ttl_s is not None:
+            self._policy["ttl"] = round(ttl_s * 1000)
+
+    @property
+    def url(self) -> str:
+        return self._api.url
 
     async def __aenter__(self) -> Self:
         return self
@@ -31,10 +57,25 @@ class RunPod:
         await self._api.close()
 
     async def submit(self, job_input: Mapping[str, Any]) -> str:
-        answer = await self._api.request("POST", "/run", {"input": job_input, "policy": self._policy})
-        if answer is None or not isinstance(answer.get("id"), str):
-            raise EndpointError(Code.ENDPOINT_DENIED, f"{self._api.url}: {http_api.ADVICE[404]}")
-        return str(answer["id"])
+        return str((await self._send("/run", job_input))["id"])
+
+    async def submit_and_wait(self, job_input: Mapping[str, Any], wait_s: float) -> tuple[str, JobStatus]:
+        """Start a job and wait at most `wait_s` for its end; returns its id and status."""
+        answer = await self._send(f"/runsync?wait={round(wait_s * 1000)}", job_input)
+        return str(answer["id"]), http_api.parse_status(answer)
+
+    async def _send(self, path: str, job_input: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = await self._api.request("POST", path, {"input": job_input, "policy": self._policy})
+        if not isinstance(answer, dict) or not isinstance(answer.get("id"), str):
+            raise EndpointError(Code.ENDPOINT_DENIED, f"{self.url}: {http_api.ADVICE[404]}")
+        return answer
+
+    async def check_health(self) -> Health:
+        """Count workers and jobs; raises EndpointError where there is no such endpoint."""
+        answer = await self._api.request("GET", "/health")
+        if answer is None:
+            raise EndpointError(Code.ENDPOINT_DENIED, f"{self.url}: {http_api.ADVICE[404]}")
+        return parse_health(answer, self.url)
 
     async def poll(self, job_id: str) -> JobStatus:
         answer = await self._api.request("GET", f"/status/{job_id}")
@@ -44,3 +85,17 @@ class RunPod:
 
     async def cancel(self, job_id: str) -> None:
         await self._api.request("POST", f"/cancel/{job_id}")
+
+
+def parse_health(answer: Any, url: str) -> Health:
+    """Parse the answer of /health; raises EndpointError for one that counts no workers."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("workers"), dict):
+        message = f"{url} does not count its workers; use an endpoint with a queue, not a load balancing one"
+        raise EndpointError(Code.ENDPOINT_DENIED, message)
+    return Health(_parse_counts(answer["workers"]), _parse_counts(answer.get("jobs")))
+
+
+def _parse_counts(counts: Any) -> dict[str, int]:
+    """The values that are numbers of something."""
+    pairs = counts.items() if isinstance(counts, dict) else ()
+    return {state: count for state, count in pairs if isinstance(count, int) and not isinstance(count, bool)}
