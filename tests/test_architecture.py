@@ -50,7 +50,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "worker",
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
-    "acceptance": ("__init__", "document", "engines", "errors", "families", "pages", "runtime", "settings", "worker"),
+    "acceptance": (
+        "__init__", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline", "runtime",
+        "settings", "telemetry", "text", "worker",
+    ),
     "cli": (
         "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
         "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
@@ -71,7 +74,13 @@ HOMES = {
         "engines/gpus.py",
         "engines/vllm/plugin",
     },
-    "pymupdf": {"acceptance/pictures.py", "pages/source_files.py", "steps/render.py", "engines/cpu/"},
+    "pymupdf": {
+        "acceptance/drawn_pages.py",
+        "acceptance/pictures.py",
+        "pages/source_files.py",
+        "steps/render.py",
+        "engines/cpu/",
+    },
     "pymupdf4llm": {"engines/cpu/page.py"},
     "PIL": {
         "acceptance/stock_vllm.py",

@@ -59,6 +59,7 @@ NEEDS = {
     ".venv/bin/twopass read samples --output output --preset 24": "gpu",
     "ENGINE=hf MODEL=deepseek_ocr2 MODEL_DIR=/models/deepseek_ocr2"
     " .venv/bin/twopass read samples --output output": "weights",
+    "MODEL_DIR=/models/deepseek_ocr .venv/bin/twopass accept --tune --rates --files my-documents": "weights",
     "make demo": "ci",
     "make test": "ci",
     "make check": "ci",

@@ -100,6 +100,9 @@ WRONG = {
     "parse-answer missing.txt": ["FILE", "missing.txt"],
     "parse-answer - --family gpt": ["--family", "deepseek_ocr, deepseek_ocr2"],
     "download-weights gpt models": ["MODEL", "deepseek_ocr, deepseek_ocr2"],
+    "accept --files .": ["--files", "--tune or --rates"],
+    "accept --artefacts .": ["--artefacts", "--rates"],
+    "accept --rates --artefacts missing": ["--artefacts", "missing"],
     "health localhost:9400": ["ADDRESS", "http://localhost:9400"],
 }
 

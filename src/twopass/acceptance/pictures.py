@@ -1,25 +1,21 @@
-"""The pictures of the acceptance run: pages of the kinds that users have, drawn here, so that none has to be shipped.
-
-Every picture is drawn from PDF or HTML by MuPDF with its own fonts, and is the same on every machine with this version.
-"""
+"""The pictures of the acceptance run: pages of the kinds that users have, drawn here, so that none is shipped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from twopass.acceptance import drawn_pages
 from twopass.pages import canary_images, pillow_image
 from twopass.pages.shared_pixels import Pixels
 
 if TYPE_CHECKING:
     import pymupdf
 
-A4 = (595, 842)  # points
-ZOOM = 2.0  # 144 dpi, as pages are rendered
 PARAGRAPHS = (
     "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, the direction of the wind, "
     "and the names of the ships that passed before dark. On Tuesday he counted nineteen of them.",
@@ -40,8 +36,6 @@ TABLE_ROWS = (
     ("Total", "49", "12,119", "£ 917"),
 )
 FORMULA = "P = ρ · g · Q · H / (3600 · η)"
-NOISE = 14  # standard deviation of the scan's noise, of 256 levels
-TILT = 0.7  # degrees
 
 
 @dataclass(frozen=True)
@@ -52,14 +46,16 @@ class Picture:
 
 def draw_all() -> list[Picture]:
     """Draw every picture: A4 text, a table, two columns, Chinese, a scan, and a crop of a formula without tiles."""
-    text = _render(_write_text)
+    text = drawn_pages.render(_write_text)
+    table = drawn_pages.table(TABLE_ROWS, "Table 3. Ships and duties in 1887", PARAGRAPHS[0])
+    chinese = drawn_pages.prose(CHINESE * 3, "灯塔看守人的账簿")
     return [
         Picture("A4 text", text),
-        Picture("table", _render(_write_table)),
+        Picture("table", drawn_pages.render(table.write)),
         Picture("two columns", canary_images.draw_page().image),
-        Picture("Chinese", _render(_write_chinese)),
-        Picture("scan", _scan(text)),
-        Picture("formula", _crop(_render(_write_formula), 460, 120)),
+        Picture("Chinese", drawn_pages.render(chinese.write)),
+        Picture("scan", drawn_pages.scan(text)),
+        Picture("formula", _crop(drawn_pages.render(_write_formula), 460, 120)),
     ]
 
 
@@ -72,49 +68,13 @@ def save(pictures: Sequence[Picture], folder: Path) -> list[Path]:
     return paths
 
 
-def _render(write: Callable[[pymupdf.Page], None]) -> Pixels:
-    import pymupdf
-
-    with pymupdf.open() as pdf:
-        page = pdf.new_page(width=A4[0], height=A4[1])
-        write(page)
-        pixmap = page.get_pixmap(matrix=pymupdf.Matrix(ZOOM, ZOOM))
-        return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
-
-
 def _write_text(page: pymupdf.Page) -> None:
     body = "".join(f"<p>{paragraph}</p>" for paragraph in PARAGRAPHS)
     page.insert_htmlbox((70, 70, 525, 770), f"<h1>The keeper's ledger</h1>{body}<h2>Tides</h2>{body}")
 
 
-def _write_table(page: pymupdf.Page) -> None:
-    """Draw the cells one by one: MuPDF's HTML has no rules around cells."""
-    page.insert_text((70, 90), "Table 3. Ships and duties in 1887", fontsize=13)
-    for row, cells in enumerate(TABLE_ROWS):
-        for column, text in enumerate(cells):
-            left, top = 70 + 110 * column, 120 + 30 * row
-            page.draw_rect((left, top, left + 110, top + 30), color=(0, 0, 0), width=0.8)
-            page.insert_text((left + 8, top + 20), text, fontsize=12)
-    page.insert_htmlbox((70, 300, 525, 500), f"<p>{PARAGRAPHS[0]}</p>")
-
-
-def _write_chinese(page: pymupdf.Page) -> None:
-    body = "".join(f"<p>{paragraph}</p>" for paragraph in CHINESE * 3)
-    page.insert_htmlbox((70, 70, 525, 770), f"<h1>灯塔看守人的账簿</h1>{body}")
-
-
 def _write_formula(page: pymupdf.Page) -> None:
     page.insert_htmlbox((10, 10, 300, 60), f"<p>{FORMULA}</p>")
-
-
-def _scan(pixels: Pixels) -> Pixels:
-    """Make a grey scan of a page: tilted, blurred by the rotation, with noise and a shadow along the left edge."""
-    tilted = pillow_image.to_image(pixels.array()).rotate(TILT, fillcolor="white", resample=2).convert("L")
-    grey = np.asarray(tilted, np.float32)
-    noise = np.random.default_rng(7).normal(0, NOISE, grey.shape)
-    shadow = np.linspace(40, 0, grey.shape[1], dtype=np.float32)
-    scanned = np.clip(0.9 * grey + 12 + noise - shadow, 0, 255).astype(np.uint8)
-    return Pixels(pixels.width, pixels.height, data=np.repeat(scanned[:, :, None], 3, axis=2).tobytes())
 
 
 def _crop(pixels: Pixels, width: int, height: int) -> Pixels:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, count
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from twopass import __version__
 from twopass.acceptance import (
@@ -22,28 +24,36 @@ from twopass.acceptance import (
     greedy_tokens,
     model_files,
     pictures,
+    rates,
     recorded_answers,
     records,
     reference,
     stock_vllm,
+    trial_documents,
+    trial_run,
+    tuning,
     vision_inputs,
 )
-from twopass.acceptance.checks import STAGES, Check, has_failed, skip
+from twopass.acceptance.checks import STAGES, Check, Outcome, has_failed, skip
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.acceptance.pictures import Picture
 from twopass.acceptance.records import Record
+from twopass.acceptance.trial_run import Choice, Trial
 from twopass.acceptance.vision_inputs import Agreement, RecordedInput
 from twopass.engines import gpus, weights
 from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.engine import MODEL_CONTEXT, VISION_SPECS, VllmEngine
 from twopass.engines.vllm.tiling import TileGrid
+from twopass.errors import TwopassError
 from twopass.settings import Settings
 from twopass.worker import Worker, open_worker
 
 PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
 RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
 NEEDS_VLLM = "needs ENGINE=vllm"
+NEEDS_MODEL = "needs an engine that runs a model: ENGINE=vllm, hf or openai"
+NEEDS_GPU = "needs a GPU: without one, speed says nothing"
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -71,6 +81,8 @@ class Plan:
     """What to run: `report` gets the checks of each stage as soon as it ends.
 
     `records` are compared with; to `recording`, if a folder is named, the answers to the pictures are written.
+    `tune` and `rates` ask for the stages (e) and (f), which also read the documents below `files`, if a folder is
+    named; with `artefacts`, the rates are those of that folder. `announce` gets lines about what the stages are doing.
     """
 
     settings: Settings
@@ -79,6 +91,11 @@ class Plan:
     records: Sequence[Record] = ()
     recording: Path | None = None
     load: Load = field(default_factory=lambda: ON_GPU if gpus.detect_gpus().count else ON_CPU)
+    tune: bool = False
+    rates: bool = False
+    files: Path | None = None
+    artefacts: Path | None = None
+    announce: Callable[[str], None] = lambda line: None
 
     @property
     def is_random(self) -> bool:
@@ -94,7 +111,8 @@ class Plan:
 def run(plan: Plan) -> list[Check]:
     """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start."""
     checks: list[Check] = []
-    for stage in _run_stages(plan) if plan.settings.engine == "vllm" else _run_other_engine(plan):
+    stages = _run_stages(plan) if plan.settings.engine == "vllm" else _run_other_engine(plan)
+    for stage in chain(stages, _run_optional_stages(plan)):
         plan.report(stage)
         checks += stage
         if has_failed(stage):
@@ -107,6 +125,53 @@ def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
     yield [skip(stage, STAGES[stage], NEEDS_VLLM) for stage in "abc"]
     with open_worker(plan.settings.model_copy(update={"canary": False})) as worker:
         yield worker.submit(_check_recorded_answers(plan, worker.engine)).result()
+
+
+def _run_optional_stages(plan: Plan) -> Iterator[list[Check]]:
+    """Stages (e) and (f), whose workers are processes of their own: no engine is open in this one."""
+    gpu, baseline = gpus.detect_gpus(), None
+    with TemporaryDirectory(prefix="twopass-accept-") as name:
+        folder = Path(name)
+        if plan.tune and (reason := _find_obstacle(plan, gpu)):
+            yield [skip("e", "choices", reason)]
+        elif plan.tune:
+            documents = trial_documents.prepare(folder / "documents", plan.files)
+            choices = tuning.list_choices(plan.settings, gpu.memory_gb)
+            read = _make_reader(plan, [document.path for document in documents], folder)
+            tuned = tuning.run(documents, choices, read, plan.announce)
+            baseline = tuned.baseline
+            yield tuned.checks
+        if plan.rates:
+            try:
+                yield _check_rates(plan, folder, baseline, sets=trial_documents.SETS if gpu.count else 1)
+            except TwopassError as error:
+                yield [Check("f", "rates", Outcome.FAILED, "nothing could be counted", meaning=error.message)]
+
+
+def _find_obstacle(plan: Plan, gpu: gpus.GpuInfo) -> str | None:
+    """Why no settings can be compared here."""
+    if plan.settings.engine != "vllm":
+        return NEEDS_VLLM
+    return RANDOM_WEIGHTS if plan.is_random else None if gpu.count else NEEDS_GPU
+
+
+def _make_reader(plan: Plan, sources: Sequence[Path], folder: Path) -> Callable[[Choice], Trial]:
+    numbers = count()
+    return lambda choice: trial_run.read(choice, sources, plan.settings, folder / f"trial-{next(numbers)}")
+
+
+def _check_rates(plan: Plan, folder: Path, baseline: Trial | None, sets: int) -> list[Check]:
+    """The rates of a folder of artefacts, of the first trial of stage (e), or of a trial for this stage."""
+    if plan.artefacts:
+        return rates.check(trial_run.load_pages(plan.artefacts))
+    if plan.settings.engine == "cpu" or plan.is_random:
+        return [skip("f", "rates", RANDOM_WEIGHTS if plan.is_random else NEEDS_MODEL)]
+    if baseline is None:
+        documents = trial_documents.prepare(folder / "documents", plan.files, sets)
+        pages = sum(len(document.truths) for document in documents)
+        plan.announce(f"(f) reads {len(documents)} documents of {pages} pages or more")
+        baseline = _make_reader(plan, [document.path for document in documents], folder)(Choice(tuning.DEFAULTS))
+    return rates.check(baseline.pages)
 
 
 def _run_stages(plan: Plan) -> Iterator[list[Check]]:

@@ -30,6 +30,22 @@ def command(
         Path | None,
         typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Keep the answers to this run's pictures."),
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Then compare settings on drawn documents; prints which to set.")
+    ] = False,
+    rates: Annotated[
+        bool, typer.Option("--rates", help="Then count loops, second readings, and text that could be predicted.")
+    ] = False,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, metavar="FOLDER", help="PDFs and images that --tune and --rates read, too."
+        ),
+    ] = None,
+    artefacts: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, metavar="FOLDER", help="With --rates: count in these artefacts."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", dir_okay=False, metavar="FILE", help="Also write the checks as JSON.")
     ] = None,
@@ -39,11 +55,17 @@ def command(
     Compares files, tokenizer, image input, embeddings, greedy answers and recorded answers, stops at the first stage
     that fails, and prints a table. Takes about ten minutes on a GPU of 24 GB. docs/acceptance.md explains each check.
 
+    If nothing failed, --tune and --rates read more documents: each setting that is compared takes one start of the
+    worker and one reading of all documents. The time is announced before.
+
     Exit code: 0 no check failed, 1 a check failed or an engine did not start, 2 a wrong argument.
     """
     from twopass.errors import TwopassError
     from twopass.telemetry import logs
 
+    if (files and not (tune or rates)) or (artefacts and not rates):
+        option, needed = ("--artefacts", "--rates") if artefacts and not rates else ("--files", "--tune or --rates")
+        raise typer.BadParameter(f"has no effect without {needed}; add it.", param_hint=option)
     fixed: dict[str, Any] = {"model_dir": model_dir} if model_dir else {}
     settings = options.load_settings(engine=os.environ.get("ENGINE") or "vllm", **fixed)
     logs.set_up(settings)
@@ -56,7 +78,11 @@ def command(
 
     started = time.monotonic()
     try:
-        found = run(Plan(settings, report, records=load(records or SHIPPED), recording=record))
+        plan = Plan(
+            settings, report, records=load(records or SHIPPED), recording=record, tune=tune, rates=rates,
+            files=files, artefacts=artefacts, announce=typer.echo,
+        )  # fmt: skip
+        found = run(plan)
     except TwopassError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
