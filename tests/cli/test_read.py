@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in the folder; its inbox is read unless arguments name paths. A page worker takes 2 s to start."""
+    """Run the command in the folder with one page worker; its inbox is read unless arguments name paths."""
     paths = [] if arguments and not arguments[0].startswith("-") else ["inbox"]
     command = [*READ, *paths, *arguments, "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1", **settings}
