@@ -18,7 +18,7 @@ gpu: # vLLM 0.26 and runpod 1.12 require conflicting versions of fastapi; vLLM w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 
 from tests import ROOT
 from tests.fakes import s3
-from tests.fakes.queue import LoopbackQueue
+from tests.fakes.queue import LoopbackQueue, Outcome, Worker
 from twopass.page_range import PageRange
 
 HANDLER = [sys.executable, str(ROOT / "handler.py")]
@@ -62,7 +63,7 @@ def bucket(endpoint: str) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def queue(endpoint: str, bucket: Any) -> Iterator[LoopbackQueue]:
+def worker_on_queue(endpoint: str, bucket: Any) -> Iterator[tuple[Worker, LoopbackQueue]]:
     env = {
         "BUCKET_ENDPOINT_URL": endpoint,
         "BUCKET_ACCESS_KEY_ID": s3.KEY,
@@ -72,8 +73,41 @@ def queue(endpoint: str, bucket: Any) -> Iterator[LoopbackQueue]:
         "PROGRESS_INTERVAL_S": "0.05",
         "PAGE_WORKERS": "2",
     }
-    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env):
-        yield queue
+    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
+        yield worker, queue
+
+
+@pytest.fixture
+def queue(worker_on_queue: tuple[Worker, LoopbackQueue]) -> LoopbackQueue:
+    return worker_on_queue[1]
+
+
+@pytest.fixture
+def worker(worker_on_queue: tuple[Worker, LoopbackQueue]) -> Worker:
+    return worker_on_queue[0]
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """A worker whose S3 endpoint does not answer, and its first result."""
+
+    queue: LoopbackQueue
+    worker: Worker
+    first: Outcome
+
+
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[Isolated]:
+    env = {"BUCKET_ENDPOINT_URL": "http://127.0.0.1:9", "BUCKET_ACCESS_KEY_ID": "a", "BUCKET_SECRET_ACCESS_KEY": "b"}
+    env |= {"STORE_PATIENCE_S": "1", "PAGE_WORKERS": "1"}
+    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
+        yield Isolated(queue, worker, read_inline(queue))
+
+
+def read_inline(queue: LoopbackQueue) -> Outcome:
+    """The result of a job whose document is in its input."""
+    source = "data:application/pdf;base64," + base64.b64encode(build_pdf(1)).decode()
+    return queue.wait(queue.put({"input": {"source": source}}), 120)
 
 
 def list_puts(proxy: s3.Proxy, path_part: str) -> list[str]:
@@ -107,13 +141,10 @@ def test_a_job_is_read_and_its_artefacts_are_in_the_bucket(queue: LoopbackQueue,
     assert "output" in queue.posts(job)[-1] and "status" not in queue.posts(job)[-1]
 
 
-def test_the_first_result_and_the_log_say_how_long_the_start_took(tmp_path: Path) -> None:
+def test_the_first_result_and_the_log_say_how_long_the_start_took(isolated: Isolated) -> None:
     """A worker's first result says how long each stage of its start took, as the log does; later results do not."""
-    source = "data:application/pdf;base64," + base64.b64encode(build_pdf(1)).decode()
-
-    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env={"PAGE_WORKERS": "1"}) as worker:
-        first, second = (queue.wait(queue.put({"input": {"source": source}}), 120).output for _ in range(2))
-        log = worker.log
+    first, second = isolated.first.output, read_inline(isolated.queue).output
+    log = isolated.worker.log
 
     assert set(first["started"]) == {"imports_s", "engine_s", "workers_s", "canary_s", "ready_s"}
     assert all(seconds >= 0 for seconds in first["started"].values())
@@ -198,26 +229,23 @@ def test_a_stopped_job_posts_nothing_more_and_another_job_finishes(queue: Loopba
     assert all(post.get("status") == "IN_PROGRESS" for post in queue.posts(stopped))
 
 
-def test_no_document_text_and_no_key_reaches_the_log(queue: LoopbackQueue, endpoint: str, tmp_path: Path) -> None:
+def test_no_document_text_and_no_key_reaches_the_log(queue: LoopbackQueue, worker: Worker) -> None:
     """At the default log level, the worker's log contains neither the text of a document nor the store's secret key."""
-    env = {"BUCKET_ENDPOINT_URL": endpoint, "BUCKET_ACCESS_KEY_ID": s3.KEY, "BUCKET_SECRET_ACCESS_KEY": s3.SECRET}
-    with LoopbackQueue() as own_queue, own_queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
-        outcome = own_queue.wait(own_queue.put({"input": {"source": "s3://bucket/in/two.pdf"}}), 120)
-        log = worker.log
+    fields = {"source": "s3://bucket/in/two.pdf", "output": "s3://bucket/logged/", "inline": ["markdown"]}
+    outcome = queue.wait(queue.put({"input": fields}), 120)
+    log = worker.log
 
     assert "rebuilt in 1934" in json.dumps(outcome.output)
+    assert "worker ready" in log
     assert "rebuilt in 1934" not in log
     assert s3.SECRET not in log
 
 
-def test_an_unreachable_store_fails_only_the_jobs_that_need_it(tmp_path: Path) -> None:
+def test_an_unreachable_store_fails_only_the_jobs_that_need_it(isolated: Isolated) -> None:
     """A worker whose S3 endpoint does not answer fails S3 jobs with a code and still reads documents sent inline."""
-    env = {"BUCKET_ENDPOINT_URL": "http://127.0.0.1:9", "BUCKET_ACCESS_KEY_ID": "a", "BUCKET_SECRET_ACCESS_KEY": "b"}
-    env["STORE_PATIENCE_S"] = "1"
-    data = "data:application/pdf;base64," + base64.b64encode(build_pdf(1)).decode()
-    with LoopbackQueue() as own_queue, own_queue.worker(HANDLER, cwd=ROOT, env=env):
-        s3_outcome = own_queue.wait(own_queue.put({"input": {"source": "s3://bucket/in/two.pdf"}}), 120)
-        inline_outcome = own_queue.wait(own_queue.put({"input": {"source": data}}), 120)
+    s3_job = isolated.queue.put({"input": {"source": "s3://bucket/in/two.pdf"}})
+    s3_outcome = isolated.queue.wait(s3_job, 120)
+    inline_outcome = read_inline(isolated.queue)
 
     assert s3_outcome.error is not None and s3_outcome.error.startswith("STORE_UNAVAILABLE")
     assert "rebuilt in 1934" in inline_outcome.output["documents"][0]["inline"]["markdown"]
@@ -239,7 +267,7 @@ def test_a_denied_output_fails_the_job_and_leaves_nothing_behind(
 
 
 def make_environment(tmp_path: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "200"}
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "200", "PAGE_WORKERS": "1"}
 
 
 def test_plain_handler_reads_test_input_json(tmp_path: Path) -> None:

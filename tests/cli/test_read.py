@@ -46,16 +46,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in the folder; its inbox is read unless arguments name paths."""
+    """Run the command in the folder with one page worker; its inbox is read unless arguments name paths."""
     paths = [] if arguments and not arguments[0].startswith("-") else ["inbox"]
     command = [*READ, *paths, *arguments, "--output", "out"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **settings}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1", **settings}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def test_a_folder_is_read_and_summed_up(folder: Path) -> None:
     """Every document below the folder is read, with suffixes in any case, and nothing else."""
-    ran = read(folder)
+    ran = read(folder, PAGE_WORKERS="0")
 
     summary = json.loads((folder / "out" / "batch_summary.json").read_text())
     assert ran.returncode == 0, ran.stderr
@@ -196,11 +196,11 @@ def test_a_name_that_is_not_utf8_affects_only_its_own_file(folder: Path) -> None
 def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) -> None:
     """After Ctrl-C the exit code is 130, and a file without a result is listed as unread."""
     with pymupdf.open() as pdf:
-        for number in range(600):
+        for number in range(300):
             pdf.new_page().insert_text((72, 90), f"Page {number}")
         pdf.save(folder / "inbox" / "zlong.pdf")
     command = [*READ, "inbox", "--output", "out"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
     with (
         (folder / "stderr").open("w") as stderr,
         subprocess.Popen(command, cwd=folder, env=environment, stderr=stderr) as running,

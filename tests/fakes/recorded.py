@@ -134,5 +134,5 @@ class RecordingEngine(ReplayEngine):
     async def generate(self, prompt: Prompt) -> Completion:
         name = prompt.id.rpartition("/")[2]
         self.prompts[name] = prompt
-        self.colours[name] = tuple(prompt.image.array().reshape(-1, 3).mean(axis=0))
+        self.colours[name] = tuple(prompt.image.array()[::3, ::3].reshape(-1, 3).mean(axis=0))
         return await super().generate(prompt)

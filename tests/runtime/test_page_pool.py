@@ -28,15 +28,16 @@ from twopass.steps import fetch, render
 PAGE_BYTES = 30
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def buffers() -> AsyncIterator[PixelBufferPool]:
     buffers = PixelBufferPool(2, budget=PAGE_BYTES * 2)
     yield buffers
     buffers.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def page_pool(buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
+    """One page worker; the tests leave it, or its successor, idle."""
     page_pool = PagePool(1, buffers, timeout_s=60.0)
     await page_pool.open()
     yield page_pool
@@ -80,7 +81,7 @@ async def test_a_child_that_died_while_idle_loses_no_call(page_pool: PagePool) -
 
 async def test_a_call_that_hangs_is_ended(buffers: PixelBufferPool) -> None:
     """A call that exceeds its timeout fails with RENDER_TIMEOUT, and the pool takes further calls."""
-    page_pool = PagePool(1, buffers, timeout_s=1.0)
+    page_pool = PagePool(1, buffers, timeout_s=0.2)
     await page_pool.open()
 
     with pytest.raises(WorkerDied) as caught:

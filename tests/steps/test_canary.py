@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,11 @@ async def run_canary(server: OpenAIServer, **fields: Any) -> Canary | None:
     return await asyncio.to_thread(open_and_check)
 
 
+draw_page = cache(canary_images.draw_page)
+
+
 def find_page_fault(answer: str, finish_reason: str = "stop") -> str | None:
-    return canary.find_page_fault(Completion(answer, finish_reason), FAMILY, RUNG, canary_images.draw_page())
+    return canary.find_page_fault(Completion(answer, finish_reason), FAMILY, RUNG, draw_page())
 
 
 def read_words(pixels: Array) -> set[str]:

@@ -57,11 +57,11 @@ def measure_cpu_time(result: Result) -> float:
 
 
 async def test_a_page_with_many_links_is_read_with_all_of_them(reader: Reader, tmp_path: Path) -> None:
-    """20,000 links are read in the time of a page: `get_links` would take minutes."""
-    result, document = await read(reader, tmp_path, hostile.build_links(20_000))
+    """10,000 links are read in the time of a page: `get_links` would take a minute."""
+    result, document = await read(reader, tmp_path, hostile.build_links(10_000))
 
     assert (result.status, result.problems) == (Status.SUCCESS, ())
-    assert len(document.pages[0].links) == 20_000
+    assert len(document.pages[0].links) == 10_000
     assert document.elements[0].text == hostile.SENTENCE
 
 
@@ -223,18 +223,18 @@ async def test_a_decompression_bomb_is_refused_within_one_limit(reader: Reader, 
 async def test_other_documents_are_read_beside_a_hung_one(buffers: PixelBufferPool, tmp_path: Path) -> None:
     """With one page worker and one page slot, a hung page holds up the documents behind it only until it is slow."""
     (tmp_path / "hung.pdf").write_bytes(hostile.build_cyclic_widget(b"Kids"))
-    for number in range(4):
+    for number in range(2):
         text = f"Page {number} of the water works."
         pdf = make_pdf(lambda page, text=text: page.insert_text((72, 72), text))
         (tmp_path / f"quick-{number}.pdf").write_bytes(pdf)
-    names = ["hung.pdf", *(f"quick-{number}.pdf" for number in range(4))]
-    page_pool = PagePool(1, buffers, timeout_s=600.0, slow_call_s=2.0)
+    names = ["hung.pdf", *(f"quick-{number}.pdf" for number in range(2))]
+    page_pool = PagePool(1, buffers, timeout_s=600.0, slow_call_s=1.0)
     await page_pool.open()
     reader = Reader(page_pool, buffers, CpuEngine(1), Settings(worker_timeout_s=600.0))
 
     job = asyncio.create_task(reader.run(1, sources=[f"{tmp_path}/{name}" for name in names], output=f"{tmp_path}/out"))
     async with asyncio.timeout(120):
-        while len(list((tmp_path / "out").rglob("manifest.json"))) < 4:
+        while len(list((tmp_path / "out").rglob("manifest.json"))) < 2:
             await asyncio.sleep(0.1)
 
     assert not list((tmp_path / "out").glob("hung*/manifest.json")) and not job.done()

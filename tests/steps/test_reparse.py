@@ -31,6 +31,12 @@ ALL_FORMATS = [str(name) for name in Format]
 TIMED_FILES = ("manifest.json",)
 
 
+@pytest.fixture(autouse=True)
+def one_page_worker(monkeypatch: pytest.MonkeyPatch, bare_environment: None) -> None:
+    """The command starts one page worker, which is enough for four pages."""
+    monkeypatch.setenv("PAGE_WORKERS", "1")
+
+
 @pytest.fixture(scope="module")
 async def made(page_pool: PagePool, buffers: PixelBufferPool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two documents of one source: `few` has the default formats, `all` has every format."""
