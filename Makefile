@@ -6,6 +6,7 @@ VLLM := .venv-vllm
 TOOLS := .venv-tools
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
+TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
 .PHONY: demo gpu test test-browser test-rag test-vllm test-chaos chaos check bench sample docs site image pins doors clean
 
@@ -18,12 +19,12 @@ gpu: # vLLM 0.26 and runpod 1.12 require conflicting versions of fastapi; vLLM w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser
 
-doors: $(VENV)/test # the commands of docs/quickstart.md
+doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint
 	$(BIN)/python -m pytest tests/quickstart
 
 test-rag: $(VENV)/rag

@@ -41,7 +41,7 @@ RUN_BY = {
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/fleet/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/fleet/test_submit.py",
     ".venv/bin/python -m scripts.try_endpoint ENDPOINT_ID --output s3://bucket/try/"
-    " --price-per-hour 1.1": "tests/scripts/test_try_endpoint.py",
+    " --price-per-hour 1.1": "tests/quickstart/test_try_endpoint.py",
 }
 # docs/quickstart.md is run line by line, as it stands, by tests/quickstart/test_quickstart.py
 # Lines that no test here can run, and what they need: Docker, a GPU, weights, or what makes the tests' environment.

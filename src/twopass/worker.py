@@ -92,7 +92,7 @@ class Worker:
 def open_worker(
     settings: Settings,
     observer: Observer | None = None,
-    create_engine: Callable[[Settings], Engine] = factory.create_engine,
+    create_engine: Callable[[Settings], Engine] | None = None,
 ) -> Iterator[Worker]:
     """Open a warm worker, on the main thread before the SDK starts. Raises EngineError, also for a failed canary."""
     _raise_descriptor_limit()
@@ -100,7 +100,9 @@ def open_worker(
         log.info("removed temporary folders of killed workers", folders=removed)
     stages = {"imports_s": _process_age_s()}
     before = time.monotonic()
-    engine = create_engine(settings)  # first, because it may fork, and threads do not survive a fork
+    engine = (create_engine or factory.create_engine)(
+        settings
+    )  # first, because it may fork, and threads do not survive a fork
     stages["engine_s"] = time.monotonic() - before
     default_slots = round(SLOTS_PER_SEQUENCE * (engine.sequences or settings.page_worker_count))
     slots = settings.window or max(MIN_SLOTS, default_slots)
