@@ -52,7 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
     "acceptance": (
         "__init__", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline", "runtime",
-        "settings", "telemetry", "text", "worker",
+        "settings", "steps", "telemetry", "text", "worker",
     ),
     "cli": (
         "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
@@ -121,7 +121,7 @@ HOMES = {
     "rjieba": {"text/keywords.py"},
     "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py"},
     "apted": {"acceptance/scores.py"},
-    "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py"},
+    "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "rich": {"cli/", "fleet/display.py"},

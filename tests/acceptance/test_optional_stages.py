@@ -9,7 +9,7 @@ import pytest
 
 from twopass.acceptance import records, run
 from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.run import Plan
+from twopass.acceptance.plan import NEEDS_VLLM, Plan
 from twopass.document import Attempt, Checkpoint, Page, State
 from twopass.settings import Settings
 
@@ -45,7 +45,7 @@ def test_optional_stages_come_last(tmp_path: Path, artefacts: Path) -> None:
     checks = run_with_answer(RECORD.text, tmp_path / "answers", tune=True, rates=True, artefacts=artefacts / "a")
 
     assert {check.outcome for check in checks["d"]} <= {Outcome.PASSED, Outcome.NOT_RUN}
-    assert [(check.outcome, check.meaning) for check in checks["e"]] == [(Outcome.NOT_RUN, run.NEEDS_VLLM)]
+    assert [(check.outcome, check.meaning) for check in checks["e"]] == [(Outcome.NOT_RUN, NEEDS_VLLM)]
     assert checks["f"][0].value == "normal 1 of 1 (100.0%)"
 
 

@@ -57,7 +57,7 @@ def with_text(record: Record, text: str) -> Record:
 
 async def test_replayed_records_pass_every_check() -> None:
     """The run on the shipped records, from image files to checks, passes with the recorded answers."""
-    engine = records.build_replay_engine(RECORDS)
+    engine = ReplayEngine.from_folder(records.SHIPPED)
 
     checks = await recorded_answers.compare(RECORDS, engine.generate)
 
@@ -68,7 +68,7 @@ async def test_replayed_records_pass_every_check() -> None:
 
 async def test_tables_are_not_run_without_a_recorded_table() -> None:
     """No shipped answer has a table: the check says so instead of passing."""
-    engine = records.build_replay_engine(RECORDS)
+    engine = ReplayEngine.from_folder(records.SHIPPED)
 
     *_, last = await recorded_answers.compare(RECORDS, engine.generate)
 
@@ -78,7 +78,7 @@ async def test_tables_are_not_run_without_a_recorded_table() -> None:
 async def test_prompts_are_asked_as_they_were_recorded() -> None:
     """The engine gets the recorded words, mode, image and sampling, with the n-gram ban over the whole answer."""
     asked: dict[str, Prompt] = {}
-    engine = records.build_replay_engine(RECORDS)
+    engine = ReplayEngine.from_folder(records.SHIPPED)
 
     async def ask(prompt: Prompt) -> Completion:
         asked[prompt.id] = prompt
@@ -253,7 +253,7 @@ async def test_answers_to_own_images_are_recorded_and_compared(tmp_path: Path) -
     loaded = records.load(tmp_path / "mine")
 
     assert not has_failed(await recorded_answers.compare(loaded, ask))
-    assert not has_failed(await recorded_answers.compare(loaded, records.build_replay_engine(loaded).generate))
+    assert not has_failed(await recorded_answers.compare(loaded, ReplayEngine.from_folder(tmp_path / "mine").generate))
     answers[PROMPTS["free"]] = RECORDS[0].completion
     assert has_failed(await recorded_answers.compare(loaded, ask))
     assert [(record.columns, record.rows, record.image_tokens) for record in loaded] == [(2, 3, 903)] * 2

@@ -18,6 +18,7 @@ from tests import ROOT
 from twopass.acceptance import records
 from twopass.acceptance.records import RECORDS, SHIPPED, Record
 from twopass.engines.interface import Prompt
+from twopass.engines.replay import ReplayEngine
 from twopass.engines.vllm import tiling
 from twopass.errors import Code, SourceError
 from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
@@ -209,9 +210,9 @@ def test_a_folder_can_be_written_again(folder: Path) -> None:
 
 
 async def test_recorded_answers_are_replayed() -> None:
-    """An engine made from the records answers each of their prompts with the recorded completion."""
+    """An engine of their folder answers each of their prompts with the recorded completion."""
     loaded = records.load()
-    engine = records.build_replay_engine(loaded)
+    engine = ReplayEngine.from_folder(records.SHIPPED, "deepseek_ocr")
 
     answers = [await engine.generate(Prompt(record.prompt_id, record.prompt, Pixels(1, 1))) for record in loaded]
 

@@ -13,7 +13,9 @@ from PIL import Image
 from tests.vllm import tiny
 from twopass.acceptance import model_files, pictures, reference, vision_inputs
 from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.run import PROMPTS, Load, Plan, run
+from twopass.acceptance.model_stages import PROMPTS
+from twopass.acceptance.plan import Load, Plan
+from twopass.acceptance.run import run
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.tiling import TileGrid, Views, VisionSpec
 from twopass.settings import Settings

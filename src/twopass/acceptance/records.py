@@ -6,22 +6,21 @@ The folder has `records.json` with the fields of every Record. Its `image` and `
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from twopass.document.base import Value
+from twopass.engines import replay
 from twopass.engines.interface import Completion, Sampling
-from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, SourceError
 from twopass.pages import pillow_image, source_files
 from twopass.pages.shared_pixels import Pixels
 
 SHIPPED = Path(__file__).parent / "records" / "deepseek-ocr"
-RECORDS = "records.json"
-FAMILY = "deepseek_ocr"
+RECORDS = replay.RECORDS
 MAX_PIXELS = 250_000_000  # of a recorded image, as MAX_IMAGE_PIXELS
 
 
@@ -82,7 +81,7 @@ class Record(_Entry):
 
     @property
     def prompt_id(self) -> str:
-        return f"record/{self.name}"
+        return replay.record_prompt_id(self.name)
 
     @property
     def sampling(self) -> Sampling:
@@ -180,8 +179,3 @@ def write(folder: Path, records: Sequence[Record]) -> None:
     entries = [record.model_dump(exclude={"folder", "text"}) for record in records]
     # The list last: a folder whose writing was interrupted cannot be loaded.
     (folder / RECORDS).write_text(_File.model_validate({"records": entries}).model_dump_json(indent=1) + "\n", "utf-8")
-
-
-def build_replay_engine(records: Iterable[Record]) -> ReplayEngine:
-    """Return an engine that gives the recorded answers to the prompts of these records."""
-    return ReplayEngine({record.prompt_id: record.completion for record in records}, FAMILY)

@@ -70,8 +70,9 @@ def command(
     settings = options.load_settings(engine=os.environ.get("ENGINE") or "vllm", **fixed)
     logs.set_up(settings)
     from twopass.acceptance import checks
+    from twopass.acceptance.plan import Plan
     from twopass.acceptance.records import SHIPPED, load
-    from twopass.acceptance.run import Plan, run
+    from twopass.acceptance.run import run
 
     def report(stage: Sequence[Check]) -> None:
         typer.echo(checks.format_table(stage))

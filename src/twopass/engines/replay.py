@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime.page_pool import PagePool
 
 SEQUENCES = 16
+RECORDS = "records.json"  # of the acceptance run: a list of answers, each in a file beside it
 DEFAULT_FAMILY = "layout"  # of checkpoints that have no document
 
 
@@ -37,13 +38,18 @@ class ReplayEngine(Engine):
 
     @classmethod
     def from_folder(cls, folder: Path, family: str | None = None) -> Self:
-        """Load every checkpoint (`pages/NNNN.json`) below a folder; `family` defaults to the recorded one."""
+        """Load every checkpoint (`pages/NNNN.json`) and every list of records below a folder.
+
+        `family` defaults to the recorded one.
+        """
         answers = {}
         for path in sorted(folder.rglob("pages/*.json")):
             for recorded in json.loads(path.read_text())["completions"]:
-                answers[recorded["prompt_id"]] = Completion(
-                    recorded["text"], recorded["finish_reason"], recorded["tokens_in"], recorded["tokens_out"]
-                )
+                answers[recorded["prompt_id"]] = _to_completion(recorded["text"], recorded)
+        for path in sorted(folder.rglob(RECORDS)):
+            for recorded in json.loads(path.read_text())["records"]:
+                text = (path.parent / recorded["answer"]).read_bytes().decode()  # with its line ends as they are
+                answers[record_prompt_id(recorded["name"])] = _to_completion(text, recorded)
         return cls(answers, family or _read_recorded_family(folder))
 
     async def generate(self, prompt: Prompt) -> Completion:
@@ -58,6 +64,17 @@ class ReplayEngine(Engine):
 
     async def close(self) -> None:
         """Do nothing: nothing was opened."""
+
+
+def record_prompt_id(name: str) -> str:
+    """The id of the prompt that a record of the acceptance run answers."""
+    return f"record/{name}"
+
+
+def _to_completion(text: str, recorded: Mapping[str, Any]) -> Completion:
+    tokens_in = recorded.get("tokens_in", recorded.get("prompt_tokens", 0))
+    tokens_out = recorded.get("tokens_out", recorded.get("output_tokens", 0))
+    return Completion(text, recorded["finish_reason"] or "stop", tokens_in, tokens_out)
 
 
 def _read_recorded_family(folder: Path) -> str:

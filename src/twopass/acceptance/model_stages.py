@@ -1,0 +1,203 @@
+"""Stages (a) to (d): files, image input, tokens and answers of the model.
+
+The engine is opened once; stock vLLM runs after it was closed, because both together may not fit into the GPU's
+memory. So the answers of our engine are all collected before the first of them is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+from twopass import __version__
+from twopass.acceptance import (
+    greedy_requests,
+    greedy_tokens,
+    model_files,
+    pictures,
+    recorded_answers,
+    records,
+    reference,
+    stock_vllm,
+    vision_inputs,
+)
+from twopass.acceptance.checks import STAGES, Check, Outcome, has_failed, skip
+from twopass.acceptance.greedy_requests import Answer, Answers, Request
+from twopass.acceptance.pictures import Picture
+from twopass.acceptance.plan import NEEDS_VLLM, RANDOM_WEIGHTS, Load, Plan
+from twopass.acceptance.records import Record
+from twopass.acceptance.vision_inputs import Agreement, RecordedInput
+from twopass.engines import weights
+from twopass.engines.interface import Engine, Prompt
+from twopass.engines.vllm import startup
+from twopass.engines.vllm.engine import MODEL_CONTEXT, VISION_SPECS, VllmEngine
+from twopass.engines.vllm.tiling import TileGrid
+from twopass.errors import EngineError
+from twopass.settings import Settings
+from twopass.steps import canary
+from twopass.worker import Worker, open_worker
+
+PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
+# of our engine's arguments, those that stock vLLM gets too
+SHARED_ARGUMENTS = (
+    "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
+    "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "compilation_config", "load_format",
+    "limit_mm_per_prompt", "enable_prefix_caching", "mm_processor_cache_gb", "skip_mm_profiling", "block_size",
+    "num_gpu_blocks_override",
+)  # fmt: skip
+
+
+def run(plan: Plan) -> Iterator[list[Check]]:
+    """Yield the checks of each stage as soon as it ends. Raises EngineError if an engine does not start."""
+    return _run_stages(plan) if plan.settings.engine == "vllm" else _run_other_engine(plan)
+
+
+def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
+    """Only answers can be compared where this process does not run the model with vLLM."""
+    yield [skip(stage, STAGES[stage], NEEDS_VLLM) for stage in "abc"]
+    with open_worker(plan.settings.model_copy(update={"canary": False})) as worker:
+        yield worker.submit(_check_recorded_answers(plan, worker)).result()
+
+
+def _run_stages(plan: Plan) -> Iterator[list[Check]]:
+    startup.prepare_environment(plan.settings.engine_cache)
+    folder, model = weights.find(plan.settings), plan.settings.model
+    # In a process of its own: PyTorch starts threads, and the engine's core is forked from this process.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool.submit(_check_files, model, folder, plan.is_random, plan.usable_records).result()
+        views = pool.submit(_check_inputs, model, folder, plan.pictures, plan.usable_records).result()
+    if has_failed(views):
+        yield views
+        return
+    load = plan.load
+    requests = greedy_requests.build_requests(PROMPTS, plan.pictures, load.together, load.max_tokens)
+    with _open_worker(plan.settings, folder, _count_blocks(plan.settings, requests, load)) as worker:
+        engine = worker.engine
+        assert isinstance(engine, VllmEngine)
+        yield [*views, *worker.submit(_check_embeddings(engine, model, plan.pictures)).result()]
+        alone = worker.submit(_ask(engine, requests[: load.alone], at_once=False)).result()
+        together = worker.submit(_ask(engine, requests, at_once=True)).result()
+        ours = Answers(alone, together, _count_preemptions())
+        answers = worker.submit(_check_recorded_answers(plan, worker)).result()
+        arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
+    yield greedy_tokens.check_answers(requests, ours, stock_vllm.ask(arguments, requests, load.alone))
+    yield answers
+
+
+async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
+    """Stage (d); keeps the answers to the pictures if asked to."""
+    if plan.recording:
+        await _record(plan.recording, plan, worker.engine)
+    if plan.is_random:
+        return [skip("d", name, RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
+    canary_check = await _check_canary(worker)
+    if not plan.usable_records:
+        reason = f"no record is of {plan.settings.model}: make some with --record"
+        return [canary_check, skip("d", "recorded answers", reason)]
+    return [canary_check, *await recorded_answers.compare(plan.usable_records, worker.engine.generate)]
+
+
+async def _check_canary(worker: Worker) -> Check:
+    """Read the pictures that every worker reads when it starts, whose text, table and boxes are known."""
+    settings = worker.settings.model_copy(update={"canary": True})
+    try:
+        verdict = await canary.check(worker.engine, worker.family, worker.page_pool, settings)
+    except EngineError as error:
+        return Check("d", "canary", Outcome.FAILED, "misread", "read", error.message)
+    if verdict is None:
+        return skip("d", "canary", f"ENGINE={worker.engine.kind} runs no model")
+    return Check("d", "canary", Outcome.PASSED, "text, boxes, table and n-gram ban")
+
+
+async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
+    pinned = weights.look_up(plan.settings.model)
+    made_with = f"twopass {__version__}, {engine.kind}, {engine.precision}"
+    images = pictures.save(plan.pictures, folder)
+    answers = await recorded_answers.record_answers(images, engine.generate, pinned.repo, pinned.revision, made_with)
+    records.write(folder, answers)
+
+
+@contextmanager
+def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Worker]:
+    """Open a worker whose engine has a KV cache of so many blocks and counts preemptions."""
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # so that a function can be sent to vLLM's worker
+
+    def create_engine(settings: Settings) -> Engine:
+        return VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
+
+    with open_worker(settings.model_copy(update={"canary": False}), create_engine=create_engine) as worker:
+        yield worker
+
+
+def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[Record]) -> list[Check]:
+    """Stage (a); runs in a child process."""
+    tokenizer = reference.load_tokenizer(folder)
+    files = [skip("a", "checksums", RANDOM_WEIGHTS)] if is_random else model_files.check_files(model, folder)
+    return [
+        *files,
+        *model_files.check_tokenizer(tokenizer, folder),
+        *model_files.check_prompts(tokenizer, folder, PROMPTS),
+        *model_files.check_prompt_lengths(
+            tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded]
+        ),
+    ]
+
+
+def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded: Sequence[Record]) -> list[Check]:
+    """The part of stage (b) that needs no engine; runs in a child process."""
+    inputs = {
+        one.image: RecordedInput(one.image, one.width, one.height, TileGrid(one.columns, one.rows), one.image_tokens)
+        for one in recorded
+    }
+    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], images)
+    return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
+
+
+async def _check_embeddings(engine: VllmEngine, model: str, images: Sequence[Picture]) -> list[Check]:
+    async def compare(picture: Picture) -> Agreement:
+        image = picture.image
+        arguments = (model, image.width, image.height, image.array().tobytes())
+        found, *_ = await engine.core.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
+        return Agreement(*found)
+
+    return await vision_inputs.check_embeddings(images, compare)
+
+
+async def _ask(engine: Engine, requests: Sequence[Request], at_once: bool) -> list[Answer]:
+    limit = asyncio.Semaphore(len(requests) if at_once else 1)
+
+    async def ask(request: Request) -> Answer:
+        prompt = Prompt(request.name, request.prompt, request.image, mode=reference.MODE, sampling=request.sampling)
+        async with limit:
+            completion = await engine.generate(prompt)
+        return Answer(completion.text, completion.finish_reason)
+
+    return await asyncio.gather(*map(ask, requests))
+
+
+def _count_blocks(settings: Settings, requests: Sequence[Request], load: Load) -> int:
+    """Choose a KV cache that holds one context and half of the requests, so that some of them are preempted."""
+    spec = VISION_SPECS[settings.model]
+
+    def count(request: Request) -> int:
+        image = request.image
+        grid = spec.choose_grid(image.width, image.height, reference.MODE, vision_inputs.MAX_CROPS)
+        tokens = spec.count_tokens(reference.MODE, grid) + request.max_tokens
+        return math.ceil(tokens / load.block_tokens)
+
+    context = settings.max_model_len or MODEL_CONTEXT
+    return max(math.ceil(context / load.block_tokens) + 1, sum(map(count, requests)) // 2)
+
+
+def _count_preemptions() -> int:
+    """How often vLLM's scheduler in this process's engine has interrupted a request."""
+    from prometheus_client import REGISTRY
+
+    samples = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    return round(sum(sample.value for sample in samples if sample.name == "vllm:num_preemptions_total"))

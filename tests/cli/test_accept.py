@@ -1,0 +1,81 @@
+"""`twopass accept` as users type it, with recorded answers in place of a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twopass.acceptance import records
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the shipped records, to replay and to spoil."""
+    return Path(shutil.copytree(records.SHIPPED, tmp_path / "answers"))
+
+
+def accept(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with the folder's answers; they are compared with the shipped ones."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
+    environment |= {"ENGINE": "replay", "REPLAY_DIR": str(folder)} | settings
+    command = [sys.executable, "-m", "twopass.cli", "accept", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_recorded_answers_pass(folder: Path, tmp_path: Path) -> None:
+    """The table says which stages could not be run, and the JSON file has every check."""
+    ran = accept(folder, "--json", str(tmp_path / "checks.json"))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "    not run  tokens compared with those of stock vLLM\n             needs ENGINE=vllm\n" in ran.stdout
+    assert "(d) answers compared with recorded ones\n" in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("passed after ")
+    written = json.loads((tmp_path / "checks.json").read_text())
+    assert {check["stage"] for check in written["checks"]} == set("abcd")
+    assert {check["outcome"] for check in written["checks"]} == {"passed", "not run"}
+
+
+def test_a_wrong_answer_fails_with_what_it_means(folder: Path) -> None:
+    """Lost spaces are the fault of tokenizers that Transformers 5 loads with the wrong class."""
+    answer = folder / "commons_test_ocr_document.free_ocr.txt"
+    answer.write_text(answer.read_text().replace(" ", ""))
+
+    ran = accept(folder)
+
+    assert ran.returncode == 1
+    assert "the letters agree, but not the spaces: check how tokens are decoded" in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("failed after ")
+
+
+def test_missing_weights_end_the_run_with_advice(folder: Path) -> None:
+    """Without ENGINE, the command tests vLLM with the weights of MODEL_DIR."""
+    ran = accept(folder, "--model-dir", str(folder), ENGINE="")
+
+    assert ran.returncode == 1
+    assert "WEIGHTS_MISSING" in ran.stderr
+    assert "has no config.json" in ran.stderr
+
+
+def test_a_folder_without_records_is_reported(tmp_path: Path, folder: Path) -> None:
+    """The message names the file and says how such a folder is made."""
+    (tmp_path / "empty").mkdir()
+
+    ran = accept(folder, "--records", str(tmp_path / "empty"))
+
+    assert ran.returncode == 1
+    assert "records.json is missing" in ran.stderr
+    assert "--record" in ran.stderr
+
+
+def test_answers_are_kept_and_replayed(tmp_path: Path, folder: Path) -> None:
+    """`--record` needs an engine that answers about the run's own pictures; one without them says which is missing."""
+    ran = accept(folder, "--record", str(tmp_path / "kept"))
+
+    assert ran.returncode == 1
+    assert "no completion is recorded for prompt record/A4_text.png.document" in ran.stderr
