@@ -60,6 +60,9 @@ NEEDS = {
     "ENGINE=hf MODEL=deepseek_ocr2 MODEL_DIR=/models/deepseek_ocr2"
     " .venv/bin/twopass read samples --output output": "weights",
     "MODEL_DIR=/models/deepseek_ocr .venv/bin/twopass accept --tune --rates --files my-documents": "weights",
+    "MODEL_DIR=/models/deepseek_ocr .venv/bin/twopass accept": "weights",
+    "MODEL_DIR=/models/deepseek_ocr .venv/bin/twopass accept --record my-records": "weights",
+    "MODEL_DIR=/models/deepseek_ocr .venv/bin/twopass accept --records my-records": "weights",
     "make demo": "ci",
     "make test": "ci",
     "make check": "ci",

@@ -1,0 +1,98 @@
+"""Stage (a), files: they are compared with the checksums that are known, from a download or the hub's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from twopass.acceptance import model_files
+from twopass.acceptance.checks import Outcome
+from twopass.engines import hub, weights
+from twopass.errors import TwopassError
+
+MODEL = "deepseek_ocr"
+PINNED = weights.look_up(MODEL)
+FILES = {"config.json": b"{}", "model.safetensors": b"weights"}
+
+
+def write_download(folder: Path, revision: str = PINNED.revision) -> Path:
+    """A folder as `twopass download-weights` leaves it."""
+    files = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in FILES.items()}
+    for name, data in FILES.items():
+        (folder / name).write_bytes(data)
+    (folder / hub.CHECKSUMS).write_text(json.dumps({"repo": PINNED.repo, "revision": revision, "files": files}))
+    return folder
+
+
+def write_cache(folder: Path) -> Path:
+    """A snapshot in the hub's cache: links to files named by checksum, sha256 for large ones, else git's sha1."""
+    snapshot, blobs = folder / "snapshots" / PINNED.revision, folder / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for name, data in FILES.items():
+        git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+        blob = blobs / (hashlib.sha256(data).hexdigest() if name.endswith("safetensors") else git)
+        blob.write_bytes(data)
+        (snapshot / name).symlink_to(blob)
+    return snapshot
+
+
+def judge(folder: Path) -> dict[str, Outcome]:
+    return {check.name: check.outcome for check in model_files.check_files(MODEL, folder)}
+
+
+@pytest.mark.parametrize("write", [write_download, write_cache])
+def test_good_files_pass(tmp_path: Path, write: object) -> None:
+    """Both revision and files are checked, without a network."""
+    assert callable(write)
+    assert judge(write(tmp_path)) == {"revision": Outcome.PASSED, "checksums": Outcome.PASSED}
+
+
+@pytest.mark.parametrize("write", [write_download, write_cache])
+def test_a_changed_file_fails(tmp_path: Path, write: object) -> None:
+    """One flipped byte is enough; the check names the file."""
+    assert callable(write)
+    folder = write(tmp_path)
+    (folder / "model.safetensors").write_bytes(b"weightz")
+
+    _, checksums = model_files.check_files(MODEL, folder)
+
+    assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "model.safetensors")
+    assert "twopass download-weights" in checksums.meaning
+
+
+def test_a_missing_file_fails(tmp_path: Path) -> None:
+    """In the cache a link without a file, in a download a listed file."""
+    download, cache = tmp_path / "a", tmp_path / "b"
+    download.mkdir()
+    (write_download(download) / "config.json").unlink()
+    (write_cache(cache) / "config.json").resolve().unlink()
+
+    for folder in (download, cache / "snapshots" / PINNED.revision):
+        _, checksums = model_files.check_files(MODEL, folder)
+        assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "config.json")
+
+
+def test_another_revision_fails(tmp_path: Path) -> None:
+    """Its files may be sound, but prompts and parsers were written for the pinned one."""
+    assert judge(write_download(tmp_path, "0" * 40)) == {"revision": Outcome.FAILED, "checksums": Outcome.PASSED}
+
+
+def test_files_without_known_checksums_are_not_judged(tmp_path: Path) -> None:
+    """The reason says how to get them."""
+    (tmp_path / "config.json").write_bytes(b"{}")
+
+    (check,) = model_files.check_files(MODEL, tmp_path)
+
+    assert (check.outcome, "twopass download-weights" in check.meaning) == (Outcome.NOT_RUN, True)
+
+
+def test_unreadable_checksums_are_reported(tmp_path: Path) -> None:
+    """The error says how to make them again."""
+    (tmp_path / hub.CHECKSUMS).write_text("{")
+
+    with pytest.raises(TwopassError, match="download-weights"):
+        model_files.check_files(MODEL, tmp_path)
