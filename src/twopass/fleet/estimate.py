@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MEASURED_PAGES_PER_S = 13.18  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
+MEASURED_PAGES_PER_S = 12.3  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
 
 
 def estimate(
