@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +41,24 @@ def rewrite(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-def test_all_stages_run_with_a_tiny_model(folder: Path) -> None:
-    """With random weights, nothing fails, and only what needs the real ones is left out."""
+def run_stages(folder: Path) -> list[Check]:
     settings = Settings(
         engine="vllm", model_dir=folder, load_format="dummy", dtype="float32", max_model_len=1024, max_num_seqs=2,
         gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True,
     )  # fmt: skip
-    reported: list[str] = []
+    return run(Plan(settings, pictures=[FORMULA], load=Load(together=2, alone=1, block_tokens=128, max_tokens=8)))
 
-    checks = run(
-        Plan(
-            settings,
-            report=lambda stage: reported.append(stage[0].stage),
-            pictures=[FORMULA],
-            load=Load(together=2, alone=1, block_tokens=128, max_tokens=8),
-        )
-    )
 
-    assert reported == ["a", "b", "c", "d"]
+def test_all_stages_run_with_a_tiny_model(folder: Path) -> None:
+    """With random weights, nothing fails, and only what needs the real ones is left out."""
+    # In a process of its own, as the command runs: the engine freezes what its first start in a process imports.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        checks = pool.submit(run_stages, folder).result()
+
+    assert list(dict.fromkeys(check.stage for check in checks)) == ["a", "b", "c", "d"]
     assert find_failed(checks) == []
     left_out = {check.name for check in checks if check.outcome is Outcome.NOT_RUN}
-    assert left_out == {"checksums", "interrupted answers", "recorded answers"}
+    assert left_out == {"checksums", "interrupted answers", "canary", "recorded answers"}
 
 
 def test_the_wrong_tokenizer_class_is_caught(tmp_path: Path) -> None:

@@ -22,38 +22,61 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from transformers import DeepseekOcr2ForConditionalGeneration
 
 from tests.vllm import tiny
 from twopass.engines.hf import models
 
 SEED = 7
+SMALL = 1e-3  # of the weights of layers that must not affect the answer
 FEATURES = 896  # channels of the vision encoder's output
 
 
-def write_checkpoint(folder: Path) -> Path:
-    """Write a folder as on the hub: configuration, tokenizer and weights."""
-    tiny.write_checkpoint(folder, "DeepseekOCR2ForCausalLM")
+def write_checkpoint(folder: Path, next_phrase: Mapping[str, str] | None = None) -> Path:
+    """Write a folder as on the hub: configuration, tokenizer and weights.
+
+    With `next_phrase`, each phrase is a token and is followed by the phrase that it maps to (see phrase_model.py).
+    """
+    phrases = tuple(dict.fromkeys(phrase for pair in (next_phrase or {}).items() for phrase in pair))
+    tiny.write_checkpoint(folder, "DeepseekOCR2ForCausalLM", [phrase for phrase in phrases if phrase != tiny.EOS])
     config = json.loads((folder / "config.json").read_text())
     config["projector_config"]["input_dim"] = FEATURES
     (folder / "config.json").write_text(json.dumps(config))
-    _write_weights(folder)
+    _write_weights(folder, next_phrase or {})
     return folder
 
 
-def _write_weights(folder: Path) -> None:
+def _write_weights(folder: Path, next_phrase: Mapping[str, str]) -> None:
     model = DeepseekOcr2ForConditionalGeneration(models.build_config(folder))
     torch.manual_seed(SEED)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.copy_(_draw_weight(name, weight))
+        if next_phrase:
+            _script_answers(model, Tokenizer.from_file(str(folder / "tokenizer.json")), next_phrase)
     config = (folder / "config.json").read_bytes()
     model.save_pretrained(folder)  # hub names, but Transformers' own config.json
     (folder / "config.json").write_bytes(config)
+
+
+def _script_answers(model: Any, tokenizer: Tokenizer, next_phrase: Mapping[str, str]) -> None:
+    """Make the last token alone select the next: small layers, and the head's rows are embeddings of the phrases."""
+    language = model.model.language_model
+    for name, weight in language.named_parameters():
+        if name.startswith("layers."):
+            weight.mul_(SMALL)
+    language.norm.weight.fill_(1)
+    embeddings, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    embeddings.copy_(torch.randn(embeddings.shape))
+    head.zero_()
+    for phrase, following in next_phrase.items():
+        head[tokenizer.token_to_id(following)] += embeddings[tokenizer.token_to_id(phrase)]
 
 
 def _draw_weight(name: str, weight: Any) -> Any:

@@ -33,6 +33,7 @@ from twopass.acceptance.pictures import Picture
 from twopass.acceptance.plan import NEEDS_VLLM, RANDOM_WEIGHTS, Load, Plan
 from twopass.acceptance.records import Record
 from twopass.acceptance.vision_inputs import Agreement, RecordedInput
+from twopass.document import Canary
 from twopass.engines import weights
 from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm import startup
@@ -96,22 +97,21 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
         await _record(plan.recording, plan, worker.engine)
     if plan.is_random:
         return [skip("d", name, RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
-    canary_check = await _check_canary(worker)
+    canary_check = await _check_canary(worker, plan.settings)
     if not plan.usable_records:
         reason = f"no record is of {plan.settings.model}: make some with --record"
         return [canary_check, skip("d", "recorded answers", reason)]
     return [canary_check, *await recorded_answers.compare(plan.usable_records, worker.engine.generate)]
 
 
-async def _check_canary(worker: Worker) -> Check:
+async def _check_canary(worker: Worker, settings: Settings) -> Check:
     """Read the pictures that every worker reads when it starts, whose text, table and boxes are known."""
-    settings = worker.settings.model_copy(update={"canary": True})
     try:
         verdict = await canary.check(worker.engine, worker.family, worker.page_pool, settings)
     except EngineError as error:
         return Check("d", "canary", Outcome.FAILED, "misread", "read", error.message)
-    if verdict is None:
-        return skip("d", "canary", f"ENGINE={worker.engine.kind} runs no model")
+    if verdict is not Canary.PASSED:
+        return skip("d", "canary", "CANARY=false" if verdict else f"ENGINE={worker.engine.kind} runs no model")
     return Check("d", "canary", Outcome.PASSED, "text, boxes, table and n-gram ban")
 
 
