@@ -15,7 +15,9 @@ from twopass.errors import TwopassError
 
 MODEL = "deepseek_ocr"
 PINNED = weights.look_up(MODEL)
-FILES = {"config.json": b"{}", "model.safetensors": b"weights"}
+FILES = {
+    "config.json": b"{}", "tokenizer.json": b"{ }", "tokenizer_config.json": b"{  }", "model.safetensors": b"weights"
+}  # fmt: skip
 
 
 def write_download(folder: Path, revision: str = PINNED.revision) -> Path:
@@ -40,59 +42,86 @@ def write_cache(folder: Path) -> Path:
     return snapshot
 
 
+def write_local_folder(folder: Path) -> Path:
+    """A folder of `hf download --local-dir`: each file's revision and checksum are in a file of metadata."""
+    metadata = folder / hub.LOCAL_METADATA
+    metadata.mkdir(parents=True)
+    for name, data in FILES.items():
+        (folder / name).write_bytes(data)
+        checksum = hub.compute_checksums(folder / name)["sha256" if name.endswith("safetensors") else "sha1"]
+        (metadata / f"{name}.metadata").write_text(f"{PINNED.revision}\n{checksum}\n1700000000.0\n")
+    return folder
+
+
+WRITE = [write_download, write_cache, write_local_folder]
+
+
 def judge(folder: Path) -> dict[str, Outcome]:
     return {check.name: check.outcome for check in model_files.check_files(MODEL, folder)}
 
 
-@pytest.mark.parametrize("write", [write_download, write_cache])
+@pytest.mark.parametrize("write", WRITE)
 def test_good_files_pass(tmp_path: Path, write: object) -> None:
     """Both revision and files are checked, without a network."""
     assert callable(write)
-    assert judge(write(tmp_path)) == {"revision": Outcome.PASSED, "checksums": Outcome.PASSED}
+    assert judge(write(tmp_path)) == dict.fromkeys(("files", "revision", "checksums"), Outcome.PASSED)
 
 
-@pytest.mark.parametrize("write", [write_download, write_cache])
+@pytest.mark.parametrize("write", WRITE)
 def test_a_changed_file_fails(tmp_path: Path, write: object) -> None:
     """One flipped byte is enough; the check names the file."""
     assert callable(write)
     folder = write(tmp_path)
     (folder / "model.safetensors").write_bytes(b"weightz")
 
-    _, checksums = model_files.check_files(MODEL, folder)
+    *_, checksums = model_files.check_files(MODEL, folder)
 
     assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "model.safetensors")
     assert "twopass download-weights" in checksums.meaning
 
 
-def test_a_missing_file_fails(tmp_path: Path) -> None:
-    """In the cache a link without a file, in a download a listed file."""
-    download, cache = tmp_path / "a", tmp_path / "b"
-    download.mkdir()
-    (write_download(download) / "config.json").unlink()
-    (write_cache(cache) / "config.json").resolve().unlink()
+@pytest.mark.parametrize("write", WRITE)
+def test_a_missing_file_fails(tmp_path: Path, write: object) -> None:
+    """Without tokenizer_config.json, Transformers chooses a tokenizer by itself."""
+    assert callable(write)
+    folder = write(tmp_path)
+    (folder / "tokenizer_config.json").unlink()
 
-    for folder in (download, cache / "snapshots" / PINNED.revision):
-        _, checksums = model_files.check_files(MODEL, folder)
-        assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "config.json")
+    files, *_ = model_files.check_files(MODEL, folder)
+
+    assert (files.outcome, files.value) == (Outcome.FAILED, "missing: tokenizer_config.json")
+
+
+def test_a_link_without_its_file_fails(tmp_path: Path) -> None:
+    """As an interrupted copy of the hub's cache leaves it."""
+    snapshot = write_cache(tmp_path)
+    (snapshot / "model.safetensors").resolve().unlink()
+
+    *_, checksums = model_files.check_files(MODEL, snapshot)
+
+    assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "model.safetensors")
 
 
 def test_another_revision_fails(tmp_path: Path) -> None:
     """Its files may be sound, but prompts and parsers were written for the pinned one."""
-    assert judge(write_download(tmp_path, "0" * 40)) == {"revision": Outcome.FAILED, "checksums": Outcome.PASSED}
+    assert judge(write_download(tmp_path, "0" * 40))["revision"] is Outcome.FAILED
 
 
 def test_files_without_known_checksums_are_not_judged(tmp_path: Path) -> None:
-    """The reason says how to get them."""
-    (tmp_path / "config.json").write_bytes(b"{}")
+    """Copies of a folder have none, nor has a snapshot without links. The reason says how to get some."""
+    for folder in (tmp_path / "copied", tmp_path / "snapshots" / PINNED.revision):
+        folder.mkdir(parents=True)
+        for name, data in FILES.items():
+            (folder / name).write_bytes(data)
 
-    (check,) = model_files.check_files(MODEL, tmp_path)
+        _, check = model_files.check_files(MODEL, folder)
 
-    assert (check.outcome, "twopass download-weights" in check.meaning) == (Outcome.NOT_RUN, True)
+        assert (check.outcome, "twopass download-weights" in check.meaning) == (Outcome.NOT_RUN, True)
 
 
 def test_unreadable_checksums_are_reported(tmp_path: Path) -> None:
     """The error says how to make them again."""
-    (tmp_path / hub.CHECKSUMS).write_text("{")
+    (write_download(tmp_path) / hub.CHECKSUMS).write_text("{")
 
     with pytest.raises(TwopassError, match="download-weights"):
         model_files.check_files(MODEL, tmp_path)

@@ -18,6 +18,7 @@ from twopass.acceptance.recorded_answers import MAX_WORD_ERRORS, Reading
 from twopass.acceptance.records import SHIPPED, Record
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from twopass.errors import Code, EngineError
 from twopass.families.deepseek.family import PROMPTS
 
@@ -248,7 +249,9 @@ async def test_answers_to_own_images_are_recorded_and_compared(tmp_path: Path) -
     async def ask(prompt: Prompt) -> Completion:
         return answers[prompt.text]
 
-    recorded = await recorded_answers.record_answers([SHIPPED / RECORDS[2].image], ask, "model", "1a2b", "a test")
+    recorded = await recorded_answers.record_answers(
+        [SHIPPED / RECORDS[2].image], ask, DEEPSEEK_OCR, "model", "1a2b", "a test"
+    )
     records.write(tmp_path / "mine", recorded)
     loaded = records.load(tmp_path / "mine")
 
@@ -260,6 +263,18 @@ async def test_answers_to_own_images_are_recorded_and_compared(tmp_path: Path) -
     assert {record.sampling.ngram for record in loaded} == {30}
 
 
+async def test_records_of_another_model_have_its_tiles() -> None:
+    """DeepSeek-OCR-2 cuts a page into tiles of another size and has no newline tokens."""
+
+    async def ask(prompt: Prompt) -> Completion:
+        return RECORDS[0].completion
+
+    image = SHIPPED / "commons_test_ocr_document.jpg"
+    recorded = await recorded_answers.record_answers([image], ask, DEEPSEEK_OCR_2, "model", "1a2b", "a test")
+
+    assert [(record.columns, record.rows, record.image_tokens) for record in recorded] == [(2, 3, 1121)] * 2
+
+
 async def test_a_prompt_without_an_answer_is_not_recorded() -> None:
     """Otherwise every later run would be compared with nothing."""
 
@@ -267,6 +282,8 @@ async def test_a_prompt_without_an_answer_is_not_recorded() -> None:
         return Completion("", "error")
 
     with pytest.raises(EngineError, match=r"simple_form.png.document: the engine gave no answer \(error\)") as caught:
-        await recorded_answers.record_answers([SHIPPED / "simple_form.png"], refuse, "model", "1a2b", "a test")
+        await recorded_answers.record_answers(
+            [SHIPPED / "simple_form.png"], refuse, DEEPSEEK_OCR, "model", "1a2b", "a test"
+        )
 
     assert caught.value.code is Code.ENGINE_REFUSED

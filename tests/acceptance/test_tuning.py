@@ -184,7 +184,7 @@ def test_runs_and_time_are_announced_before_the_first_run() -> None:
     reader.tune(FAST, EQUAL, Skipped("PRESET=80", "needs 80 GB"))
 
     assert reader.announced_before_first == 1
-    assert f"20 pages or more 4 times: {DEFAULTS}, {AGAIN}, FAST=true, EQUAL=1;" in reader.announced[0]
+    assert f"(at least 20 pages) 4 times: {DEFAULTS}, {AGAIN}, FAST=true, EQUAL=1;" in reader.announced[0]
     assert "About 5 minutes" in reader.announced[0]  # 4 × (60 + 10) s
     assert reader.announced[1].startswith("(e) the first run took") and "so 3 more take about" in reader.announced[1]
 

@@ -35,7 +35,7 @@ def test_recorded_answers_pass(folder: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "    not run  tokens compared with those of stock vLLM\n             needs ENGINE=vllm\n" in ran.stdout
     assert "(d) answers compared with recorded ones\n" in ran.stdout
-    assert ran.stdout.splitlines()[-1].startswith("passed after ")
+    assert ran.stdout.splitlines()[-1].startswith("passed, after ")
     written = json.loads((tmp_path / "checks.json").read_text())
     assert {check["stage"] for check in written["checks"]} == set("abcd")
     assert {check["outcome"] for check in written["checks"]} == {"passed", "not run"}
@@ -50,16 +50,32 @@ def test_a_wrong_answer_fails_with_what_it_means(folder: Path) -> None:
 
     assert ran.returncode == 1
     assert "the letters agree, but not the spaces: check how tokens are decoded" in ran.stdout
-    assert ran.stdout.splitlines()[-1].startswith("failed after ")
+    assert ran.stdout.splitlines()[-1].startswith("failed")
 
 
-def test_missing_weights_end_the_run_with_advice(folder: Path) -> None:
-    """Without ENGINE, the command tests vLLM with the weights of MODEL_DIR."""
-    ran = accept(folder, "--model-dir", str(folder), ENGINE="")
+def test_without_vllm_the_run_ends_with_advice(folder: Path, tmp_path: Path) -> None:
+    """Without ENGINE, the command tests vLLM, which is not installed here. The JSON file is written nevertheless."""
+    ran = accept(folder, "--model-dir", str(folder), "--json", str(tmp_path / "checks.json"), ENGINE="")
 
     assert ran.returncode == 1
-    assert "WEIGHTS_MISSING" in ran.stderr
-    assert "has no config.json" in ran.stderr
+    assert "vllm, which is not installed: make gpu" in ran.stderr
+    assert json.loads((tmp_path / "checks.json").read_text())["checks"] == []
+
+
+def test_a_run_without_any_comparison_does_not_pass(folder: Path) -> None:
+    """No record is of this model."""
+    ran = accept(folder, MODEL="deepseek_ocr2")
+
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines()[-1].startswith("failed: nothing was compared, after ")
+
+
+def test_a_json_file_without_a_folder_is_refused_before_the_run(folder: Path, tmp_path: Path) -> None:
+    """A run of ten minutes must not end without its result."""
+    ran = accept(folder, "--json", str(tmp_path / "none" / "checks.json"))
+
+    assert ran.returncode == 2
+    assert "does not exist; create it" in " ".join(ran.stderr.split())
 
 
 def test_a_folder_without_records_is_reported(tmp_path: Path, folder: Path) -> None:

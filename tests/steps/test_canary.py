@@ -173,7 +173,21 @@ def test_a_page_read_with_small_differences_passes(answer: str) -> None:
 
 BLOCK_TAGS = [f"{part}<|/det|>\n" for part in PAGE_ANSWER.split("<|/det|>\n")[:-1]]
 LEFT_TEXT, RIGHT_TEXT = (block.text for block in BLOCKS[2:])
+COLUMNS = PAGE_ANSWER.split("  \n\n")[2:4]
 INTERLEAVED = " ".join(line for pair in zip(BLOCKS[2].lines, BLOCKS[3].lines, strict=True) for line in pair)
+
+
+def merge_columns(shift: int) -> str:
+    """The page with both columns as one block, whose box is moved by so many units of the grid."""
+    left, right = canary_images.draw_page().block_boxes[2:]
+    merged = f"{canary_answers.build_tag('text', left.union(right), shift)}{LEFT_TEXT} {RIGHT_TEXT}"
+    return PAGE_ANSWER.replace("  \n\n".join(COLUMNS), merged)
+
+
+def test_columns_that_are_read_as_one_block_pass() -> None:
+    """Its box has to be that of both columns."""
+    assert find_page_fault(merge_columns(shift=0)) is None
+    assert "999" in (find_page_fault(merge_columns(shift=25)) or "")
 
 
 @pytest.mark.parametrize(

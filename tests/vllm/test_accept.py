@@ -16,7 +16,7 @@ from tests.vllm import tiny
 from twopass.acceptance import model_files, pictures, reference, vision_inputs
 from twopass.acceptance.checks import Check, Outcome
 from twopass.acceptance.model_stages import PROMPTS
-from twopass.acceptance.plan import Load, Plan
+from twopass.acceptance.plan import Plan, RequestCounts
 from twopass.acceptance.run import run
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.tiling import TileGrid, Views, VisionSpec
@@ -46,7 +46,9 @@ def run_stages(folder: Path) -> list[Check]:
         engine="vllm", model_dir=folder, load_format="dummy", dtype="float32", max_model_len=1024, max_num_seqs=2,
         gpu_memory_utilization=0.3, page_workers=1, enforce_eager=True,
     )  # fmt: skip
-    return run(Plan(settings, pictures=[FORMULA], load=Load(together=2, alone=1, block_tokens=128, max_tokens=8)))
+    return run(
+        Plan(settings, pictures=[FORMULA], counts=RequestCounts(together=2, alone=1, block_tokens=128, max_tokens=8))
+    )
 
 
 def test_all_stages_run_with_a_tiny_model(folder: Path) -> None:
@@ -123,7 +125,7 @@ def pad_with_black(spec: VisionSpec, image: tiling.Array, mode: str, grid: TileG
 
 @pytest.mark.parametrize(
     ("make_views", "fault"),
-    [(reverse_tiles, "other tiles"), (resize_roughly, "other tiles"), (pad_with_black, "other global view")],
+    [(reverse_tiles, "tiles differ"), (resize_roughly, "tiles differ"), (pad_with_black, "global view differ")],
 )
 def test_other_pixels_are_caught(folder: Path, make_views: vision_inputs.MakeViews, fault: str) -> None:
     """Each changes only one of the views."""

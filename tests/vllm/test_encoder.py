@@ -19,7 +19,7 @@ from twopass.engines.vllm.tiling import TileGrid
 
 # Sides of global view and tile; small, because this runs on a CPU.
 SIDES = {"DeepseekOCRForCausalLM": (512, 640), "DeepseekOCR2ForCausalLM": (768, 768)}
-NEWLINE = 20  # position of the first newline token: two tiles have ten tokens each in a row (DeepSeek-OCR-2: any token)
+NEWLINE = 20  # position of the first newline token: two tiles have ten tokens each in a row
 WIDTHS = {"DeepseekOCRForCausalLM": 2048, "DeepseekOCR2ForCausalLM": 896}  # of the projector's input
 
 
@@ -63,6 +63,7 @@ def test_embeddings_equal_the_stock_models(
         assert judge_embeddings("noise", measure_agreement(mine, reference)).outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize("model", ["DeepseekOCRForCausalLM"], indirect=True)
 def test_the_acceptance_run_catches_wrong_embeddings(
     model: Any, batch: vision_encoder.Batch, official: list[torch.Tensor]
 ) -> None:

@@ -88,7 +88,7 @@ def vllm_answers(random_model: Path) -> Iterator[dict[str, tuple[str, int]]]:
 async def test_transformers_and_vllm_give_the_same_answer(
     engine: HfEngine, vllm_answers: dict[str, tuple[str, int]], name: str
 ) -> None:
-    """For a square image, a padded one and one cut into tiles, greedily, with and without the n-gram ban."""
+    """For a padded image and one cut into tiles, greedily, with and without the n-gram ban."""
     completion = await engine.generate(PROMPTS[name])
 
     assert (completion.text, completion.tokens_in) == vllm_answers[name]
@@ -109,7 +109,7 @@ async def test_a_loop_ends(engine: HfEngine) -> None:
         return len(texts) == 2
 
     prompt = replace(
-        PROMPTS[f"square-{UNBANNED}"], mode="base", sampling=Sampling(max_tokens=400), loop_check=loop_check
+        PROMPTS[f"padded-{UNBANNED}"], mode="base", sampling=Sampling(max_tokens=400), loop_check=loop_check
     )
     completion = await engine.generate(prompt)
 
@@ -119,7 +119,7 @@ async def test_a_loop_ends(engine: HfEngine) -> None:
 
 async def test_a_cancelled_prompt_frees_the_thread(engine: HfEngine) -> None:
     """The next prompt does not wait for the cancelled one's answer."""
-    long_prompt = replace(PROMPTS[f"square-{UNBANNED}"], sampling=Sampling(max_tokens=1500))
+    long_prompt = replace(PROMPTS[f"padded-{UNBANNED}"], sampling=Sampling(max_tokens=1500))
     task = asyncio.create_task(engine.generate(long_prompt))
     await asyncio.sleep(0.5)
     task.cancel()
@@ -127,12 +127,12 @@ async def test_a_cancelled_prompt_frees_the_thread(engine: HfEngine) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(120):
-        assert (await engine.generate(PROMPTS[f"square-{UNBANNED}"])).tokens_out == TOKENS
+        assert (await engine.generate(PROMPTS[f"padded-{UNBANNED}"])).tokens_out == TOKENS
 
 
 async def test_a_prompt_longer_than_the_context_is_refused(engine: HfEngine) -> None:
     """The completion has finish_reason error, and the engine does not crash."""
-    completion = await engine.generate(replace(PROMPTS[f"square-{UNBANNED}"], text="<image>" + "x" * 9000))
+    completion = await engine.generate(replace(PROMPTS[f"padded-{UNBANNED}"], text="<image>" + "x" * 9000))
 
     assert (completion.text, completion.finish_reason) == ("", "error")
 

@@ -56,6 +56,12 @@ def has_failed(checks: Iterable[Check]) -> bool:
     return any(check.outcome is Outcome.FAILED for check in checks)
 
 
+def has_passed(checks: Iterable[Check]) -> bool:
+    """Whether no check failed and at least one was run."""
+    outcomes = {check.outcome for check in checks}
+    return Outcome.FAILED not in outcomes and Outcome.PASSED in outcomes
+
+
 def count_outcomes(checks: Sequence[Check]) -> str:
     """Return the number of checks by outcome, such as `12 passed, 1 not run`."""
     counts = Counter(check.outcome for check in checks)

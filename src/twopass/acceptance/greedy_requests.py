@@ -41,14 +41,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of one engine: to the first requests one by one, to all requests at once.
+    """The answers of one engine: to the first requests one at a time, and to all requests at once.
 
-    `preemptions` counts how often a request was interrupted and computed again because the KV cache was full.
+    `halves` are those to one half at once and then to the other, which shows what batching alone changes; only stock
+    vLLM is asked for them. `preemptions` counts how often a request was interrupted and computed again because the KV
+    cache was full.
     """
 
     alone: list[Answer]
     together: list[Answer]
     preemptions: int
+    halves: Sequence[Answer] = ()
 
 
 def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, max_tokens: int) -> list[Request]:

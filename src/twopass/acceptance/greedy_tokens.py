@@ -1,7 +1,9 @@
-"""Stage (c): greedy answers of our engine compared with those of stock vLLM, one by one and many at once.
+"""Stage (c): greedy answers of our engine compared with those of stock vLLM, one at a time and many at once.
 
 Arithmetic in bfloat16 depends on how many prompts are computed together, so even stock vLLM answers differently in a
-batch. How much it does is measured in the same run, and our engine may differ by little more.
+batch, and one token that differs changes the rest of an answer. How often that happens is measured in the same run; our
+engine may differ from stock vLLM somewhat more often than stock vLLM differs from itself. Requests with a strict
+n-gram ban are judged by themselves: they differ more often.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ from statistics import mean
 from rapidfuzz.distance import Levenshtein
 
 from twopass.acceptance.checks import Check, Outcome, judge, skip
-from twopass.acceptance.greedy_requests import Answer, Answers, Request
+from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, Request
 
 STAGE = "c"
-MARGIN = 0.02  # of an answer's characters, allowed beyond what stock vLLM differs from itself; provisional
-MAX_OTHER_ENDS = 0.05  # share of answers that may end for another reason, beyond the same of stock vLLM; provisional
+MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
+# Share of answers that may be others, beyond what batching alone changes. Provisional: in a simulation, a sound engine
+# exceeds it in 0.5 % of the runs if batching changes a tenth of the answers, and 30 % of those with a strict ban.
+MARGIN = 0.35
+MIN_OTHER_ENDS = 2  # answers that may always end for another reason
 WRONG_ANSWERS = (
     "our engine does not compute what vLLM computes: if the embeddings of stage (b) agree, the n-gram ban, the "
     "scheduler or the worker of the plugin does not fit this GPU or these versions"
@@ -26,26 +31,31 @@ WRONG_ANSWERS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """How two lists of answers differ: mean share of edited characters, the first difference, share of other ends."""
+    """How two lists of answers differ.
 
-    edit_share: float
-    first: tuple[str, int] | None
+    `others` is the share of answers that differ in MIN_EDIT_SHARE of their characters or more, `other_ends` the share
+    with another finish reason, `edit_share` the mean share of edited characters, all from 0 to 1.
+    """
+
+    others: float
     other_ends: float
+    edit_share: float
+    first: str
 
     def __str__(self) -> str:
-        where = f", first in {self.first[0]} at character {self.first[1]}" if self.first else ""
-        return f"{self.edit_share:.1%} of characters differ{where}"
+        return f"{self.others:.0%} are other answers ({self.edit_share:.1%} of characters{self.first})"
 
 
 def compare(requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequence[Answer]) -> Difference:
-    """`edit_share` is Levenshtein's distance divided by the longer answer's length, from 0 to 1."""
-    shares, first, other_ends = [], None, 0
+    """Compare answers pair by pair. Edits are Levenshtein's distance divided by the longer answer's length."""
+    shares, first, other_ends = [], "", 0
     for request, one, other in zip(requests, ours, theirs, strict=True):
         shares.append(Levenshtein.normalized_distance(one.text, other.text))
         other_ends += one.finish_reason != other.finish_reason
-        if first is None and one.text != other.text:
-            first = (request.name, find_first_difference(one.text, other.text))
-    return Difference(mean(shares), first, other_ends / len(requests))
+        if not first and one.text != other.text:
+            first = f", first in {request.name} at character {find_first_difference(one.text, other.text)}"
+    others = sum(share >= MIN_EDIT_SHARE for share in shares)
+    return Difference(others / len(shares), other_ends / len(shares), mean(shares), first)
 
 
 def find_first_difference(one: str, other: str) -> int:
@@ -56,24 +66,35 @@ def find_first_difference(one: str, other: str) -> int:
 
 def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) -> list[Check]:
     """Compare the answers of our engine with those of stock vLLM."""
-    alone = len(stock.alone)
-    batching = compare(requests[:alone], stock.alone, stock.together[:alone])
-    checks = [Check(STAGE, "stock vLLM against itself", Outcome.PASSED, f"{batching}, one by one against at once")]
-    for name, one, other in (
-        (f"{alone} one by one", ours.alone, stock.alone),
-        (f"{len(requests)} at once", ours.together, stock.together),
-    ):
-        found = compare(requests[: len(other)], one, other)
-        edits, ends = batching.edit_share + MARGIN, batching.other_ends + MAX_OTHER_ENDS
-        checks += [
-            judge(STAGE, f"answers, {name}", found.edit_share <= edits, found, f"at most {edits:.1%}", WRONG_ANSWERS),
-            judge(STAGE, f"ends, {name}", found.other_ends <= ends, f"{found.other_ends:.1%} end for other reasons",
-                  f"at most {ends:.1%}", WRONG_ANSWERS),
-        ]  # fmt: skip
-    value = f"{ours.preemptions} ours, {stock.preemptions} stock"
+    everything = range(len(requests))
+    batching = _compare(requests, stock.halves, stock.together, everything)
+    checks = [Check(STAGE, "stock vLLM in halves and at once", Outcome.PASSED, str(batching))]
+    alone = range(len(stock.alone))
+    checks += _judge(f"{len(alone)} one at a time", _compare(requests, ours.alone, stock.alone, alone), batching, alone)
+    for name, is_strict in (("usual", False), ("strict", True)):
+        chosen = [n for n in everything if (requests[n].ngram == STRICT_NGRAM) == is_strict]
+        if chosen:
+            batching = _compare(requests, stock.halves, stock.together, chosen)
+            found = _compare(requests, ours.together, stock.together, chosen)
+            checks += _judge(f"{len(chosen)} at once, {name} n-gram ban", found, batching, chosen)
+    value = f"{ours.preemptions} by our engine, {stock.preemptions} by stock vLLM"
     if ours.preemptions and stock.preemptions:
         return [*checks, Check(STAGE, "interrupted answers", Outcome.PASSED, value)]
+    reason = f"{value}: the answers did not fill the KV cache, so interruptions are not tested"
+    return [*checks, skip(STAGE, "interrupted answers", reason)]
+
+
+def _compare(
+    requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequence[Answer], numbers: Sequence[int]
+) -> Difference:
+    return compare([requests[n] for n in numbers], [ours[n] for n in numbers], [theirs[n] for n in numbers])
+
+
+def _judge(name: str, found: Difference, batching: Difference, numbers: Sequence[int]) -> list[Check]:
+    others = batching.others + MARGIN
+    ends = batching.other_ends + max(MARGIN / 2, MIN_OTHER_ENDS / len(numbers))
     return [
-        *checks,
-        skip(STAGE, "interrupted answers", f"{value}: the KV cache was not full, so fewer paths are tested"),
-    ]
+        judge(STAGE, name, found.others <= others, found, f"at most {others:.0%}", WRONG_ANSWERS),
+        judge(STAGE, f"{name}: finish reasons", found.other_ends <= ends, f"{found.other_ends:.0%} differ",
+              f"at most {ends:.0%}", WRONG_ANSWERS),
+    ]  # fmt: skip

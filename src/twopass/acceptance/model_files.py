@@ -21,6 +21,11 @@ TOKEN_IDS = {
     "<｜end▁of▁sentence｜>": 1,
 }
 SAMPLE = "Two  spaces, a\ttab\nand 3 lines\n\n# Überschrift 数据 한국어  \nE = mc² \\( \\alpha \\) <td>1,5 %</td>"
+NEEDED = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)  # beside the weights, which were found complete
 WRONG_TOKENIZER = (
     "the tokenizer is not the one in tokenizer.json: Transformers 5 loads some DeepSeek models with a class for "
     "another kind of vocabulary, which drops spaces (transformers#45488). Use the versions of the container image, and "
@@ -36,15 +41,18 @@ def check_files(model: str, folder: Path) -> list[Check]:
     """
     pinned = weights.look_up(model)
     required = f"{pinned.repo}@{pinned.revision[:12]}"
-    if not (verified := hub.verify(folder)):
-        reason = f"{folder} has no {hub.CHECKSUMS} and is no folder of the hub's cache: {WRONG_FILES}"
-        return [skip(STAGE, "checksums", reason)]
+    missing = [name for name in NEEDED if not (folder / name).is_file()]
+    complete = judge(STAGE, "files", not missing, f"missing: {', '.join(missing)}" if missing else "complete",
+                     ", ".join(NEEDED), WRONG_FILES)  # fmt: skip
+    if missing or not (verified := hub.verify(folder)):
+        reason = f"the checksums of the files in {folder} are not known: {WRONG_FILES}"
+        return [complete, skip(STAGE, "checksums", reason)]
     revision = judge(
         STAGE, "revision", verified.revision == pinned.revision, verified.revision[:12], required, WRONG_FILES
     )
     value = ", ".join(verified.corrupt) or f"{verified.count} files"
     files = judge(STAGE, "checksums", not verified.corrupt, value, "no file differs", WRONG_FILES)
-    return [revision, files]
+    return [complete, revision, files]
 
 
 def check_tokenizer(tokenizer: Any, folder: Path) -> list[Check]:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -30,17 +31,17 @@ from twopass.acceptance import (
 from twopass.acceptance.checks import STAGES, Check, Outcome, has_failed, skip
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.acceptance.pictures import Picture
-from twopass.acceptance.plan import NEEDS_VLLM, RANDOM_WEIGHTS, Load, Plan
+from twopass.acceptance.plan import NEEDS_MODEL, NEEDS_VLLM, RANDOM_WEIGHTS, Plan, RequestCounts
 from twopass.acceptance.records import Record
 from twopass.acceptance.vision_inputs import Agreement, RecordedInput
 from twopass.document import Canary
 from twopass.engines import weights
 from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm import startup
-from twopass.engines.vllm.engine import MODEL_CONTEXT, VISION_SPECS, VllmEngine
+from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine
 from twopass.engines.vllm.tiling import TileGrid
-from twopass.errors import EngineError
-from twopass.settings import Settings
+from twopass.errors import Code, EngineError
+from twopass.settings import Preset, Settings, find_preset
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
@@ -61,33 +62,41 @@ def run(plan: Plan) -> Iterator[list[Check]]:
 
 def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
     """Only answers can be compared where this process does not run the model with vLLM."""
+    if plan.settings.engine == "cpu":
+        yield [skip(stage, STAGES[stage], NEEDS_MODEL) for stage in "abcd"]
+        return
     yield [skip(stage, STAGES[stage], NEEDS_VLLM) for stage in "abc"]
     with open_worker(plan.settings.model_copy(update={"canary": False})) as worker:
         yield worker.submit(_check_recorded_answers(plan, worker)).result()
 
 
 def _run_stages(plan: Plan) -> Iterator[list[Check]]:
-    startup.prepare_environment(plan.settings.engine_cache)
+    if not find_spec("vllm"):
+        message = "stages (a) to (c) need vllm, which is not installed: make gpu, or use the container image"
+        raise EngineError(Code.ENGINE_DEAD, message)
     folder, model = weights.find(plan.settings), plan.settings.model
+    gpu = startup.prepare_environment(plan.settings.engine_cache)
     # In a process of its own: PyTorch starts threads, and the engine's core is forked from this process.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         yield pool.submit(_check_files, model, folder, plan.is_random, plan.usable_records).result()
-        views = pool.submit(_check_inputs, model, folder, plan.pictures, plan.usable_records).result()
+        images = [*plan.pictures, *_list_images(plan.usable_records)]
+        views = pool.submit(_check_inputs, model, folder, images, plan.usable_records).result()
     if has_failed(views):
         yield views
         return
-    load = plan.load
-    requests = greedy_requests.build_requests(PROMPTS, plan.pictures, load.together, load.max_tokens)
-    with _open_worker(plan.settings, folder, _count_blocks(plan.settings, requests, load)) as worker:
+    counts = plan.counts
+    requests = greedy_requests.build_requests(PROMPTS, plan.pictures, counts.together, counts.max_tokens)
+    preset = find_preset(plan.settings.preset, gpu.memory_gb)
+    with _open_worker(plan.settings, folder, _count_blocks(plan.settings, preset, requests, counts)) as worker:
         engine = worker.engine
         assert isinstance(engine, VllmEngine)
-        yield [*views, *worker.submit(_check_embeddings(engine, model, plan.pictures)).result()]
-        alone = worker.submit(_ask(engine, requests[: load.alone], at_once=False)).result()
+        yield [*views, *worker.submit(_check_embeddings(engine, model, images)).result()]
+        alone = worker.submit(_ask(engine, requests[: counts.alone], at_once=False)).result()
         together = worker.submit(_ask(engine, requests, at_once=True)).result()
         ours = Answers(alone, together, _count_preemptions())
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
         arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
-    yield greedy_tokens.check_answers(requests, ours, stock_vllm.ask(arguments, requests, load.alone))
+    yield greedy_tokens.check_answers(requests, ours, stock_vllm.ask(arguments, requests, counts.alone))
     yield answers
 
 
@@ -101,7 +110,10 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
     if not plan.usable_records:
         reason = f"no record is of {plan.settings.model}: make some with --record"
         return [canary_check, skip("d", "recorded answers", reason)]
-    return [canary_check, *await recorded_answers.compare(plan.usable_records, worker.engine.generate)]
+    try:
+        return [canary_check, *await recorded_answers.compare(plan.usable_records, worker.engine.generate)]
+    except EngineError as error:
+        return [canary_check, Check("d", "recorded answers", Outcome.FAILED, "no answer", meaning=error.message)]
 
 
 async def _check_canary(worker: Worker, settings: Settings) -> Check:
@@ -109,7 +121,7 @@ async def _check_canary(worker: Worker, settings: Settings) -> Check:
     try:
         verdict = await canary.check(worker.engine, worker.family, worker.page_pool, settings)
     except EngineError as error:
-        return Check("d", "canary", Outcome.FAILED, "misread", "read", error.message)
+        return Check("d", "canary", Outcome.FAILED, "not as drawn", "as drawn", error.message)
     if verdict is not Canary.PASSED:
         return skip("d", "canary", "CANARY=false" if verdict else f"ENGINE={worker.engine.kind} runs no model")
     return Check("d", "canary", Outcome.PASSED, "text, boxes, table and n-gram ban")
@@ -119,7 +131,9 @@ async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
     pinned = weights.look_up(plan.settings.model)
     made_with = f"twopass {__version__}, {engine.kind}, {engine.precision}"
     images = pictures.save(plan.pictures, folder)
-    answers = await recorded_answers.record_answers(images, engine.generate, pinned.repo, pinned.revision, made_with)
+    answers = await recorded_answers.record_answers(
+        images, engine.generate, VISION_SPECS[plan.settings.model], pinned.repo, pinned.revision, made_with
+    )
     records.write(folder, answers)
 
 
@@ -137,14 +151,20 @@ def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Work
 
 def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[Record]) -> list[Check]:
     """Stage (a); runs in a child process."""
-    tokenizer = reference.load_tokenizer(folder)
     files = [skip("a", "checksums", RANDOM_WEIGHTS)] if is_random else model_files.check_files(model, folder)
+    if has_failed(files):
+        return files
+    try:
+        tokenizer = reference.load_tokenizer(folder)
+    except Exception as error:  # the libraries raise errors of many types, some of them plain exceptions
+        meaning = f"{type(error).__name__}: {error}; {model_files.WRONG_FILES}"
+        return [*files, Check("a", "tokenizer", Outcome.FAILED, "cannot be loaded", meaning=meaning)]
     return [
         *files,
         *model_files.check_tokenizer(tokenizer, folder),
         *model_files.check_prompts(tokenizer, folder, PROMPTS),
         *model_files.check_prompt_lengths(
-            tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded]
+            tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded if one.prompt_tokens]
         ),
     ]
 
@@ -159,11 +179,19 @@ def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded:
     return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
 
 
+def _list_images(recorded: Sequence[Record]) -> list[Picture]:
+    """The images of the records, each once."""
+    return [Picture(name, record.read_image()) for name, record in {one.image: one for one in recorded}.items()]
+
+
 async def _check_embeddings(engine: VllmEngine, model: str, images: Sequence[Picture]) -> list[Check]:
     async def compare(picture: Picture) -> Agreement:
         image = picture.image
         arguments = (model, image.width, image.height, image.array().tobytes())
-        found, *_ = await engine.core.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
+        try:
+            found, *_ = await engine.core.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
+        except Exception as error:  # vLLM raises a plain Exception for whatever fails in its worker
+            return Agreement(error=f"{type(error).__name__}: {error}")
         return Agreement(*found)
 
     return await vision_inputs.check_embeddings(images, compare)
@@ -181,18 +209,19 @@ async def _ask(engine: Engine, requests: Sequence[Request], at_once: bool) -> li
     return await asyncio.gather(*map(ask, requests))
 
 
-def _count_blocks(settings: Settings, requests: Sequence[Request], load: Load) -> int:
-    """Choose a KV cache that holds one context and half of the requests, so that some of them are preempted."""
-    spec = VISION_SPECS[settings.model]
+def _count_blocks(settings: Settings, preset: Preset, requests: Sequence[Request], counts: RequestCounts) -> int:
+    """Choose a KV cache that holds one context, and half of the requests that run at once: some are interrupted."""
+    spec, block_tokens = VISION_SPECS[settings.model], settings.block_size or counts.block_tokens
 
     def count(request: Request) -> int:
         image = request.image
         grid = spec.choose_grid(image.width, image.height, reference.MODE, vision_inputs.MAX_CROPS)
         tokens = spec.count_tokens(reference.MODE, grid) + request.max_tokens
-        return math.ceil(tokens / load.block_tokens)
+        return math.ceil(tokens / block_tokens)
 
-    context = settings.max_model_len or MODEL_CONTEXT
-    return max(math.ceil(context / load.block_tokens) + 1, sum(map(count, requests)) // 2)
+    running = requests[: settings.max_num_seqs or settings.engine_sequences or preset.sequences]
+    context = settings.max_model_len or preset.context
+    return max(math.ceil(context / block_tokens) + 1, sum(map(count, running)) // 2)
 
 
 def _count_preemptions() -> int:

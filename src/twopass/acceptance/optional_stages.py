@@ -57,6 +57,6 @@ def _check_rates(plan: Plan, folder: Path, baseline: Trial | None, sets: int) ->
     if baseline is None:
         documents = trial_documents.prepare(folder / "documents", plan.files, sets)
         pages = sum(len(document.truths) for document in documents)
-        plan.announce(f"(f) reads {len(documents)} documents of {pages} pages or more")
+        plan.announce(f"(f) reads {len(documents)} documents (at least {pages} pages)")
         baseline = _make_reader(plan, [document.path for document in documents], folder)(Choice(tuning.DEFAULTS))
     return rates.check(baseline.pages)

@@ -20,8 +20,11 @@ NEEDS_GPU = "needs a GPU: without one, speed says nothing"
 
 
 @dataclass(frozen=True)
-class Load:
-    """How many requests stage (c) makes at once, how many of them also one by one, and tokens per KV cache block."""
+class RequestCounts:
+    """How many requests stage (c) makes at once, and how many of them also one at a time.
+
+    `block_tokens` are the tokens of a block of the KV cache, `max_tokens` those of an answer.
+    """
 
     together: int
     alone: int
@@ -29,7 +32,7 @@ class Load:
     max_tokens: int
 
 
-ON_GPU, ON_CPU = Load(64, 16, 16, 256), Load(6, 2, 128, 32)
+ON_GPU, ON_CPU = RequestCounts(64, 16, 16, 256), RequestCounts(6, 2, 128, 32)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Plan:
     pictures: Sequence[Picture] = field(default_factory=pictures.draw_all)
     records: Sequence[Record] = ()
     recording: Path | None = None
-    load: Load = field(default_factory=lambda: ON_GPU if gpus.detect_gpus().count else ON_CPU)
+    counts: RequestCounts = field(default_factory=lambda: ON_GPU if gpus.detect_gpus().count else ON_CPU)
     tune: bool = False
     rates: bool = False
     files: Path | None = None
@@ -60,5 +63,7 @@ class Plan:
     @property
     def usable_records(self) -> list[Record]:
         """The records of the model that is tested."""
-        model = weights.look_up(self.settings.model).repo
-        return [record for record in self.records if record.model == model and not self.is_random]
+        settings = self.settings
+        family = settings.openai_family if settings.engine == "openai" else settings.model
+        repo = weights.MODELS[family].repo if family in weights.MODELS else None
+        return [record for record in self.records if record.model == repo and not self.is_random]

@@ -18,13 +18,14 @@ from twopass.acceptance.checks import Check, judge, skip
 from twopass.acceptance.records import Record, read_pixels
 from twopass.document import Box, Table
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm import tiling
+from twopass.engines.vllm.tiling import VisionSpec
 from twopass.errors import Code, EngineError
 from twopass.families import agreement, table_parser
 from twopass.families.deepseek import grounding, loops
 from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
 from twopass.families.deepseek.grounding import Block
 from twopass.runtime import task_group
+from twopass.steps.canary import BYTE_MARKS
 
 STAGE = "d"
 # Provisional: derived from perturbed recorded answers, not from answers of a second engine with the real weights. The
@@ -41,7 +42,6 @@ MAX_SIDE_ERROR = 4 / 999  # of the page's width or height
 MIN_MATCHED = 0.9  # of the blocks
 MIN_TABLE_SIMILARITY = 0.9  # a missing row of eight gives 0.88
 
-BYTE_MARKS = "ĠĊ"  # of spaces and newlines in byte-level vocabularies: shown where tokens are not decoded
 SAME_LETTERS = 0.95  # share of equal letters from which on only the spaces are wrong
 SAME_WORDS = 0.9  # Dice coefficient of the words from which on only their order is wrong
 
@@ -208,29 +208,31 @@ def _judge_tables(record: Record, tables: Sequence[Table], expected: Sequence[Ta
 
 
 async def record_answers(
-    images: Iterable[Path], ask: Ask, model: str, revision: str, made_with: str
+    images: Iterable[Path], ask: Ask, spec: VisionSpec, model: str, revision: str, made_with: str
 ) -> tuple[Record, ...]:
     """Ask both prompts for pages about each image, and return the answers as records that `records.write` keeps.
 
-    `made_with` says in words which software, precision and GPU answered. Raises SourceError for an unreadable image
-    and EngineError for a prompt without an answer.
+    `spec` is how the model cuts images; `made_with` says in words which software, precision and GPU answered. Raises
+    SourceError for an unreadable image and EngineError for a prompt without an answer.
     """
     pending = [
-        _prepare_record(path, prompt, model, revision, made_with) for path in images for prompt in RECORDED_PROMPTS
+        _prepare_record(path, prompt, spec, model, revision, made_with)
+        for path in images
+        for prompt in RECORDED_PROMPTS
     ]
     completions = await _ask_all(pending, ask)
     return tuple(_complete(record, completion) for record, completion in zip(pending, completions, strict=True))
 
 
-def _prepare_record(path: Path, prompt: str, model: str, revision: str, made_with: str) -> Record:
+def _prepare_record(path: Path, prompt: str, spec: VisionSpec, model: str, revision: str, made_with: str) -> Record:
     """A record whose answer is not known yet."""
     pixels, sampling = read_pixels(path), Sampling()
-    grid = tiling.DEEPSEEK_OCR.choose_grid(pixels.width, pixels.height, MODE, Prompt.max_crops)
+    grid = spec.choose_grid(pixels.width, pixels.height, MODE, Prompt.max_crops)
     name = re.sub(r"[^\w.-]", "_", f"{path.name}.{prompt}")
     return Record(
         name=name, image=path.name, answer=f"{name}.txt", prompt=PROMPTS[prompt], mode=MODE,
         width=pixels.width, height=pixels.height, columns=grid.columns, rows=grid.rows,
-        image_tokens=tiling.DEEPSEEK_OCR.count_tokens(MODE, grid), prompt_tokens=0, output_tokens=0,
+        image_tokens=spec.count_tokens(MODE, grid), prompt_tokens=0, output_tokens=0,
         temperature=sampling.temperature, max_tokens=MAX_TOKENS, ngram=sampling.ngram, window=sampling.window,
         allowed_tokens=sampling.allowed_tokens, model=model, revision=revision, made_with=made_with,
         folder=path.parent, text="",

@@ -12,7 +12,9 @@ from twopass.acceptance.plan import Plan
 def run(plan: Plan) -> list[Check]:
     """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start."""
     checks: list[Check] = []
-    for stage in chain(model_stages.run(plan), optional_stages.run(plan)):
+    # Rates of a folder that is there need no model.
+    stages = () if plan.artefacts and not plan.tune else model_stages.run(plan)
+    for stage in chain(stages, optional_stages.run(plan)):
         plan.report(stage)
         checks += stage
         if has_failed(stage):

@@ -19,11 +19,12 @@ from twopass.errors import Code, EngineError
 
 NGRAM_BAN = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 PREEMPTIONS = "vllm:num_preemptions"
+LIMIT_S = 1800
 SHOWN = 1500  # characters of the log's end in the error message
 
 
 def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -> Answers:
-    """Return the answers to so many requests one by one, and to all at once. Raises EngineError.
+    """Return the answers to so many requests one at a time, to all at once, and in halves. Raises EngineError.
 
     `arguments` are those of `vllm.LLM`.
     """
@@ -32,14 +33,23 @@ def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -
         job = {"arguments": arguments, "requests": _save(requests, folder), "alone": alone}
         (folder / "in.json").write_text(json.dumps(job))
         command = [sys.executable, "-m", __name__, str(folder / "in.json"), str(folder / "out.json")]
-        environment = os.environ | {"VLLM_PLUGINS": ""}
-        ended = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        environment = os.environ | {
+            "VLLM_PLUGINS": "",
+            "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
+        }  # to name its model class
+        try:
+            ended = subprocess.run(
+                command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            message = f"vLLM without our plugin did not answer within {LIMIT_S} s; the GPU may hang: start again"
+            raise EngineError(Code.ENGINE_DEAD, message) from None
         if ended.returncode:
             message = f"vLLM without our plugin ended with {ended.returncode}: {ended.stdout[-SHOWN:]}"
             raise EngineError(Code.ENGINE_DEAD, message)
         found = json.loads((folder / "out.json").read_text())
-    one_by_one, together = ([Answer(*answer) for answer in found[name]] for name in ("alone", "together"))
-    return Answers(one_by_one, together, found["preemptions"])
+    answers = {name: [Answer(*answer) for answer in found[name]] for name in ("alone", "together", "halves")}
+    return Answers(**answers, preemptions=found["preemptions"])
 
 
 def _save(requests: Sequence[Request], folder: Path) -> list[dict[str, Any]]:
@@ -66,12 +76,21 @@ def main(source: Path, target: Path) -> None:
 
     job = json.loads(source.read_text())
     llm = LLM(logits_processors=[NGRAM_BAN], disable_log_stats=False, **job["arguments"])
+    if not all(module.startswith("vllm.") for module in llm.collective_rpc(_find_model_module)):
+        sys.exit("the model class is not vLLM's own, so there is nothing to compare with: VLLM_PLUGINS had no effect")
     prompts, params = [_build_prompt(one) for one in job["requests"]], [_build_params(one) for one in job["requests"]]
     pairs = [*zip(prompts, params, strict=True)][: job["alone"]]
     alone = [_answer(llm, [prompt], [one])[0] for prompt, one in pairs]
-    together = _answer(llm, prompts, params)
+    together, half = _answer(llm, prompts, params), len(prompts) // 2
+    halves = _answer(llm, prompts[:half], params[:half]) + _answer(llm, prompts[half:], params[half:])
     preemptions = sum(metric.value for metric in llm.get_metrics() if metric.name == PREEMPTIONS)
-    target.write_text(json.dumps({"alone": alone, "together": together, "preemptions": preemptions}))
+    answers = {"alone": alone, "together": together, "halves": halves}
+    target.write_text(json.dumps({**answers, "preemptions": preemptions}))
+
+
+def _find_model_module(worker: Any) -> str:
+    """The module of the model's class; runs in vLLM's worker."""
+    return type(worker.model_runner.get_model()).__module__
 
 
 def _build_prompt(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def run(
         announce(_announce_rest(time.monotonic() - before, len(usable) + 1))
         again = read(Choice(AGAIN))
     except TwopassError as error:
-        return Tuning([Check(STAGE, DEFAULTS, Outcome.FAILED, "could not be read with", meaning=error.message)])
+        return Tuning([Check(STAGE, DEFAULTS, Outcome.FAILED, "the first run failed", meaning=error.message)])
     judge = _Judge(documents, baseline, again)
     checks = [
         Check(STAGE, DEFAULTS, Outcome.PASSED, judge.describe(baseline)),
@@ -130,7 +130,7 @@ def _announce_runs(documents: Sequence[TrialDocument], usable: Sequence[Choice])
     count = len(usable) + 2
     minutes = count * (EXPECTED_START_S + pages / EXPECTED_PAGES_PER_S) / 60
     return (
-        f"(e) reads {len(documents)} documents of {pages} pages or more {count} times: {names}; and once more if "
+        f"(e) reads {len(documents)} documents (at least {pages} pages) {count} times: {names}; and once more if "
         f"several are recommended. About {minutes:.0f} minutes if a start takes {EXPECTED_START_S:.0f} s and the GPU "
         f"reads {EXPECTED_PAGES_PER_S:g} pages/s; the first run measures it."
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from twopass.acceptance import reference
-from twopass.acceptance.checks import Check, judge
+from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
 from twopass.engines.vllm import prompt_tokens, tiling
 from twopass.engines.vllm.engine import VISION_SPECS
@@ -44,12 +44,13 @@ class Agreement:
     """How embeddings agree with the reference, over all tokens of one image.
 
     `cosine` compares what distinguishes the tokens: each channel's mean over the tokens is subtracted first, because
-    embeddings of one image have most in common. It is None if the shapes differ.
+    embeddings of one image have most in common. It is None if the shapes differ, and if there are none: see `error`.
     """
 
-    tokens: int
-    reference_tokens: int
-    cosine: float | None
+    tokens: int = 0
+    reference_tokens: int = 0
+    cosine: float | None = None
+    error: str = ""
 
 
 CompareEmbeddings = Callable[[Picture], Awaitable[Agreement]]
@@ -92,7 +93,7 @@ def _check_picture(model: str, tokenizer: Any, prompt: str, picture: Picture, ma
         )
         if not is_equal
     ]
-    value = f"other {', '.join(differences)}" if differences else _describe(grid, tokens)
+    value = f"{' and '.join(differences)} differ" if differences else _describe(grid, tokens)
     return judge(STAGE, f"{picture.name}: views", not differences, value, "as officially", WRONG_INPUT)
 
 
@@ -113,6 +114,8 @@ async def check_embeddings(pictures: Sequence[Picture], compare: CompareEmbeddin
 
 def judge_embeddings(name: str, found: Agreement) -> Check:
     is_good = found.cosine is not None and found.cosine > MIN_COSINE
+    if found.error:
+        return Check(STAGE, f"{name}: embeddings", Outcome.FAILED, "none", "", f"{found.error}: {WRONG_EMBEDDINGS}")
     value = f"{found.tokens} tokens" if found.cosine is None else f"cosine {found.cosine:.5f}"
     required = f"{found.reference_tokens} tokens, cosine > {MIN_COSINE}"
     return judge(STAGE, f"{name}: embeddings", is_good, value, required, WRONG_EMBEDDINGS)

@@ -18,6 +18,7 @@ from pathlib import Path
 from twopass.errors import Code, EngineError
 
 CHECKSUMS = "checksums.json"
+LOCAL_METADATA = Path(".cache", "huggingface", "download")  # of the hub's library, below a local folder
 # The hf engine needs the code, every engine the rest; papers and images are not downloaded.
 FILE_PATTERNS = ("*.json", "*.safetensors", "*.py", "*.model", "*.txt", "*.jinja", "LICENSE*")
 CHUNK_BYTES = 1 << 20
@@ -100,22 +101,41 @@ class Verification:
 def verify(folder: Path) -> Verification | None:
     """Compare every file with its known checksum; None if none is known. Needs no network; raises EngineError.
 
-    Checksums are known from checksums.json, and in the hub's cache, whose links lead to files named by checksum.
+    Checksums are known from checksums.json, in the hub's cache, whose links lead to files named by checksum, and in a
+    folder of `hf download --local-dir`, where the hub's library keeps a revision and a checksum for each file.
     """
     if (folder / CHECKSUMS).is_file():
         corrupt = tuple(find_corrupt_files(folder))
         record = json.loads((folder / CHECKSUMS).read_text())
         return Verification(str(record.get("revision")), corrupt, len(record["files"]))
-    if folder.parent.name != "snapshots" or not (folder.parent.parent / "blobs").is_dir():
-        return None
-    files = _list_files(folder)
-    broken = [path for path in folder.rglob("*") if path.is_symlink() and not path.exists()]
+    if (folder / LOCAL_METADATA).is_dir():
+        return _verify_local_folder(folder)
+    return _verify_snapshot(folder) if folder.parent.name == "snapshots" else None
+
+
+def _verify_snapshot(folder: Path) -> Verification | None:
+    """Verify the links of a snapshot in the hub's cache; copies without links have no known checksum."""
+    links = sorted(path for path in folder.rglob("*") if path.is_symlink())
     corrupt = tuple(
-        path.relative_to(folder).as_posix()
-        for path in [*broken, *files]
-        if path in broken or path.resolve().name not in compute_checksums(path).values()
+        link.relative_to(folder).as_posix()
+        for link in links
+        if not link.exists() or link.resolve().name not in compute_checksums(link).values()
     )
-    return Verification(folder.name, corrupt, len(files) + len(broken))
+    return Verification(folder.name, corrupt, len(links)) if links else None
+
+
+def _verify_local_folder(folder: Path) -> Verification | None:
+    """Verify a folder whose metadata files have a revision and a checksum in their first two lines."""
+    records = sorted((folder / LOCAL_METADATA).rglob("*.metadata"))
+    revisions, corrupt = set(), []
+    for record in records:
+        name = record.relative_to(folder / LOCAL_METADATA).as_posix().removesuffix(".metadata")
+        revision, checksum, *_ = [*record.read_text().splitlines(), "", ""]
+        revisions.add(revision)
+        path = folder / name
+        if not path.is_file() or checksum not in compute_checksums(path).values():
+            corrupt.append(name)
+    return Verification(" and ".join(sorted(revisions)), tuple(corrupt), len(records)) if records else None
 
 
 def read_revision(folder: Path) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -158,22 +158,45 @@ def find_page_fault(completion: Completion, family: Family, rung: Rung, page: Pa
 
 
 def _find_box_fault(elements: Sequence[Element], page: PageImage) -> str | None:
-    """Compare each block's place in the image with the boxes of the elements that show it; a block may be split."""
+    """Compare each block's place in the image with the boxes of the elements that show it.
+
+    A block may be split among elements, and an element may show several blocks, such as both columns: then its box has
+    to be that of all of them. All differences are named.
+    """
     expected = {block.text: box for block, box in zip(BLOCKS, page.block_boxes, strict=True)}
     expected[TABLE_TEXT] = page.table_box
-    found: dict[str, list[Box]] = defaultdict(list)
+    found: dict[tuple[str, ...], list[Box]] = defaultdict(list)
     for element in elements:
-        shares = {text: agreement.word_coverage(element.text, text) or 0 for text in expected}
-        best = max(shares, key=lambda text: shares[text])
-        if element.box and shares[best] >= MIN_BLOCK_SHARE:
-            found[best].append(element.box)
-    for text, box in expected.items():
-        if not found[text]:
-            return f"'{text[:30]}' of the page image has no box"
-        union = _unite(found[text])
+        if element.box and (texts := _find_shown(element.text, element.box, expected)):
+            found[texts].append(element.box)
+    faults = []
+    for texts, boxes in found.items():
+        box, union = _unite([expected[text] for text in texts]), _unite(boxes)
         if max(abs(one - other) for one, other in zip(union, box, strict=True)) > MAX_BOX_ERROR:
-            return f"'{text[:30]}' is at {box.to_grid(999)} of 999 in the page image, not at {union.to_grid(999)}"
-    return None
+            at, instead = box.to_grid(999), union.to_grid(999)
+            faults.append(f"'{texts[0][:30]}' is at {at} of 999 in the page image, not at {instead}")
+    missing = set(expected) - {text for texts in found for text in texts}
+    faults += [f"'{text[:30]}' of the page image has no box" for text in expected if text in missing]
+    return "; ".join(faults) or None
+
+
+def _find_shown(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
+    """The texts of the blocks that an element shows: the one that it is part of, or all that its box contains."""
+    inside = tuple(
+        block
+        for block, place in expected.items()
+        if (agreement.word_coverage(block, text) or 0) >= MIN_BLOCK_SHARE and _contains(box, place)
+    )
+    if len(inside) > 1:
+        return inside
+    shares = {block: agreement.word_coverage(text, block) or 0 for block in expected}
+    best = max(shares, key=lambda block: shares[block])
+    return (best,) if shares[best] >= MIN_BLOCK_SHARE else ()
+
+
+def _contains(outer: Box, inner: Box) -> bool:
+    pairs = ((outer.x0, inner.x0), (outer.y0, inner.y0), (inner.x1, outer.x1), (inner.y1, outer.y1))
+    return all(small <= large + MAX_BOX_ERROR for small, large in pairs)
 
 
 def find_ban_fault(completion: Completion) -> str | None:
