@@ -139,6 +139,6 @@ def test_no_failure_reveals_a_secret(tmp_path: Path) -> None:
         *("OUTPUT_DENIED", "INVALID_JOB"),
     }
     assert [outcome.status for outcome in outcomes].count("COMPLETED") == 3
-    assert "document failed" in outputs["log"] and "page worker died" in outputs["log"]
+    assert "document failed" in outputs["log"] and "RENDER_CRASH" in outputs["log"]  # of the killed page worker
     assert len(artefacts) > 10 and TEXT not in outputs["log"]
     assert not [name for name, text in {**outputs, **artefacts}.items() if "hunter2" in text]
