@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import json
 import os
@@ -12,10 +14,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from PIL import Image
 
 from scripts.generate import hub
 from tests import ROOT
@@ -25,6 +29,7 @@ from twopass.engines import weights
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
+from twopass.pages import canary_images
 from twopass.settings import GPU_NAMES, PRESETS, Settings
 
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
@@ -278,6 +283,11 @@ def test_the_hubs_test_jobs_need_no_bucket_and_no_network() -> None:
     assert all(job.output is None and job.inline for job in jobs)
     assert jobs[0].sources == ("/app/samples/sample.pdf",) and (ROOT / "samples" / "sample.pdf").exists()
     assert jobs[1].sources[0].startswith("data:image/png;base64,")
+    png = base64.b64decode(jobs[1].sources[0].partition(",")[2])
+    page = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+    assert (
+        np.abs(page - canary_images.draw_page().image.array()).mean() < 1
+    )  # the canary's, in four greys
     assert all(300_000 <= one["timeout"] <= 1_200_000 for one in hub_tests["tests"])
     assert hub_tests["config"]["allowedCudaVersions"] == hub.CUDA
 

@@ -6,7 +6,7 @@ With a wrong driver, kernel or version a model does not fail but answers nonsens
 - a page, with the prompt for documents: print too small for the view of the whole page, columns, a table and boxes
 - a repeated line, with an n-gram ban so strict that no sound answer can repeat the line: the ban must act
 
-What the last one cannot show: a model that by itself reads the line once and stops passes without a ban. And a banned
+Limit of the last one: a model that reads the line once and stops passes even without a ban. And a banned
 model may write the line again with other tokens, so a few repetitions are allowed. Its end is not checked: after
 a ban any text may follow.
 
