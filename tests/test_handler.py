@@ -65,9 +65,7 @@ def bucket(endpoint: str) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def worker_on_queue(endpoint: str, bucket: Any) -> Iterator[tuple[Worker, LoopbackQueue]]:
     env = {
-        "BUCKET_ENDPOINT_URL": endpoint,
-        "BUCKET_ACCESS_KEY_ID": s3.KEY,
-        "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+        **s3.worker_keys(endpoint),
         "BUCKET_NAME": "bucket",
         "BUCKET_PREFIX": "out",
         "PROGRESS_INTERVAL_S": "0.05",

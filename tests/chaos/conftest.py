@@ -41,9 +41,7 @@ def bucket(endpoint: str) -> Iterator[Any]:
 def worker_env(endpoint: str, bucket: Any) -> dict[str, str]:
     """The environment of a worker: its bucket, two page workers and four jobs at once."""
     return {
-        "BUCKET_ENDPOINT_URL": endpoint,
-        "BUCKET_ACCESS_KEY_ID": s3.KEY,
-        "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+        **s3.worker_keys(endpoint),
         "BUCKET_NAME": "bucket",
         "BUCKET_PREFIX": "out",
         "PROGRESS_INTERVAL_S": "0.05",

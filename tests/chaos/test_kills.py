@@ -41,9 +41,7 @@ def store() -> Iterator[ProxiedStore]:
         with proxy.serve() as url, s3.client(target, "bucket") as client:
             client.put_object(Bucket="bucket", Key="in/long.pdf", Body=build_document())
             env = {
-                "BUCKET_ENDPOINT_URL": url,
-                "BUCKET_ACCESS_KEY_ID": s3.KEY,
-                "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
+                **s3.worker_keys(url),
                 "BUCKET_NAME": "bucket",
                 "BUCKET_PREFIX": "out",
                 "PROGRESS_INTERVAL_S": "0.2",

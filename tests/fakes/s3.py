@@ -26,6 +26,11 @@ def settings(endpoint: str | None, **fields: Any) -> Settings:
     return Settings(bucket_endpoint_url=endpoint, bucket_access_key_id=KEY, bucket_secret_access_key=SECRET, **fields)
 
 
+def worker_keys(endpoint: str) -> dict[str, str]:
+    """The environment variables that give a worker this store."""
+    return {"BUCKET_ENDPOINT_URL": endpoint, "BUCKET_ACCESS_KEY_ID": KEY, "BUCKET_SECRET_ACCESS_KEY": SECRET}
+
+
 def limits(attempts: int = 2, connect_s: float = 0.5, read_s: float = 2.0, budget_s: float = 0.0) -> S3Limits:
     """Short time limits; `attempts` are those of one request."""
     defaults = S3Limits()

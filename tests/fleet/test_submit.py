@@ -95,11 +95,7 @@ def fleet() -> Iterator[tuple[LoopbackQueue, list[Any], str, dict[str, str], Any
     with ExitStack() as stack:
         endpoint = stack.enter_context(s3.moto_server())
         client = stack.enter_context(s3.client(endpoint, "bucket"))
-        keys = {
-            "BUCKET_ENDPOINT_URL": endpoint,
-            "BUCKET_ACCESS_KEY_ID": s3.KEY,
-            "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
-        }
+        keys = s3.worker_keys(endpoint)
         env = {**keys, "PAGE_WORKERS": "1", "CONCURRENCY": "1", "PROGRESS_INTERVAL_S": "0.1", "PRICE_PER_SECOND": "0.5"}
         queue = stack.enter_context(LoopbackQueue())
         workers = [stack.enter_context(queue.worker(HANDLER, cwd=ROOT, env=env)) for _ in range(3)]

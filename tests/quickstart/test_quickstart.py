@@ -132,11 +132,7 @@ def test_the_runpod_section_with_three_workers_behind_a_queue(clone: Path) -> No
     with ExitStack() as stack:
         endpoint = stack.enter_context(s3.moto_server())
         stack.enter_context(s3.client(endpoint, "bucket"))
-        access = {
-            "BUCKET_ENDPOINT_URL": endpoint,
-            "BUCKET_ACCESS_KEY_ID": s3.KEY,
-            "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
-        }
+        access = s3.worker_keys(endpoint)
         queue = stack.enter_context(LoopbackQueue())
         handler = [sys.executable, str(ROOT / "handler.py")]
         for _ in range(3):

@@ -132,11 +132,7 @@ def deployed() -> Iterator[tuple[str, dict[str, str], Any]]:
     with ExitStack() as stack:
         endpoint = stack.enter_context(s3.moto_server())
         client = stack.enter_context(s3.client(endpoint, "bucket"))
-        keys = {
-            "BUCKET_ENDPOINT_URL": endpoint,
-            "BUCKET_ACCESS_KEY_ID": s3.KEY,
-            "BUCKET_SECRET_ACCESS_KEY": s3.SECRET,
-        }
+        keys = s3.worker_keys(endpoint)
         queue = stack.enter_context(LoopbackQueue())
         env = {**keys, "PAGE_WORKERS": "1", "PROGRESS_INTERVAL_S": "0.05"}
         stack.enter_context(queue.worker(HANDLER, cwd=ROOT, env=env))
