@@ -109,7 +109,7 @@ def test_without_preemptions_the_check_was_not_run() -> None:
 
 def test_every_third_request_has_a_strict_ban() -> None:
     """So that the ban acts on answers that would not loop."""
-    assert [request.ngram == STRICT_NGRAM for request in REQUESTS] == [False, False, True] * 4
+    assert [request.sampling.ngram == STRICT_NGRAM for request in REQUESTS] == [False, False, True] * 4
 
 
 @given(st.text(), st.text(), st.text())

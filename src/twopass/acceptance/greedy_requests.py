@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from twopass.acceptance.pictures import Picture
 from twopass.engines.interface import Sampling
 from twopass.pages.shared_pixels import Pixels
 
-STRICT_NGRAM = 3  # a ban that acts on nearly every answer
-DEFAULT = Sampling()
+STRICT_NGRAM = 3
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt with its image, and the n-gram ban of its answer."""
+    """A prompt with its image, and how its answer is sampled."""
 
     name: str
     prompt: str
     image: Pixels
-    max_tokens: int
-    ngram: int = DEFAULT.ngram
-    window: int = DEFAULT.window
-    allowed: tuple[int, ...] = DEFAULT.allowed_tokens
+    sampling: Sampling
 
     @property
-    def sampling(self) -> Sampling:
-        return Sampling(max_tokens=self.max_tokens, ngram=self.ngram, window=self.window, allowed_tokens=self.allowed)
+    def is_strict(self) -> bool:
+        """Whether the n-gram ban acts on nearly every answer."""
+        return self.sampling.ngram == STRICT_NGRAM
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,15 @@ class Answers:
 
 def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, max_tokens: int) -> list[Request]:
     """Return so many requests: every picture with each prompt in turn, every third with a ban that often acts."""
+    usual = Sampling(max_tokens=max_tokens)
+    strict = replace(usual, ngram=STRICT_NGRAM)
     pairs = islice(cycle([(prompt, picture) for prompt in prompts for picture in pictures]), count)
     return [
         Request(
             name=f"{picture.name}, request {number}",
             prompt=prompt,
             image=picture.image,
-            max_tokens=max_tokens,
-            ngram=STRICT_NGRAM if number % 3 == 2 else DEFAULT.ngram,
+            sampling=strict if number % 3 == 2 else usual,
         )
         for number, (prompt, picture) in enumerate(pairs)
     ]

@@ -15,7 +15,7 @@ from statistics import mean
 from rapidfuzz.distance import Levenshtein
 
 from twopass.acceptance.checks import Check, Outcome, judge, skip
-from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, Request
+from twopass.acceptance.greedy_requests import Answer, Answers, Request
 
 STAGE = "c"
 MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
@@ -72,7 +72,7 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
     alone = range(len(stock.alone))
     checks += _judge(f"{len(alone)} one at a time", _compare(requests, ours.alone, stock.alone, alone), batching, alone)
     for name, is_strict in (("usual", False), ("strict", True)):
-        chosen = [n for n in everything if (requests[n].ngram == STRICT_NGRAM) == is_strict]
+        chosen = [n for n in everything if requests[n].is_strict == is_strict]
         if chosen:
             batching = _compare(requests, stock.halves, stock.together, chosen)
             found = _compare(requests, ours.together, stock.together, chosen)

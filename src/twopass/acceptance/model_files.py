@@ -21,11 +21,7 @@ TOKEN_IDS = {
     "<｜end▁of▁sentence｜>": 1,
 }
 SAMPLE = "Two  spaces, a\ttab\nand 3 lines\n\n# Überschrift 数据 한국어  \nE = mc² \\( \\alpha \\) <td>1,5 %</td>"
-NEEDED = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)  # beside the weights, which were found complete
+NEEDED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights, which are complete
 WRONG_TOKENIZER = (
     "the tokenizer is not the one in tokenizer.json: Transformers 5 loads some DeepSeek models with a class for "
     "another kind of vocabulary, which drops spaces (transformers#45488). Use the versions of the container image, and "

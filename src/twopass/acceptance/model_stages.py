@@ -41,11 +41,12 @@ from twopass.engines.vllm import startup
 from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.errors import Code, EngineError
+from twopass.families.deepseek import family as deepseek
 from twopass.settings import Preset, Settings, find_preset
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
-PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
+PROMPTS = [deepseek.PROMPTS[name] for name in recorded_answers.RECORDED_PROMPTS]
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -216,7 +217,7 @@ def _count_blocks(settings: Settings, preset: Preset, requests: Sequence[Request
     def count(request: Request) -> int:
         image = request.image
         grid = spec.choose_grid(image.width, image.height, reference.MODE, vision_inputs.MAX_CROPS)
-        tokens = spec.count_tokens(reference.MODE, grid) + request.max_tokens
+        tokens = spec.count_tokens(reference.MODE, grid) + counts.max_tokens
         return math.ceil(tokens / block_tokens)
 
     running = requests[: settings.max_num_seqs or settings.engine_sequences or preset.sequences]

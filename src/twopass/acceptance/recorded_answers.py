@@ -16,6 +16,7 @@ from pathlib import Path
 from twopass.acceptance import scores
 from twopass.acceptance.checks import Check, judge, skip
 from twopass.acceptance.records import Record, read_pixels
+from twopass.acceptance.reference import MODE
 from twopass.document import Box, Table
 from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.vllm.tiling import VisionSpec
@@ -47,7 +48,6 @@ SAME_WORDS = 0.9  # Dice coefficient of the words from which on only their order
 
 MAX_IN_FLIGHT = 16  # records whose images are in memory
 MAX_TOKENS = 8192  # the model's context, and the limit of the official code
-MODE = "gundam"  # of the recorded answers: both views of the model, and the official preset
 RECORDED_PROMPTS = ("document", "free")  # asked about a user's own images
 
 NO_ANSWER = frozenset({"error", "crash", "abort"})  # finish reasons

@@ -12,7 +12,7 @@ from twopass.engines.vllm.engine import VISION_SPECS
 from twopass.pages.pillow_image import to_image
 from twopass.pages.shared_pixels import Pixels
 
-MODE = "gundam"
+MODE = "gundam"  # both views of the model, and the official preset
 STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2"}  # how the processor counts image tokens
 
 

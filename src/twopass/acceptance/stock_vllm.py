@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from twopass.acceptance import child_process
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
-from twopass.errors import Code, EngineError
+from twopass.engines.interface import Sampling
 
 NGRAM_BAN = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 PREEMPTIONS = "vllm:num_preemptions"
 LIMIT_S = 1800
-SHOWN = 1500  # characters of the log's end in the error message
 
 
 def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -> Answers:
@@ -31,23 +31,9 @@ def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -
     with tempfile.TemporaryDirectory(prefix="twopass-accept-") as name:
         folder = Path(name)
         job = {"arguments": arguments, "requests": _save(requests, folder), "alone": alone}
-        (folder / "in.json").write_text(json.dumps(job))
-        command = [sys.executable, "-m", __name__, str(folder / "in.json"), str(folder / "out.json")]
-        environment = os.environ | {
-            "VLLM_PLUGINS": "",
-            "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
-        }  # to name its model class
-        try:
-            ended = subprocess.run(
-                command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S
-            )
-        except subprocess.TimeoutExpired:
-            message = f"vLLM without our plugin did not answer within {LIMIT_S} s; the GPU may hang: start again"
-            raise EngineError(Code.ENGINE_DEAD, message) from None
-        if ended.returncode:
-            message = f"vLLM without our plugin ended with {ended.returncode}: {ended.stdout[-SHOWN:]}"
-            raise EngineError(Code.ENGINE_DEAD, message)
-        found = json.loads((folder / "out.json").read_text())
+        # The second variable lets vLLM's worker be asked for the class of its model.
+        environment = os.environ | {"VLLM_PLUGINS": "", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+        found = child_process.run(__name__, job, folder, environment, "vLLM without our plugin", LIMIT_S)
     answers = {name: [Answer(*answer) for answer in found[name]] for name in ("alone", "together", "halves")}
     return Answers(**answers, preemptions=found["preemptions"])
 
@@ -57,16 +43,8 @@ def _save(requests: Sequence[Request], folder: Path) -> list[dict[str, Any]]:
     for number, request in enumerate(requests):
         path = folder / f"{number}.rgb"
         path.write_bytes(request.image.array().tobytes())
-        saved.append(
-            {
-                "prompt": request.prompt,
-                "image": [str(path), request.image.width, request.image.height],
-                "ngram": request.ngram,
-                "window": request.window,
-                "allowed": request.allowed,
-                "max_tokens": request.max_tokens,
-            }
-        )
+        image = [str(path), request.image.width, request.image.height]
+        saved.append({"prompt": request.prompt, "image": image, "sampling": asdict(request.sampling)})
     return saved
 
 
@@ -104,12 +82,13 @@ def _build_prompt(request: Mapping[str, Any]) -> dict[str, Any]:
 def _build_params(request: Mapping[str, Any]) -> Any:
     from vllm import SamplingParams
 
+    sampling = Sampling(**request["sampling"])
     ban = {
-        "ngram_size": request["ngram"],
-        "window_size": request["window"],
-        "whitelist_token_ids": request["allowed"],
+        "ngram_size": sampling.ngram,
+        "window_size": sampling.window,
+        "whitelist_token_ids": sampling.allowed_tokens,
     }
-    return SamplingParams(temperature=0, max_tokens=request["max_tokens"], detokenize=False, extra_args=ban)
+    return SamplingParams(temperature=0, max_tokens=sampling.max_tokens, detokenize=False, extra_args=ban)
 
 
 def _answer(llm: Any, prompts: list[Any], params: list[Any]) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from twopass import pipeline
+from twopass.acceptance import child_process
 from twopass.document import Checkpoint
-from twopass.errors import Code, EngineError, StoreError, TwopassError
+from twopass.errors import Code, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
 from twopass.telemetry import logs
@@ -29,7 +29,6 @@ from twopass.telemetry.progress import Tracker
 from twopass.worker import open_worker
 
 DEADLINE_S = 604_800.0  # the longest that a job may ask for: a trial has no deadline
-SHOWN = 500  # characters of the log's end in the error message
 
 PageKey = tuple[str, int]  # the file as the job named it, and the page's number
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -72,15 +71,7 @@ def read(choice: Choice, sources: Sequence[Path], settings: Settings, folder: Pa
         "deadline_s": DEADLINE_S,
         "sampling": dict(choice.sampling),
     }
-    (folder / "in.json").write_text(json.dumps(job))
-    command = [sys.executable, "-m", __name__, str(folder / "in.json"), str(folder / "out.json")]
-    ended = subprocess.run(
-        command, env=build_environment(choice, settings), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    if ended.returncode:
-        message = f"the worker ended with {ended.returncode}: {' '.join(ended.stdout.split())[-SHOWN:]}"
-        raise EngineError(Code.ENGINE_DEAD, message)
-    seconds = json.loads((folder / "out.json").read_text())
+    seconds = child_process.run(__name__, job, folder, build_environment(choice, settings), "the worker")
     return Trial(seconds["start_s"], seconds["read_s"], load_pages(folder / "output"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import numpy as np
 from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
+from twopass.engines.interface import Prompt
 from twopass.engines.vllm import prompt_tokens, tiling
 from twopass.engines.vllm.engine import VISION_SPECS
 from twopass.engines.vllm.tiling import TileGrid, VisionSpec
 
 STAGE = "b"
-MAX_CROPS = 6
+MAX_CROPS = Prompt.max_crops
 MIN_COSINE = 0.999
 WRONG_INPUT = (
     "the model does not see the image as officially, so whatever it answers is worth little: Pillow, NumPy or vLLM are "
@@ -131,7 +133,7 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
     module = runner.get_model()  # without the wrapper that replays CUDA graphs
     grid = spec.choose_grid(width, height, reference.MODE, MAX_CROPS)
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
-    tokenizer = reference.load_tokenizer(runner.model_config.tokenizer)
+    tokenizer = _load_tokenizer(runner.model_config.tokenizer)
     official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)
     stock: Any = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("vllm."))
     dtype = next(module.sam_model.parameters()).dtype
@@ -145,6 +147,9 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
         (theirs,) = stock._pixel_values_to_embedding(module, whole, tiles, official["images_spatial_crop"])
     found = measure_agreement(ours, theirs)
     return found.tokens, found.reference_tokens, found.cosine
+
+
+_load_tokenizer = cache(reference.load_tokenizer)  # once in vLLM's worker: it takes a second
 
 
 def measure_agreement(ours: Any, theirs: Any) -> Agreement:

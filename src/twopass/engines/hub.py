@@ -117,9 +117,7 @@ def _verify_snapshot(folder: Path) -> Verification | None:
     """Verify the links of a snapshot in the hub's cache; copies without links have no known checksum."""
     links = sorted(path for path in folder.rglob("*") if path.is_symlink())
     corrupt = tuple(
-        link.relative_to(folder).as_posix()
-        for link in links
-        if not link.exists() or link.resolve().name not in compute_checksums(link).values()
+        link.relative_to(folder).as_posix() for link in links if not _has_any_checksum(link, link.resolve().name)
     )
     return Verification(folder.name, corrupt, len(links)) if links else None
 
@@ -132,8 +130,7 @@ def _verify_local_folder(folder: Path) -> Verification | None:
         name = record.relative_to(folder / LOCAL_METADATA).as_posix().removesuffix(".metadata")
         revision, checksum, *_ = [*record.read_text().splitlines(), "", ""]
         revisions.add(revision)
-        path = folder / name
-        if not path.is_file() or checksum not in compute_checksums(path).values():
+        if not _has_any_checksum(folder / name, checksum):
             corrupt.append(name)
     return Verification(" and ".join(sorted(revisions)), tuple(corrupt), len(records)) if records else None
 
@@ -146,6 +143,11 @@ def read_revision(folder: Path) -> tuple[str, str]:
 
 def _has_checksum(path: Path, sha256: str) -> bool:
     return path.is_file() and compute_checksums(path)["sha256"] == sha256
+
+
+def _has_any_checksum(path: Path, checksum: str) -> bool:
+    """Whether the file has this sha256 or, as small files on the hub, this sha1 of git's blob."""
+    return path.is_file() and checksum in compute_checksums(path).values()
 
 
 def _list_files(folder: Path) -> list[Path]:
