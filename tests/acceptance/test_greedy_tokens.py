@@ -107,6 +107,13 @@ def test_without_preemptions_the_check_was_not_run() -> None:
     assert (check.outcome, check.meaning[:15]) == (Outcome.NOT_RUN, "0 by our engine")
 
 
+def test_interruptions_of_our_engine_are_enough() -> None:
+    """Stock vLLM's answers are the reference, whether or not it was interrupted."""
+    *_, check = greedy_tokens.check_answers(REQUESTS, STOCK, replace(STOCK, preemptions=0))
+
+    assert check.outcome == Outcome.PASSED
+
+
 def test_every_third_request_has_a_strict_ban() -> None:
     """So that the ban acts on answers that would not loop."""
     assert [request.sampling.ngram == STRICT_NGRAM for request in REQUESTS] == [False, False, True] * 4

@@ -78,9 +78,9 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
             found = _compare(requests, ours.together, stock.together, chosen)
             checks += _judge(f"{len(chosen)} at once, {name} n-gram ban", found, batching, chosen)
     value = f"{ours.preemptions} by our engine, {stock.preemptions} by stock vLLM"
-    if ours.preemptions and stock.preemptions:
+    if ours.preemptions:
         return [*checks, Check(STAGE, "interrupted answers", Outcome.PASSED, value)]
-    reason = f"{value}: the answers did not fill the KV cache, so interruptions are not tested"
+    reason = f"{value}: our answers did not fill the KV cache, so interruptions are not tested"
     return [*checks, skip(STAGE, "interrupted answers", reason)]
 
 
