@@ -21,9 +21,9 @@ from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.errors import Code, EngineError
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek import grounding, loops
 from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded import grounding, loops
+from twopass.families.grounded.grounding import Block
 from twopass.runtime import task_group
 
 STAGE = "d"

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from twopass.families.deepseek.grounding import Block, Corners, parse
+from twopass.families.grounded.grounding import Block, Corners, parse
 from twopass.text import prose
 
 TAIL = 9000  # characters at the end that are searched: 150 rows of a table, 400 entries of an index

@@ -1,4 +1,4 @@
-"""Build a page's elements from the blocks of a DeepSeek-OCR answer, by their labels and contents."""
+"""Build a page's elements from the blocks of an answer, by their labels and contents."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from twopass.document import (
     make_element_id,
 )
 from twopass.families import table_parser
-from twopass.families.deepseek import answer_text, captions
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded import answer_text, captions
+from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
 
 # Labels that the model uses (title … equation), and more that other users of it have reported.
