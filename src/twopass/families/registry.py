@@ -14,9 +14,10 @@ from twopass.families.deepseek.family import (
 from twopass.families.instructed import DEEPSEEK_OCR_JSON
 from twopass.families.interface import Family
 from twopass.families.layout.family import LayoutFamily
+from twopass.families.unlimited.family import UNLIMITED_OCR
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2, DEEPSEEK_OCR_JSON)
+    family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2, DEEPSEEK_OCR_JSON, UNLIMITED_OCR)
 }
 
 

@@ -13,7 +13,17 @@ from twopass.families.grounded import answer_text, element_prompts, elements, gr
 from twopass.families.grounded.element_prompts import QuestionName
 from twopass.families.grounded.grounding import Block
 from twopass.families.grounded.modes import ModeLimits
-from twopass.families.interface import NORMAL, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.interface import (
+    NORMAL,
+    CanaryQuestion,
+    CropRange,
+    PageFeatures,
+    PageRequest,
+    ParsedPage,
+    Question,
+    Reply,
+    Rung,
+)
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as in training: config.py and README of deepseek-ai/DeepSeek-OCR.
@@ -104,9 +114,20 @@ class DeepseekOcrFamily:
         return PROMPTS if self.knows_figures else MappingProxyType({n: PROMPTS[n] for n in ("document", "free")})
 
     @property
-    def canary(self) -> Question:
+    def sampling(self) -> Mapping[str, Any]:
+        return MappingProxyType({})
+
+    @property
+    def crops(self) -> CropRange:
+        return CropRange()
+
+    def strip_grammar(self, text: str) -> str:
+        return text  # to the canary's prompt, the model writes no tags
+
+    @property
+    def canary(self) -> CanaryQuestion:
         # gundam exercises both views of the model, the whole page and the tiles.
-        return Question(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
+        return CanaryQuestion(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
 
     @property
     def modes(self) -> frozenset[str]:

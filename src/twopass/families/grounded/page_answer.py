@@ -40,8 +40,9 @@ def read_blocks(text: str) -> PageBlocks:
     blocks = answer.blocks
     repetition = None
     if not any(block.label or block.corners for block in blocks):
-        repetition = loops.find_repetition(text)
-        blocks = tuple(elements.split_paragraphs(grounding.strip_special_tokens(text[:repetition])))
+        untagged = "".join(block.content for block in blocks)
+        repetition = loops.find_repetition(untagged)
+        blocks = tuple(elements.split_paragraphs(untagged[:repetition]))
     blocks, has_loop = loops.remove_loops(blocks)
     if answer.cut_off and blocks and not has_loop:
         blocks = (*blocks[:-1], replace(blocks[-1], flags=("cut_off",)))
