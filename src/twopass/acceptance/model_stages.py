@@ -187,7 +187,7 @@ def _count_blocks(settings: Settings, requests: Sequence[Request], load: Load) -
 
     def count(request: Request) -> int:
         image = request.image
-        grid = spec.choose_grid(image.width, image.height, reference.MODE, vision_inputs.MAX_CROPS)
+        grid = spec.choose_grid(image.width, image.height, reference.MODE, spec.default_crops)
         tokens = spec.count_tokens(reference.MODE, grid) + request.max_tokens
         return math.ceil(tokens / load.block_tokens)
 

@@ -13,7 +13,8 @@ from twopass.pages.pillow_image import to_image
 from twopass.pages.shared_pixels import Pixels
 
 MODE = "gundam"
-STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2"}  # how the processor counts image tokens
+# How the processor counts image tokens.
+STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2", "unlimited_ocr": "v1"}
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -44,5 +45,6 @@ def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, A
         image_size=spec.tile_size,
         base_size=spec.modes[MODE].base_size,
         strategy=STRATEGIES[model],
+        max_crops=spec.default_crops,
     )
     return dict(processor(prompt=text, images=[to_image(image.array()).convert("RGB")]))
