@@ -43,7 +43,12 @@ from twopass.settings import Settings
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
-PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
+DEEPSEEK_PROMPTS = ("<image>\n<|grounding|>Convert the document to markdown.", "<image>\nFree OCR.")
+PROMPTS = {
+    "deepseek_ocr": DEEPSEEK_PROMPTS,
+    "deepseek_ocr2": DEEPSEEK_PROMPTS,
+    "unlimited_ocr": ("<image>document parsing.",),
+}
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -76,7 +81,7 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
         yield views
         return
     load = plan.load
-    requests = greedy_requests.build_requests(PROMPTS, plan.pictures, load.together, load.max_tokens)
+    requests = greedy_requests.build_requests(PROMPTS[model], plan.pictures, load.together, load.max_tokens)
     with _open_worker(plan.settings, folder, _count_blocks(plan.settings, requests, load)) as worker:
         engine = worker.engine
         assert isinstance(engine, VllmEngine)
@@ -131,7 +136,9 @@ def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Work
     def create_engine(settings: Settings) -> Engine:
         return VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
 
-    with open_worker(settings.model_copy(update={"canary": False}), create_engine=create_engine) as worker:
+    # vLLM's own class cuts images into as many tiles as the model can have
+    settings = settings.model_copy(update={"canary": False, "max_tiles": reference.MAX_CROPS[settings.model]})
+    with open_worker(settings, create_engine=create_engine) as worker:
         yield worker
 
 
@@ -142,7 +149,7 @@ def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[R
     return [
         *files,
         *model_files.check_tokenizer(tokenizer, folder),
-        *model_files.check_prompts(tokenizer, folder, PROMPTS),
+        *model_files.check_prompts(tokenizer, folder, PROMPTS[model]),
         *model_files.check_prompt_lengths(
             tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded]
         ),
@@ -155,7 +162,7 @@ def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded:
         one.image: RecordedInput(one.image, one.width, one.height, TileGrid(one.columns, one.rows), one.image_tokens)
         for one in recorded
     }
-    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], images)
+    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[model][0], images)
     return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
 
 
@@ -173,7 +180,14 @@ async def _ask(engine: Engine, requests: Sequence[Request], at_once: bool) -> li
     limit = asyncio.Semaphore(len(requests) if at_once else 1)
 
     async def ask(request: Request) -> Answer:
-        prompt = Prompt(request.name, request.prompt, request.image, mode=reference.MODE, sampling=request.sampling)
+        prompt = Prompt(
+            request.name,
+            request.prompt,
+            request.image,
+            mode=reference.MODE,
+            max_crops=reference.MAX_CROPS[engine.family],
+            sampling=request.sampling,
+        )
         async with limit:
             completion = await engine.generate(prompt)
         return Answer(completion.text, completion.finish_reason)
@@ -187,7 +201,7 @@ def _count_blocks(settings: Settings, requests: Sequence[Request], load: Load) -
 
     def count(request: Request) -> int:
         image = request.image
-        grid = spec.choose_grid(image.width, image.height, reference.MODE, spec.default_crops)
+        grid = spec.choose_grid(image.width, image.height, reference.MODE, reference.MAX_CROPS[settings.model])
         tokens = spec.count_tokens(reference.MODE, grid) + request.max_tokens
         return math.ceil(tokens / load.block_tokens)
 

@@ -15,6 +15,7 @@ from twopass.pages.shared_pixels import Pixels
 MODE = "gundam"
 # How the processor counts image tokens.
 STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2", "unlimited_ocr": "v1"}
+MAX_CROPS = {"deepseek_ocr": 6, "deepseek_ocr2": 6, "unlimited_ocr": 32}  # as fixed in vLLM's classes
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -45,6 +46,6 @@ def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, A
         image_size=spec.tile_size,
         base_size=spec.modes[MODE].base_size,
         strategy=STRATEGIES[model],
-        max_crops=spec.default_crops,
+        max_crops=MAX_CROPS[model],
     )
     return dict(processor(prompt=text, images=[to_image(image.array()).convert("RGB")]))
