@@ -5,6 +5,9 @@
 #   docker build -t twopass --build-arg MODEL=deepseek_ocr2 \
 #     --build-arg MODEL_REPO=deepseek-ai/DeepSeek-OCR-2 \
 #     --build-arg MODEL_REVISION=aaa02f3811945a91062062994c5c4a3f4c0af2b0 .
+#   docker build -t twopass --build-arg MODEL=unlimited_ocr \
+#     --build-arg MODEL_REPO=baidu/Unlimited-OCR \
+#     --build-arg MODEL_REVISION=84757cb04b4d9b74adc65dc31cdf52fca7dc2a97 .
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
 ARG VLLM_VERSION=0.26.0
 

@@ -167,7 +167,7 @@ def test_the_images_weights_are_the_pinned_ones() -> None:
     assert {
         name: value for name, value in find_arguments().items() if name.startswith("MODEL")
     } == hub.image_arguments()
-    assert weights.MODELS["deepseek_ocr2"].revision in read_text("Dockerfile")
+    assert all(model.revision in read_text("Dockerfile") for model in weights.MODELS.values())
 
 
 def test_the_images_pins_agree_with_each_other() -> None:

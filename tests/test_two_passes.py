@@ -323,6 +323,11 @@ async def test_other_tasks_send_one_prompt_and_give_one_element(reader: Reader, 
             "task: deepseek_ocr2 does not support figure; use one of document, free, custom",
         ),
         (
+            "deepseek_ocr2",
+            {"max_crops": 12},
+            "max_crops: deepseek_ocr2 on this worker takes 2 to 9",
+        ),
+        (
             "layout",
             {"task": "locate", "prompt": "the seal"},
             "task: layout does not support locate; use one of document",

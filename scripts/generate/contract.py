@@ -30,7 +30,7 @@ JOB: Mapping[str, str] = {
     "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
     "mode": "the resolution at which the model sees a page",
     "dpi": "resolution of the rendered pages",
-    "max_crops": "maximum number of tiles in mode `gundam`, which shows the model the page and tiles of it",
+    "max_crops": "most tiles in mode `gundam`, which shows the page and tiles of it; null: 6, unlimited_ocr 12",
     "pass2": "elements that are read again from crops: those that need it, all, or none",
     "figure_descriptions": "figures that pass 2 describes in words, besides their data: all, only charts, or none",
     "task": "`document`, or one prompt per page",

@@ -207,6 +207,9 @@ def check_supported(job: Job, family: Family) -> None:
             known = ", ".join(choice for choice in type(requested) if choice in supported)
             message = f"{name}: {family.name} does not support {requested}; use one of {known}"
             raise InvalidJob(Code.INVALID_JOB, message)
+    if job.max_crops and job.max_crops > family.crops.most:
+        message = f"max_crops: {family.name} on this worker takes 2 to {family.crops.most}"
+        raise InvalidJob(Code.INVALID_JOB, message)
 
 
 def resolve_deadline(job: Job, worker: Worker) -> float | None:
@@ -221,7 +224,8 @@ def describe_run(job: Job, worker: Worker) -> Run:
     reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
     if worker.settings.small_crops:  # named only if set: it changes document ids
         reader["small_crops"] = True
-    return Run(options={**job.reading_options, **reader}, prompts=dict(family.prompts))
+    crops = {"max_crops": job.max_crops or family.crops.default}
+    return Run(options={**job.reading_options, **crops, **reader}, prompts=dict(family.prompts))
 
 
 def document_id(file: CheckedFile, job: Job, options: Mapping[str, Any]) -> str:

@@ -181,7 +181,7 @@ class Job(Input):
     )
     mode: Mode = Mode.AUTO
     dpi: int = Field(144, ge=36, le=600)
-    max_crops: int = Field(6, ge=2, le=9)
+    max_crops: int | None = Field(None, ge=2, le=32)
     pass2: Pass2 = Pass2.AUTO
     figure_descriptions: FigureDescriptions = FigureDescriptions.ALL
     task: Task = Task.DOCUMENT

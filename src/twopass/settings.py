@@ -71,7 +71,9 @@ class Settings(BaseSettings):
     # Empty variables count as unset: forms leave fields blank.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
-    model: str = Field("deepseek_ocr", description="deepseek_ocr or deepseek_ocr2, for engines that run a model")
+    model: str = Field(
+        "deepseek_ocr", description="deepseek_ocr, deepseek_ocr2 or unlimited_ocr, for engines that run a model"
+    )
     model_dir: Path | None = Field(None, description="folder of the weights; null: searched for, see the README")
     preset: str = Field("auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
     dtype: str | None = Field(None, description="bfloat16, float16 or float32; null: the preset's")
@@ -97,6 +99,9 @@ class Settings(BaseSettings):
     )
     small_crops: bool = Field(
         False, description="read crops of up to 640 pixels at that size, with 100 instead of 256 vision tokens"
+    )
+    max_tiles: int | None = Field(
+        None, ge=2, le=32, description="unlimited_ocr: most tiles of an image, which take memory and time; null: 12"
     )
     load_format: str = Field("auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(128, ge=1, description="tokens generated between two loop checks")

@@ -119,7 +119,8 @@ def open_worker(
         calls=settings.worker_calls,
     )
     with gc_tuning.collect_less_often(), _run_loop() as loop:
-        family, observer = registry.get_family(engine.family, settings.small_crops), observer or NullObserver()
+        family = registry.get_family(engine.family, settings.small_crops, settings.max_tiles)
+        observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
             verdict = worker.submit(_warm_up(worker, stages)).result()

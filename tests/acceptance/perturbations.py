@@ -17,8 +17,8 @@ from twopass.acceptance import scores
 from twopass.acceptance.recorded_answers import Reading
 from twopass.acceptance.records import Record
 from twopass.engines.interface import Completion
-from twopass.families.deepseek import grounding
-from twopass.families.deepseek.grounding import GRID, Block
+from twopass.families.grounded import grounding
+from twopass.families.grounded.grounding import GRID, Block
 
 LETTERS = "aeinorstu"
 PAGE_RATIO = 1.3  # height to width of the recorded pages

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from twopass.acceptance import scores
 from twopass.document import Box, Cell, Table
 from twopass.families import table_parser
-from twopass.families.deepseek import grounding
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded import grounding
+from twopass.families.grounded.grounding import Block
 from twopass.text import table_markup
 
 words = st.lists(st.from_regex(r"[a-z]{1,5}", fullmatch=True), max_size=8)

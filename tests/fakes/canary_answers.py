@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from twopass.document import Box
 from twopass.families.deepseek.family import PROMPTS
+from twopass.families.interface import CanaryQuestion
 from twopass.pages import canary_images
 from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, ROWS
-from twopass.steps.canary import BAN_NGRAM
 
 GRID = 999
 TEXT = "\n".join(LINES)
@@ -38,4 +39,15 @@ def answer_request(request: dict[str, Any]) -> str:
     """The answer to a chat completion request: to each of the images, told apart by the prompt and the ban."""
     if request["messages"][0]["content"][1]["text"] == PROMPTS["document"]:
         return build_page_answer()
-    return BANNED if request.get("vllm_xargs", {}).get("ngram_size") == BAN_NGRAM else TEXT
+    return BANNED if request.get("vllm_xargs", {}).get("ngram_size") == CanaryQuestion.ngram else TEXT
+
+
+def build_tagged_answer(name: str) -> str:
+    """What a sound Unlimited-OCR answers to the image of this name: one box in every tag, no hashes."""
+    if name == "page":
+        label = re.compile(r"<\|ref\|>(\w+)<\|/ref\|><\|det\|>\[(.*?)\]<\|/det\|>\n")
+        answer = label.sub(r"<|det|>\1 \2<|/det|>", build_page_answer())
+        return answer.replace("sub_title", "title").replace("## ", "").replace("  \n\n", "\n")
+    lines = BANNED.splitlines() if name == "ban" else LINES
+    tags = (f"<|det|>text [100, {100 + 50 * n}, 900, {140 + 50 * n}]<|/det|>" for n in range(len(lines)))
+    return "\n".join(map("".join, zip(tags, lines, strict=True)))

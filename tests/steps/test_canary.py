@@ -30,7 +30,7 @@ from twopass.engines.vllm import tiling
 from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.families.deepseek.family import PROMPTS
-from twopass.families.interface import PageFeatures, PageRequest
+from twopass.families.interface import CanaryQuestion, PageFeatures, PageRequest
 from twopass.pages import canary_images, ocr
 from twopass.pages.canary_images import BLOCKS
 from twopass.pages.ocr import Array
@@ -256,7 +256,7 @@ async def test_a_model_that_reads_the_images_passes(server: OpenAIServer) -> Non
     bans = Counter(
         (request["vllm_xargs"]["ngram_size"], request["vllm_xargs"]["window_size"]) for request in server.requests
     )
-    assert bans == {(30, 90): 2, (canary.BAN_NGRAM, canary.BAN_WINDOW): 1}
+    assert bans == {(30, 90): 2, (CanaryQuestion.ngram, canary.BAN_WINDOW): 1}
 
 
 async def test_a_server_that_ignores_the_ban_stops_the_worker(server: OpenAIServer) -> None:
@@ -336,6 +336,32 @@ def test_every_engine_that_runs_a_model_needs_the_canary() -> None:
     assert set(factory.ENGINE_NAMES) == {engine.kind for engine in engines}
     assert HfEngine.needs_canary and OpenAIEngine.needs_canary and VllmEngine.needs_canary
     assert families and all(family.canary and family.canary.mode in family.modes for family in families)
+
+
+async def test_a_model_that_writes_tags_in_every_answer_passes(page_pool: PagePool) -> None:
+    """Unlimited-OCR has no prompt for text without tags: they are not words, and the ban leaves room for them."""
+    family = registry.get_family("unlimited_ocr")
+    engine = TaggingEngine({}, family.name)
+
+    assert await canary.check(engine, family, page_pool, Settings()) is Canary.PASSED
+
+    assert {prompt.text for prompt in engine.prompts} == {family.prompts["document"]}
+    bans = Counter((prompt.sampling.ngram, prompt.sampling.window) for prompt in engine.prompts)
+    assert bans == {(35, 128): 2, (8, canary.BAN_WINDOW): 1}
+
+
+class TaggingEngine(ReplayEngine):
+    """Answers the canary in the grammar of Unlimited-OCR; remembers the prompts."""
+
+    needs_canary, has_ngram_ban = True, True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.prompts: list[Prompt] = []
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        self.prompts.append(prompt)
+        return Completion(canary_answers.build_tagged_answer(prompt.id.removeprefix("canary/")))
 
 
 async def test_a_worker_that_fails_the_canary_exits_with_an_error(server: OpenAIServer) -> None:

@@ -73,7 +73,7 @@ def test_the_wrong_tokenizer_class_is_caught(tmp_path: Path) -> None:
     tokenizer = reference.load_tokenizer(folder)
 
     assert find_failed(model_files.check_tokenizer(tokenizer, folder)) == ["encoding", "round trip"]
-    assert find_failed(model_files.check_prompts(tokenizer, folder, PROMPTS)) == ["prompts"]
+    assert find_failed(model_files.check_prompts(tokenizer, folder, PROMPTS["deepseek_ocr"])) == ["prompts"]
 
 
 def test_special_tokens_with_other_ids_are_caught(folder: Path, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_a_prompt_of_another_length_than_recorded_is_caught(folder: Path) -> Non
     assert [check.value for check in checks] == ["11", "11"]
 
 
-@pytest.mark.parametrize("model", ["deepseek_ocr", "deepseek_ocr2"])
+@pytest.mark.parametrize("model", ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"])
 def test_the_views_of_every_picture_are_official(folder: Path, model: str) -> None:
     """Prompt ids, grid and pixels equal those of vLLM's own processor."""
-    checks = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], PICTURES)
+    checks = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[model][0], PICTURES)
 
     assert find_failed(checks) == []
     assert [check.name for check in checks] == [f"{picture.name}: views" for picture in PICTURES]
@@ -131,7 +131,8 @@ def test_other_pixels_are_caught(folder: Path, make_views: vision_inputs.MakeVie
     """Each changes only one of the views."""
     tokenizer = reference.load_tokenizer(folder)
 
-    (check,) = vision_inputs.check_views("deepseek_ocr", tokenizer, PROMPTS[0], PICTURES[:1], make_views)
+    prompt = PROMPTS["deepseek_ocr"][0]
+    (check,) = vision_inputs.check_views("deepseek_ocr", tokenizer, prompt, PICTURES[:1], make_views)
 
     assert (check.outcome, check.value) == (Outcome.FAILED, fault)
 

@@ -23,9 +23,11 @@ from twopass.engines.vllm.plugin.compatibility import (
     find_problems_of_installed,
 )
 
+MODELS = (model.DeepseekOcr, model.DeepseekOcr2, model.UnlimitedOcr, model._Processor)
 OURS = [
-    *((ours, ours.__mro__[1:]) for ours in (model.DeepseekOcr, model.DeepseekOcr2, model._Processor)),
-    *((ours, ours.__mro__[1:]) for ours in (model._Info, model._InfoV2, model._DummyInputs, model._DummyInputsV2)),
+    *((ours, ours.__mro__[1:]) for ours in MODELS),
+    *((ours, ours.__mro__[1:]) for ours in (model._Info, model._InfoV2, model._InfoUnlimited)),
+    *((ours, ours.__mro__[1:]) for ours in (model._DummyInputs, model._DummyInputsV2)),
     *((ours, ours.__mro__[1:]) for ours in (ngram_ban.NoRepeatNGram, worker.DecodingWorker)),
     (worker.DecodingRunner, GPUModelRunner.__mro__),
     (scheduler.GroupScheduler, AsyncScheduler.__mro__),

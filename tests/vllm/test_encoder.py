@@ -18,9 +18,14 @@ from twopass.engines.vllm.plugin.encoder import Encoder, ViewTensors
 from twopass.engines.vllm.tiling import TileGrid
 
 # Sides of global view and tile; small, because this runs on a CPU.
-SIDES = {"DeepseekOCRForCausalLM": (512, 640), "DeepseekOCR2ForCausalLM": (768, 768)}
+SIDES = {
+    "DeepseekOCRForCausalLM": (512, 640),
+    "DeepseekOCR2ForCausalLM": (768, 768),
+    "UnlimitedOCRForCausalLM": (512, 640),
+}
 NEWLINE = 20  # position of the first newline token: two tiles have ten tokens each in a row
-WIDTHS = {"DeepseekOCRForCausalLM": 2048, "DeepseekOCR2ForCausalLM": 896}  # of the projector's input
+# Of the projector's input.
+WIDTHS = {"DeepseekOCRForCausalLM": 2048, "DeepseekOCR2ForCausalLM": 896, "UnlimitedOCRForCausalLM": 2048}
 
 
 @pytest.fixture(scope="module", params=SIDES)
@@ -29,7 +34,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     config = json.loads((folder / "config.json").read_text())
     config["projector_config"]["input_dim"] = WIDTHS[request.param]
     (folder / "config.json").write_text(json.dumps(config))
-    with vision_encoder.load_model(folder, dtype="float32") as model, torch.inference_mode():
+    with (
+        vision_encoder.load_model(folder, dtype="float32", mm_encoder_attn_backend=tiny.CPU_ENCODER_ATTENTION) as model,
+        torch.inference_mode(),
+    ):
         yield model
 
 
@@ -40,7 +48,8 @@ def noise(count: int, side: int) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def batch(model: Any) -> vision_encoder.Batch:
     """One image with two tiles and one without."""
-    global_side, tile_side = SIDES[type(model).__mro__[1].__name__]
+    stock = next(base.__name__ for base in type(model).__mro__ if base.__name__ in SIDES)
+    global_side, tile_side = SIDES[stock]
     return {
         "pixel_values": noise(2, global_side),
         "images_crop": noise(2, tile_side),

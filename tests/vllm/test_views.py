@@ -7,15 +7,16 @@ import random
 import numpy as np
 import pytest
 import torch
+from vllm.model_executor.models.unlimited_ocr import UnlimitedOCRProcessingInfo
 from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, count_tiles, dynamic_preprocess
 
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.plugin.encoder import normalise
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, TileGrid
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_CROPS, UNLIMITED_OCR, TileGrid
 
 
-@pytest.mark.parametrize("crops", range(2, 10))
-@pytest.mark.parametrize("spec", [DEEPSEEK_OCR, DEEPSEEK_OCR_2])
+@pytest.mark.parametrize("crops", [*range(2, 10), 12, 32])
+@pytest.mark.parametrize("spec", [DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR])
 def test_images_are_cut_into_the_same_grids(crops: int, spec: tiling.VisionSpec) -> None:
     """For random sizes, and for sizes with tied grids, where the order of the candidates decides."""
     rng = random.Random(crops)
@@ -26,6 +27,18 @@ def test_images_are_cut_into_the_same_grids(crops: int, spec: tiling.VisionSpec)
         if max(width, height) > spec.tile_size:
             theirs = count_tiles(width, height, max_num=crops, image_size=spec.tile_size)
             assert spec.choose_grid(width, height, "gundam", crops) == TileGrid(*theirs), (width, height)
+
+
+def test_image_tokens_are_those_of_vllms_class() -> None:
+    """Unlimited-OCR with all its 32 tiles, for random sizes of images."""
+    info = UnlimitedOCRProcessingInfo(None)
+    rng = random.Random(32)
+    sizes = [(rng.randint(1, 5000), rng.randint(1, 5000)) for _ in range(2000)]
+
+    for width, height in sizes:
+        grid = UNLIMITED_OCR.choose_grid(width, height, "gundam", UNLIMITED_CROPS)
+        theirs = info.get_num_image_tokens(image_width=width, image_height=height)
+        assert UNLIMITED_OCR.count_tokens("gundam", grid) == theirs, (width, height)
 
 
 @pytest.mark.parametrize("size", [(1190, 1684), (1684, 1190), (700, 2000), (641, 641)])

@@ -1,4 +1,4 @@
-"""Write tiny DeepSeek-OCR checkpoint folders without weights: only configuration and tokenizer.
+"""Write tiny checkpoint folders of DeepSeek-OCR and Unlimited-OCR without weights: only configuration and tokenizer.
 
 The vision encoder's size is hard-coded in vLLM; the language model has two small layers.
 """
@@ -20,6 +20,8 @@ ADDED = (
     "<image>", "<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>", "<|grounding|>", "<td>", "</td>", "<tr>", "</tr>",
 )  # fmt: skip
 HIDDEN = 256
+# What vLLM chooses for Unlimited-OCR runs on GPUs only.
+CPU_ENCODER_ATTENTION = "TORCH_SDPA"
 
 
 def write_checkpoint(folder: Path, architecture: str = "DeepseekOCRForCausalLM", phrases: Sequence[str] = ()) -> Path:
@@ -75,7 +77,7 @@ def _config(architecture: str) -> dict[str, object]:
     }  # fmt: skip
     return {
         "architectures": [architecture],
-        "model_type": "deepseek_vl_v2",
+        "model_type": "unlimited-ocr" if architecture.startswith("Unlimited") else "deepseek_vl_v2",
         "torch_dtype": "bfloat16",
         "candidate_resolutions": [[1024, 1024]],
         "global_view_pos": "head",

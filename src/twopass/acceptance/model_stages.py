@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -42,11 +42,17 @@ from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.errors import Code, EngineError
 from twopass.families.deepseek import family as deepseek
+from twopass.families.unlimited import family as unlimited
 from twopass.settings import Preset, Settings, find_preset
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
-PROMPTS = [deepseek.PROMPTS[name] for name in recorded_answers.RECORDED_PROMPTS]
+DEEPSEEK_PROMPTS = [deepseek.PROMPTS[name] for name in recorded_answers.RECORDED_PROMPTS]
+PROMPTS: Mapping[str, Sequence[str]] = {
+    "deepseek_ocr": DEEPSEEK_PROMPTS,
+    "deepseek_ocr2": DEEPSEEK_PROMPTS,
+    "unlimited_ocr": list(unlimited.PROMPTS.values()),
+}
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -86,7 +92,7 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
         yield views
         return
     counts = plan.counts
-    requests = greedy_requests.build_requests(PROMPTS, plan.pictures, counts.together, counts.max_tokens)
+    requests = greedy_requests.build_requests(PROMPTS[model], plan.pictures, counts.together, counts.max_tokens)
     preset = find_preset(plan.settings.preset, gpu.memory_gb)
     with _open_worker(plan.settings, folder, _count_blocks(plan.settings, preset, requests, counts)) as worker:
         engine = worker.engine
@@ -146,7 +152,9 @@ def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Work
     def create_engine(settings: Settings) -> Engine:
         return VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
 
-    with open_worker(settings.model_copy(update={"canary": False}), create_engine=create_engine) as worker:
+    # vLLM's own class cuts images into as many tiles as the model can have
+    settings = settings.model_copy(update={"canary": False, "max_tiles": reference.MAX_CROPS[settings.model]})
+    with open_worker(settings, create_engine=create_engine) as worker:
         yield worker
 
 
@@ -163,7 +171,7 @@ def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[R
     return [
         *files,
         *model_files.check_tokenizer(tokenizer, folder),
-        *model_files.check_prompts(tokenizer, folder, PROMPTS),
+        *model_files.check_prompts(tokenizer, folder, PROMPTS[model]),
         *model_files.check_prompt_lengths(
             tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded if one.prompt_tokens]
         ),
@@ -176,7 +184,7 @@ def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded:
         one.image: RecordedInput(one.image, one.width, one.height, TileGrid(one.columns, one.rows), one.image_tokens)
         for one in recorded
     }
-    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[0], images)
+    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[model][0], images)
     return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
 
 
@@ -202,7 +210,14 @@ async def _ask(engine: Engine, requests: Sequence[Request], at_once: bool) -> li
     limit = asyncio.Semaphore(len(requests) if at_once else 1)
 
     async def ask(request: Request) -> Answer:
-        prompt = Prompt(request.name, request.prompt, request.image, mode=reference.MODE, sampling=request.sampling)
+        prompt = Prompt(
+            request.name,
+            request.prompt,
+            request.image,
+            mode=reference.MODE,
+            max_crops=reference.MAX_CROPS[engine.family],
+            sampling=request.sampling,
+        )
         async with limit:
             completion = await engine.generate(prompt)
         return Answer(completion.text, completion.finish_reason)
@@ -216,7 +231,7 @@ def _count_blocks(settings: Settings, preset: Preset, requests: Sequence[Request
 
     def count(request: Request) -> int:
         image = request.image
-        grid = spec.choose_grid(image.width, image.height, reference.MODE, vision_inputs.MAX_CROPS)
+        grid = spec.choose_grid(image.width, image.height, reference.MODE, reference.MAX_CROPS[settings.model])
         tokens = spec.count_tokens(reference.MODE, grid) + counts.max_tokens
         return math.ceil(tokens / block_tokens)
 

@@ -22,9 +22,9 @@ from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.vllm.tiling import VisionSpec
 from twopass.errors import Code, EngineError
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek import grounding, loops
 from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded import grounding, loops
+from twopass.families.grounded.grounding import Block
 from twopass.runtime import task_group
 from twopass.steps.canary import BYTE_MARKS
 

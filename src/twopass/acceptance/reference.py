@@ -13,7 +13,9 @@ from twopass.pages.pillow_image import to_image
 from twopass.pages.shared_pixels import Pixels
 
 MODE = "gundam"  # both views of the model, and the official preset
-STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2"}  # how the processor counts image tokens
+# How the processor counts image tokens.
+STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2", "unlimited_ocr": "v1"}
+MAX_CROPS = {"deepseek_ocr": 6, "deepseek_ocr2": 6, "unlimited_ocr": 32}  # as fixed in vLLM's classes
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -44,5 +46,6 @@ def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, A
         image_size=spec.tile_size,
         base_size=spec.modes[MODE].base_size,
         strategy=STRATEGIES[model],
+        max_crops=MAX_CROPS[model],
     )
     return dict(processor(prompt=text, images=[to_image(image.array()).convert("RGB")]))

@@ -18,7 +18,7 @@ from apted import APTED
 
 from twopass.document import Box, Cell, Table
 from twopass.families import agreement
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded.grounding import Block
 
 MIN_SIMILARITY = 0.5  # of the texts of two blocks that are compared; blocks that differ more are different blocks
 

@@ -12,13 +12,11 @@ import numpy as np
 from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
-from twopass.engines.interface import Prompt
 from twopass.engines.vllm import prompt_tokens, tiling
 from twopass.engines.vllm.engine import VISION_SPECS
 from twopass.engines.vllm.tiling import TileGrid, VisionSpec
 
 STAGE = "b"
-MAX_CROPS = Prompt.max_crops
 MIN_COSINE = 0.999
 WRONG_INPUT = (
     "the model does not see the image as officially, so whatever it answers is worth little: Pillow, NumPy or vLLM are "
@@ -64,7 +62,7 @@ def check_recorded_inputs(model: str, recorded: Iterable[RecordedInput]) -> list
     spec = VISION_SPECS[model]
     checks = []
     for one in recorded:
-        grid = spec.choose_grid(one.width, one.height, reference.MODE, MAX_CROPS)
+        grid = spec.choose_grid(one.width, one.height, reference.MODE, reference.MAX_CROPS[model])
         value = _describe(grid, spec.count_tokens(reference.MODE, grid))
         required = _describe(one.grid, one.tokens)
         checks.append(judge(STAGE, f"{one.name}: grid", value == required, value, required, WRONG_INPUT))
@@ -81,7 +79,7 @@ def check_views(
 def _check_picture(model: str, tokenizer: Any, prompt: str, picture: Picture, make_views: MakeViews) -> Check:
     image, spec = picture.image, VISION_SPECS[model]
     official = reference.process(model, tokenizer, prompt, image)
-    grid = spec.choose_grid(image.width, image.height, reference.MODE, MAX_CROPS)
+    grid = spec.choose_grid(image.width, image.height, reference.MODE, reference.MAX_CROPS[model])
     tokens = spec.count_tokens(reference.MODE, grid)
     before, image_token, after = prompt_tokens.tokenize(tokenizer, prompt)
     views = make_views(spec, image.array(), reference.MODE, grid)
@@ -131,7 +129,7 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
 
     runner, image, spec = worker.model_runner, Pixels(width, height, data=rgb), VISION_SPECS[model]
     module = runner.get_model()  # without the wrapper that replays CUDA graphs
-    grid = spec.choose_grid(width, height, reference.MODE, MAX_CROPS)
+    grid = spec.choose_grid(width, height, reference.MODE, reference.MAX_CROPS[model])
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
     tokenizer = _load_tokenizer(runner.model_config.tokenizer)
     official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)

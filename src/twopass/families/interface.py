@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twopass.document import Element
 from twopass.errors import Code
@@ -83,6 +83,24 @@ class Question:
 
 
 @dataclass(frozen=True)
+class CanaryQuestion(Question):
+    """The question that asks for the text of a picture with nothing but text.
+
+    `ngram` is the length in tokens of an n-gram ban with which no sound answer can repeat a line, and with which the
+    grammar of the answer can still be written.
+    """
+
+    ngram: int = 2
+
+
+class CropRange(NamedTuple):
+    """The number of tiles that an image is cut into at most: for jobs that do not say, and the most they may ask."""
+
+    default: int = 6
+    most: int = 9
+
+
+@dataclass(frozen=True)
 class Reply:
     """The model's reply to a question; `question.name` decides how it is parsed, never the wording of the prompt.
 
@@ -112,8 +130,22 @@ class Family(Protocol):
         ...
 
     @property
-    def canary(self) -> Question | None:
-        """The question that asks for the text of a picture with nothing but text; None where no model is asked."""
+    def sampling(self) -> Mapping[str, Any]:
+        """The fields of its sampling that differ from the engines' default; jobs may override them."""
+        ...
+
+    @property
+    def crops(self) -> CropRange:
+        """How many tiles images are cut into."""
+        ...
+
+    @property
+    def canary(self) -> CanaryQuestion | None:
+        """The question of the canary; None where no model is asked."""
+        ...
+
+    def strip_grammar(self, text: str) -> str:
+        """Return the words of an answer to the canary's question, without tags and coordinates."""
         ...
 
     @property

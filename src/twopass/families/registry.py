@@ -12,20 +12,24 @@ from twopass.families.deepseek.family import (
     DeepseekOcrFamily,
 )
 from twopass.families.instructed import DEEPSEEK_OCR_JSON
-from twopass.families.interface import Family
+from twopass.families.interface import CropRange, Family
 from twopass.families.layout.family import LayoutFamily
+from twopass.families.unlimited.family import UNLIMITED_OCR, UnlimitedOcrFamily
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2, DEEPSEEK_OCR_JSON)
+    family.name: family for family in (LayoutFamily(), DEEPSEEK_OCR, DEEPSEEK_OCR_2, DEEPSEEK_OCR_JSON, UNLIMITED_OCR)
 }
 
 
-def get_family(name: str, small_crops: bool = False) -> Family:
+def get_family(name: str, small_crops: bool = False, max_tiles: int | None = None) -> Family:
     """Return the family of that name; raises KeyError for an unknown one.
 
-    With `small_crops`, DeepSeek-OCR gets crops of up to 640 pixels at that size; other families are unchanged.
+    With `small_crops`, DeepSeek-OCR gets crops of up to 640 pixels at that size. `max_tiles` are the most tiles of an
+    image that Unlimited-OCR gets. Other families are unchanged.
     """
     family = FAMILIES[name]
+    if max_tiles and isinstance(family, UnlimitedOcrFamily):
+        return replace(family, crops=CropRange(min(family.crops.default, max_tiles), max_tiles))
     if small_crops and isinstance(family, DeepseekOcrFamily) and family.crop_modes is CROP_MODES:
         return replace(family, crop_modes=SMALL_CROP_MODES)
     return family

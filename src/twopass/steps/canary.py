@@ -19,15 +19,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from twopass.document import Box, Canary, Element
-from twopass.engines.interface import Completion, Engine, Prompt, Sampling
+from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, EngineError
 from twopass.families import agreement
-from twopass.families.interface import Family, PageFeatures, PageRequest, Question, Rung
+from twopass.families.interface import CanaryQuestion, Family, PageFeatures, PageRequest, Rung
 from twopass.pages import canary_images
 from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, REPEATS, TABLE, TABLE_TEXT, PageImage
 from twopass.pages.shared_pixels import Pixels
@@ -43,7 +43,7 @@ MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
 MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
 MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
 MAX_REPEATS = REPEATS // 2
-BAN_NGRAM, BAN_WINDOW = 2, 90  # tokens: at every repeated pair of tokens the ban acts
+BAN_WINDOW = 90  # tokens
 TEXT_TOKENS, PAGE_TOKENS, BAN_TOKENS = 200, 800, 80  # limits; sound answers have about 30, 270 and 20
 BYTE_MARKS = "ĠĊ"  # of spaces and newlines in byte-level vocabularies: shown where tokens are not decoded
 SHOWN = 120  # characters of a wrong answer in the error message
@@ -93,30 +93,37 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
     return Canary.PASSED
 
 
-async def _prepare_checks(question: Question, family: Family, page_pool: PagePool, has_ban: bool) -> Sequence[Check]:
+async def _prepare_checks(
+    question: CanaryQuestion, family: Family, page_pool: PagePool, has_ban: bool
+) -> Sequence[Check]:
     mode = question.mode or "auto"
+
+    def strip(answer: Completion) -> Completion:
+        return replace(answer, text=family.strip_grammar(answer.text))
+
+    def build_prompt(name: str, text: str, image: Pixels, **sampling: int) -> Prompt:
+        settings = build_sampling(family.sampling, sampling)
+        return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=settings)
+
     page = await page_pool.call(canary_images.draw_page)
     rung, *_ = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode=mode))
+    text = await page_pool.call(canary_images.draw_text)
     checks = [
         Check(
-            _build_prompt("text", question.prompt, await page_pool.call(canary_images.draw_text), mode, TEXT_TOKENS),
-            find_text_fault,
+            build_prompt("text", question.prompt, text, max_tokens=TEXT_TOKENS),
+            lambda answer: find_text_fault(strip(answer)),
         ),
         Check(
-            _build_prompt("page", rung.prompt, page.image, mode, PAGE_TOKENS),
+            build_prompt("page", rung.prompt, page.image, max_tokens=PAGE_TOKENS),
             lambda answer: find_page_fault(answer, family, rung, page),
         ),
     ]
     if has_ban:
         image = await page_pool.call(canary_images.draw_repeated_line)
-        ban = Sampling(max_tokens=BAN_TOKENS, ngram=BAN_NGRAM, window=BAN_WINDOW)
-        prompt = Prompt(id="canary/ban", text=question.prompt, image=image, mode=mode, sampling=ban)
-        checks.append(Check(prompt, find_ban_fault, BAN_ADVICE))
+        ban = {"max_tokens": BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
+        prompt = build_prompt("ban", question.prompt, image, **ban)
+        checks.append(Check(prompt, lambda answer: find_ban_fault(strip(answer)), BAN_ADVICE))
     return checks
-
-
-def _build_prompt(name: str, text: str, image: Pixels, mode: str, max_tokens: int) -> Prompt:
-    return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=Sampling(max_tokens=max_tokens))
 
 
 def _require_no_fault(check: Check, completion: Completion) -> None:

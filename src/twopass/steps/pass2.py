@@ -102,9 +102,9 @@ def _build_prompt(
         text=question.prompt,
         image=crop(rendered.pixels, element),
         mode=question.mode or job.mode,
-        max_crops=job.max_crops,
+        max_crops=job.max_crops or family.crops.default,
         language=job.language,
-        sampling=build_sampling(job.sampling.model_dump(exclude_none=True)),
+        sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True)),
         priority=0,
         loop_check=family.is_looping,
     )

@@ -65,12 +65,12 @@ def test_each_changed_signature_is_a_problem(tmp_path: Path, function: Function)
 
 
 def test_the_plugin_registers_its_models_in_the_tested_vllm(tmp_path: Path) -> None:
-    """Both classes are replaced, and nothing is said."""
+    """All classes are replaced, and nothing is said."""
     write_package(tmp_path)
 
     ran = run(tmp_path, REGISTER)
 
-    assert ran.stdout.strip() == "['DeepseekOCRForCausalLM', 'DeepseekOCR2ForCausalLM']"
+    assert ran.stdout.strip() == "['DeepseekOCRForCausalLM', 'DeepseekOCR2ForCausalLM', 'UnlimitedOCRForCausalLM']"
     assert ran.stderr == ""
 
 

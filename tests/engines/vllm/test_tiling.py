@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, TileGrid
+from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR, TileGrid
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -37,6 +37,17 @@ def test_the_second_model_has_no_newlines() -> None:
     """DeepSeek-OCR-2 has no token at the end of a row."""
     assert DEEPSEEK_OCR_2.count_tokens("gundam", DEEPSEEK_OCR_2.choose_grid(*A4, "gundam", 6)) == 1121
     assert DEEPSEEK_OCR_2.count_tokens("base", DEEPSEEK_OCR_2.choose_grid(*A4, "base", 6)) == 257
+
+
+@pytest.mark.parametrize(
+    ("size", "crops", "tokens"),
+    [(A4, 12, 903), (A4, 32, 903), ((2480, 3508), 32, 2733), ((1600, 900), 32, 3113), ((1600, 900), 12, 483),
+     ((600, 20000), 32, 3793)],
+)  # fmt: skip
+def test_unlimited_ocr_has_more_tiles(size: tuple[int, int], crops: int, tokens: int) -> None:
+    """With all 32 tiles as officially, and with the twelve that are used unless a worker allows more."""
+    assert UNLIMITED_OCR.count_tokens("gundam", UNLIMITED_OCR.choose_grid(*size, "gundam", crops)) == tokens
+    assert UNLIMITED_OCR.default_crops == UNLIMITED_OCR.most_crops == 12
 
 
 @pytest.mark.parametrize(("mode", "side"), [("tiny", 512), ("small", 640)])
@@ -117,7 +128,7 @@ def test_pixels_survive_the_conversion_to_pillow(pixels: tiling.Array) -> None:
 
 @given(
     width=st.integers(1, 4000), height=st.integers(1, 4000), crops=st.integers(2, 9),
-    spec=st.sampled_from([DEEPSEEK_OCR, DEEPSEEK_OCR_2]), data=st.data(),
+    spec=st.sampled_from([DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR]), data=st.data(),
 )  # fmt: skip
 def test_the_views_of_any_image_fit_into_a_buffer(
     width: int, height: int, crops: int, spec: tiling.VisionSpec, data: st.DataObject
@@ -129,6 +140,7 @@ def test_the_views_of_any_image_fit_into_a_buffer(
 
     assert grid.tile_count <= crops
     assert spec.nbytes(mode, grid) <= spec.max_nbytes
+    assert spec.count_tokens(mode, grid) <= spec.max_tokens
 
 
 async def test_a_page_worker_writes_the_views_into_a_buffer() -> None:

@@ -20,7 +20,6 @@ from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
-from twopass.families.deepseek.elements import classify_label
 from twopass.families.deepseek.family import (
     DEEPSEEK_OCR,
     DEEPSEEK_OCR_2,
@@ -28,6 +27,7 @@ from twopass.families.deepseek.family import (
     choose_crop_mode,
     choose_page_mode,
 )
+from twopass.families.grounded.elements import classify_label
 from twopass.families.interface import PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
 from twopass.families.registry import FAMILIES, get_family
 from twopass.pages.text_layer import TextLayer

@@ -37,8 +37,15 @@ from twopass.runtime import gc_tuning, retry
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Preset, Settings, find_preset
 
-VISION_SPECS = {"deepseek_ocr": tiling.DEEPSEEK_OCR, "deepseek_ocr2": tiling.DEEPSEEK_OCR_2}
+UNLIMITED = "unlimited_ocr"
+VISION_SPECS = {
+    "deepseek_ocr": tiling.DEEPSEEK_OCR,
+    "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
+    UNLIMITED: tiling.UNLIMITED_OCR,
+}
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
+# Unlimited-OCR's prompts may have 3,800 tokens, and its cache holds only the prompt and the last 128 tokens.
+UNLIMITED_CONTEXT = 16384
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
@@ -60,13 +67,14 @@ class VllmEngine(Engine):
         """
         if not find_spec("vllm"):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
-        self._vision = _find_vision_spec(settings.model)
+        self._vision = _find_vision_spec(settings.model, settings.max_tiles)
         self.family = settings.model
         self._page_pool: PagePool | None = None
         with startup.read_ahead(model):
             gpus = startup.prepare_environment(settings.engine_cache)
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
+            _check_attention(settings, gpus.memory_gb)
             self.arguments = build_arguments(settings, model, _find_preset(settings, gpus.memory_gb)) | overrides
             self._init_state(settings)
             self.core = self._start_core()
@@ -288,9 +296,13 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[s
         "dtype": settings.dtype or defaults.dtype,
         "quantization": settings.quantization or defaults.quantization,
         "kv_cache_dtype": settings.kv_cache_dtype,
-        "max_model_len": settings.max_model_len or defaults.context,
+        "max_model_len": settings.max_model_len or _choose_context(settings.model, defaults.context),
         "max_num_seqs": sequences,
-        "max_num_batched_tokens": settings.max_num_batched_tokens or defaults.batched_tokens,
+        # an image that has more tokens than a step would never be encoded
+        "max_num_batched_tokens": max(
+            settings.max_num_batched_tokens or defaults.batched_tokens,
+            _find_vision_spec(settings.model, settings.max_tiles).max_tokens,
+        ),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
@@ -308,7 +320,24 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[s
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
         "disable_log_stats": True,
         **({"block_size": settings.block_size} if settings.block_size else {}),
+        **_choose_attention(settings.model),
     }
+
+
+def _choose_context(model: str, preset: int) -> int:
+    """The preset's context; the model's own if the preset does not limit it."""
+    return UNLIMITED_CONTEXT if model == UNLIMITED and preset == MODEL_CONTEXT else preset
+
+
+def _choose_attention(model: str) -> dict[str, Any]:
+    """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
+
+    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4, even if
+    the package that compiles it is missing.
+    """
+    if model != UNLIMITED or find_spec("cutlass"):
+        return {}
+    return {"attention_backend": "TRITON_ATTN"}
 
 
 def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
@@ -345,10 +374,19 @@ def _log_failed_restart(restart: asyncio.Task[None]) -> None:
         log.error("engine not started again", reason=str(error))
 
 
-def _find_vision_spec(model: str) -> VisionSpec:
+def _check_attention(settings: Settings, memory_gb: float) -> None:
+    """Raise EngineError where vLLM would answer nonsense: it frees cache that its attention on CPUs still reads."""
+    if settings.model == UNLIMITED and not memory_gb and settings.load_format != "dummy":
+        message = f"{UNLIMITED} needs a GPU: vLLM's attention for CPUs cannot limit what an answer sees of itself"
+        raise EngineError(Code.ENGINE_DEAD, message)
+
+
+def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
+    """Return how a model cuts images; `max_tiles` applies to Unlimited-OCR."""
     if model not in VISION_SPECS:
         raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {', '.join(VISION_SPECS)}")
-    return VISION_SPECS[model]
+    spec = VISION_SPECS[model]
+    return replace(spec, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
 
 
 def _find_preset(settings: Settings, memory_gb: float) -> Preset:

@@ -1,4 +1,4 @@
-"""Turn an image into the views that DeepSeek-OCR encodes: one global view, and tiles in modes that cut the image.
+"""Turn an image into the views that the models encode: one global view, and tiles in modes that cut the image.
 
 Follows the official code pixel for pixel: the tiles are cut out of the stretched image, the global view is padded
 with grey, and in modes without tiles a global view of up to 640 pixels is stretched instead of padded. The one
@@ -24,7 +24,7 @@ MAX_STRETCHED_SIDE = 640  # in modes without tiles, a global view up to this sid
 MAX_STRETCHED_RATIO = 1.5  # long side to short side; a longer image is padded, or its text would become illegible
 TOKEN_SIDE = 64  # pixels: a square of this side becomes one token (patches of 16, four to a side)
 MIN_CROPS = 2
-MAX_CROPS = 9
+UNLIMITED_CROPS = 32  # that Unlimited-OCR was trained with (infer.py)
 
 Array = npt.NDArray[np.uint8]
 RenderAtSize = Callable[[int, int], Array]
@@ -51,11 +51,16 @@ class TileGrid(NamedTuple):
 
 @dataclass(frozen=True)
 class VisionSpec:
-    """How one family of models cuts images: its modes, a tile's side in pixels, and whether a token ends every row."""
+    """How one family of models cuts images: its modes, a tile's side in pixels, and whether a token ends every row.
+
+    `default_crops` are the most tiles of an image unless a request says otherwise, `most_crops` those it may ask for.
+    """
 
     modes: Mapping[str, ModeSpec]
     tile_size: int
     newlines: bool
+    default_crops: int = 6
+    most_crops: int = 9
 
     def choose_grid(self, width: int, height: int, mode: str, max_crops: int) -> TileGrid:
         """Choose how an image of this size is cut in this mode."""
@@ -92,7 +97,15 @@ class VisionSpec:
     def max_nbytes(self) -> int:
         """The largest size that the views of one image can have, in any mode."""
         return max(
-            self.nbytes(name, TileGrid(1, MAX_CROPS if mode.is_tiled else 1)) for name, mode in self.modes.items()
+            self.nbytes(name, TileGrid(1, self.most_crops if mode.is_tiled else 1)) for name, mode in self.modes.items()
+        )
+
+    @property
+    def max_tokens(self) -> int:
+        """The most image tokens of one image: in a column of tiles, each row of tokens has one for its end."""
+        return max(
+            self.count_tokens(name, TileGrid(1, self.most_crops if mode.is_tiled else 1))
+            for name, mode in self.modes.items()
         )
 
 
@@ -108,6 +121,9 @@ DEEPSEEK_OCR = VisionSpec(
     newlines=True,
 )
 DEEPSEEK_OCR_2 = VisionSpec({"base": ModeSpec(1024), "gundam": ModeSpec(1024, True)}, tile_size=768, newlines=False)
+# Twelve of 32 tiles: views of 18 instead of 42 MB, which every shared buffer can hold, and for a page in 16:9 of any
+# size 483 instead of 3,113 image tokens. A4 and Letter up to 225 dpi are cut as with 32.
+UNLIMITED_OCR = VisionSpec(DEEPSEEK_OCR_2.modes, tile_size=640, newlines=True, default_crops=12, most_crops=12)
 
 
 @lru_cache(maxsize=4096)

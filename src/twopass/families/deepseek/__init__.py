@@ -1,1 +1,1 @@
-"""DeepSeek-OCR: prompts for both passes and the grammar of its answers."""
+"""DeepSeek-OCR: prompts for both passes, modes and rungs."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families import text_layer_check
-from twopass.families.deepseek import answer_text, element_prompts, elements, grounding, loops
-from twopass.families.deepseek.element_prompts import QuestionName
-from twopass.families.deepseek.grounding import Block
-from twopass.families.interface import NORMAL, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.grounded import answer_text, element_prompts, elements, grounding, loops, modes, page_answer
+from twopass.families.grounded.element_prompts import QuestionName
+from twopass.families.grounded.grounding import Block
+from twopass.families.grounded.modes import ModeLimits
+from twopass.families.interface import (
+    NORMAL,
+    CanaryQuestion,
+    CropRange,
+    PageFeatures,
+    PageRequest,
+    ParsedPage,
+    Question,
+    Reply,
+    Rung,
+)
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as in training: config.py and README of deepseek-ai/DeepSeek-OCR.
@@ -44,20 +54,6 @@ FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe":
 RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
 DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
-
-
-class ModeLimits(NamedTuple):
-    """The limits of size and amount of text up to which a mode shows a picture without losing detail.
-
-    `side` is the longer side in pixels, `aspect` the longer side over the shorter one, `ink` the inked share of the
-    picture, `characters` the number of characters on it.
-    """
-
-    mode: str
-    side: float = float("inf")
-    aspect: float = float("inf")
-    ink: float = 1.0
-    characters: float = float("inf")
 
 
 # The first row that fits is used. A vision token carries about ten text tokens (at ten, 97 % of the text is read
@@ -118,9 +114,20 @@ class DeepseekOcrFamily:
         return PROMPTS if self.knows_figures else MappingProxyType({n: PROMPTS[n] for n in ("document", "free")})
 
     @property
-    def canary(self) -> Question:
+    def sampling(self) -> Mapping[str, Any]:
+        return MappingProxyType({})
+
+    @property
+    def crops(self) -> CropRange:
+        return CropRange()
+
+    def strip_grammar(self, text: str) -> str:
+        return text  # to the canary's prompt, the model writes no tags
+
+    @property
+    def canary(self) -> CanaryQuestion:
         # gundam exercises both views of the model, the whole page and the tiles.
-        return Question(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
+        return CanaryQuestion(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
 
     @property
     def modes(self) -> frozenset[str]:
@@ -146,7 +153,7 @@ class DeepseekOcrFamily:
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         parsed = _parse_answer(text, page, rung, layer)
-        return _flag_tables(parsed) if rung.sampling else parsed
+        return page_answer.flag_tables(parsed) if rung.sampling else parsed
 
     def is_looping(self, text: str) -> bool:
         return loops.is_in_loop(text)
@@ -174,21 +181,11 @@ DEEPSEEK_OCR_2 = DeepseekOcrFamily(
 
 
 def choose_page_mode(features: PageFeatures, limits: Sequence[ModeLimits] = PAGE_MODES) -> str:
-    return _choose_mode(limits, features.width, features.height, features.ink, features.characters)
+    return modes.choose(limits, features.width, features.height, features.ink, features.characters)
 
 
 def choose_crop_mode(size: tuple[int, int], limits: Sequence[ModeLimits] = CROP_MODES) -> str:
-    return _choose_mode(limits, *size, 0.0, 0)
-
-
-def _choose_mode(limits: Sequence[ModeLimits], width: int, height: int, ink: float, characters: int) -> str:
-    long, short = max(width, height, 1), max(min(width, height), 1)
-    fitting = (
-        row
-        for row in limits
-        if long <= row.side and long / short <= row.aspect and ink <= row.ink and characters <= row.characters
-    )
-    return next(fitting).mode  # the last row has no limits
+    return modes.choose(limits, *size)
 
 
 def _task_prompt(request: PageRequest) -> str:
@@ -199,45 +196,10 @@ def _task_prompt(request: PageRequest) -> str:
 
 def _parse_answer(text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
     if rung.grammar == DOCUMENT:
-        return _parse_document(text, page, layer)
+        return page_answer.parse_document(text, page, layer)
     if rung.grammar == PLAIN:
-        return _parse_text(text, page, layer)
+        return page_answer.parse_text(text, page, layer)
     return _parse_task_answer(text, page, rung)
-
-
-def _flag_tables(parsed: ParsedPage) -> ParsedPage:
-    """Flag the tables of an answer that was sampled with RETRY_SAMPLING, and figures with data."""
-    flagged = (
-        element_prompts.add_flags(element, element_prompts.REPEATS_LIMITED)
-        if element.table or (element.figure and element.figure.data)
-        else element
-        for element in parsed.elements
-    )
-    return replace(parsed, elements=tuple(flagged))
-
-
-def _parse_document(text: str, page: int, layer: TextLayer) -> ParsedPage:
-    """Parse an answer that must have boxes."""
-    parsed = _parse_text(text, page, layer)
-    if parsed.reason is None and parsed.elements and not grounding.parse(text).has_boxes:
-        return replace(parsed, reason=Code.UNGROUNDED)
-    return parsed
-
-
-def _parse_text(text: str, page: int, layer: TextLayer) -> ParsedPage:
-    """Parse an answer with or without boxes; loops and a tag that is cut off at the end are left out."""
-    answer = grounding.parse(text)
-    blocks = answer.blocks
-    repetition = None
-    if not any(block.label or block.corners for block in blocks):
-        repetition = loops.find_repetition(text)
-        blocks = tuple(elements.split_paragraphs(grounding.strip_special_tokens(text[:repetition])))
-    blocks, has_loop = loops.remove_loops(blocks)
-    if answer.cut_off and blocks and not has_loop:
-        blocks = (*blocks[:-1], replace(blocks[-1], flags=("cut_off",)))
-    checked = text_layer_check.check_elements(elements.build_elements(blocks, page), layer)
-    reason = Code.LOOP if has_loop or repetition is not None else Code.TRUNCATED if answer.cut_off else None
-    return ParsedPage(checked, reason)
 
 
 def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:

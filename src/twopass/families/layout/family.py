@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families.interface import NORMAL, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.interface import NORMAL, CropRange, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
 from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -32,6 +32,19 @@ class LayoutFamily:
     @property
     def prompts(self) -> Mapping[str, str]:
         return MappingProxyType({"page": PROMPT})
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """Empty: the engine samples nothing."""
+        return MappingProxyType({})
+
+    @property
+    def crops(self) -> CropRange:
+        """Without effect: the engine cuts no tiles."""
+        return CropRange()
+
+    def strip_grammar(self, text: str) -> str:
+        return text
 
     @property
     def canary(self) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 ARCHITECTURES = {
     "DeepseekOCRForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr",
     "DeepseekOCR2ForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr2",
+    "UnlimitedOCRForCausalLM": "twopass.engines.vllm.plugin.model:UnlimitedOcr",
 }
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
 NGRAM = "twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"
 MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
-DEFAULT_MODE, DEFAULT_MAX_CROPS = "gundam", 6
+DEFAULT_MODE = "gundam"
 
 
 def register() -> None:

@@ -47,6 +47,7 @@ _PROCESSOR, _DUMMY, _INFO = (
     "DeepseekOCRDummyInputsBuilder",
     "DeepseekOCRProcessingInfo",
 )
+_UNLIMITED = "model_executor/models/unlimited_ocr.py"
 _DUMMY2, _INFO2 = "DeepseekOCR2DummyInputsBuilder", "DeepseekOCR2ProcessingInfo"
 _FILL_IN = "self scheduler_output sampler_output logits hidden_states num_scheduled_tokens"
 
@@ -107,12 +108,14 @@ FUNCTIONS = (
     ),
     Function(_OCR, _INFO, "get_image_size_with_most_features", "self"),
     Function(_OCR2, _INFO2, "get_image_size_with_most_features", "self"),
+    Function(_UNLIMITED, "UnlimitedOCRProcessingInfo", "get_image_size_with_most_features", "self"),
     Function(_OCR, _DUMMY, "get_dummy_text", "self mm_counts"),
     Function(_OCR2, _DUMMY2, "get_dummy_text", "self mm_counts"),
     Function(_OCR, "DeepseekOCRForCausalLM", "__init__", "self vllm_config prefix"),
     Function(_OCR, "DeepseekOCRForCausalLM", "embed_multimodal", "self kwargs"),
     Function(_OCR2, "DeepseekOCR2ForCausalLM", "__init__", "self vllm_config prefix"),
     Function(_OCR2, "DeepseekOCR2ForCausalLM", "embed_multimodal", "self kwargs"),
+    Function(_UNLIMITED, "UnlimitedOCRForCausalLM", "__init__", "self vllm_config prefix"),
     # sam.py, inputs.py
     Function("model_executor/models/deepencoder.py", None, "get_rel_pos", "q_size k_size rel_pos"),
     Function("model_executor/models/deepencoder.py", "ImageEncoderViT", "get_abs_pos", "self abs_pos tgt_size"),
@@ -135,6 +138,9 @@ FRAGMENTS = (
     # How engine.py finds the processes of a core that hangs.
     Fragment("v1/engine/core_client.py", "self.resources.engine_manager"),
     Fragment("v1/engine/utils.py", "self.processes"),
+    # Why model.py can give Unlimited-OCR the encoder of DeepSeek-OCR, and who chooses its attention.
+    Fragment(_UNLIMITED, "class UnlimitedOCRForCausalLM(DeepseekOCRForCausalLM)"),
+    Fragment("model_executor/models/config.py", "class UnlimitedOCRForCausalLMConfig"),
 )
 
 

@@ -1,4 +1,4 @@
-"""vLLM's DeepSeek-OCR classes, with the mode as a parameter of each request and images as 8-bit views.
+"""vLLM's model classes, with the mode as a parameter of each request and images as 8-bit views.
 
 The stock classes support one mode, hard-coded in a module, compute the number of image tokens separately from the
 views they make, and stretch what the official code pads.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import BatchFeature
-from vllm.model_executor.models import deepseek_ocr, deepseek_ocr2
+from vllm.model_executor.models import deepseek_ocr, deepseek_ocr2, unlimited_ocr
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFieldConfig
 from vllm.multimodal.parse import ImageProcessorItems, ImageSize
@@ -21,7 +22,7 @@ from vllm.multimodal.processing import PromptReplacement
 from vllm.platforms import current_platform
 
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.plugin import DEFAULT_MAX_CROPS, DEFAULT_MODE, MAX_CROPS_KEY, MODE_KEY
+from twopass.engines.vllm.plugin import DEFAULT_MODE, MAX_CROPS_KEY, MODE_KEY
 from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
 from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
 from twopass.engines.vllm.plugin.sam import Sam
@@ -84,11 +85,11 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
 
 def _parse_options(spec: VisionSpec, mm_kwargs: Mapping[str, Any]) -> tuple[str, int]:
     """The request's mode and largest number of tiles; raises ValueError, which vLLM returns to the caller."""
-    mode, max_crops = str(mm_kwargs.get(MODE_KEY, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS_KEY, DEFAULT_MAX_CROPS))
+    mode, max_crops = str(mm_kwargs.get(MODE_KEY, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS_KEY, spec.default_crops))
     if mode not in spec.modes:
         raise ValueError(f"mode: this model takes {', '.join(sorted(spec.modes))}")
-    if not tiling.MIN_CROPS <= max_crops <= tiling.MAX_CROPS:
-        raise ValueError(f"max_crops: {tiling.MIN_CROPS} to {tiling.MAX_CROPS}")
+    if not tiling.MIN_CROPS <= max_crops <= spec.most_crops:
+        raise ValueError(f"max_crops: {tiling.MIN_CROPS} to {spec.most_crops}")
     return mode, max_crops
 
 
@@ -100,18 +101,29 @@ class _ProcessorV2(_Processor):
     vision_spec = tiling.DEEPSEEK_OCR_2
 
 
+class _ProcessorUnlimited(_Processor):
+    vision_spec = replace(tiling.UNLIMITED_OCR, most_crops=tiling.UNLIMITED_CROPS)
+
+
 class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
     """Measure memory with the image that takes the most tokens: a column of tiles, not vLLM's square."""
 
     def get_image_size_with_most_features(self) -> ImageSize:
-        tile_size = tiling.DEEPSEEK_OCR.tile_size
-        return ImageSize(width=tile_size, height=tile_size * DEFAULT_MAX_CROPS)
+        return _column_of_tiles(tiling.DEEPSEEK_OCR)
 
 
 class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
-        tile_size = tiling.DEEPSEEK_OCR_2.tile_size
-        return ImageSize(width=tile_size, height=tile_size * DEFAULT_MAX_CROPS)
+        return _column_of_tiles(tiling.DEEPSEEK_OCR_2)
+
+
+class _InfoUnlimited(unlimited_ocr.UnlimitedOCRProcessingInfo):
+    def get_image_size_with_most_features(self) -> ImageSize:
+        return _column_of_tiles(tiling.UNLIMITED_OCR)
+
+
+def _column_of_tiles(spec: VisionSpec) -> ImageSize:
+    return ImageSize(width=spec.tile_size, height=spec.tile_size * spec.default_crops)
 
 
 class _DummyInputs(deepseek_ocr.DeepseekOCRDummyInputsBuilder):
@@ -158,6 +170,11 @@ class DeepseekOcr(deepseek_ocr.DeepseekOCRForCausalLM):
         rows = features.view(grid.rows, grid.columns, side, side, channels).transpose(1, 2)
         rows = rows.reshape(row_count, grid.columns * side, channels)
         return torch.cat((rows, self.image_newline.expand(row_count, 1, channels)), dim=1).flatten(0, 1)
+
+
+@MULTIMODAL_REGISTRY.register_processor(_ProcessorUnlimited, info=_InfoUnlimited, dummy_inputs=_DummyInputs)
+class UnlimitedOcr(DeepseekOcr, unlimited_ocr.UnlimitedOCRForCausalLM):
+    """Unlimited-OCR: DeepSeek-OCR's encoder, up to 32 tiles, and another language model."""
 
 
 @MULTIMODAL_REGISTRY.register_processor(_ProcessorV2, info=_InfoV2, dummy_inputs=_DummyInputsV2)

@@ -1,4 +1,4 @@
-"""Clean the text that DeepSeek-OCR writes between its tags: maths, entities, hyphens and repeated headings."""
+"""Clean the text that a model writes between its tags: maths, entities, hyphens and repeated headings."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from twopass.document import Box, Element, Kind
 
+PAGE_NOTES = ("footnote", "page_footnote")  # notes to the text, by their label
 CAPTION_REACH = 0.2  # largest gap to the table or figure, as a share of the page's height
 
 
@@ -29,7 +30,7 @@ def link_captions(elements: Sequence[Element]) -> list[Element]:
 def _needs_owner(element: Element) -> bool:
     """Whether it is a caption, or a note of a table or figure by its label; steps/assemble.py links other notes."""
     label = element.native_label or ""
-    return element.kind is Kind.CAPTION or (element.kind is Kind.FOOTNOTE and label != "footnote")
+    return element.kind is Kind.CAPTION or (element.kind is Kind.FOOTNOTE and label not in PAGE_NOTES)
 
 
 def _find_owner(index: int, elements: Sequence[Element], captioned: set[str]) -> str | None:

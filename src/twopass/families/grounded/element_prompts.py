@@ -1,4 +1,4 @@
-"""Pass 2 of DeepSeek-OCR: choose the questions about an element, and decide which reading of it is used.
+"""Pass 2: choose the questions about an element, and decide which reading of it is used.
 
 A table is read again as a document, because its answer is HTML. A picture is parsed for data and
 then described. Formulas and doubtful text are read without boxes. The first row that applies decides:
@@ -35,8 +35,8 @@ from typing import NamedTuple
 
 from twopass.document import Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
-from twopass.families.deepseek import answer_text, elements, figures, grounding, loops
-from twopass.families.deepseek.figures import FigureReading
+from twopass.families.grounded import answer_text, elements, figures, grounding, loops
+from twopass.families.grounded.figures import FigureReading
 from twopass.families.interface import Reply
 from twopass.text import prose
 

@@ -16,9 +16,9 @@ from tests.fakes.answers import TABLE, block
 from tests.fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek import elements, figures
-from twopass.families.deepseek.element_prompts import QuestionName
 from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS, QUESTION_PROMPTS
+from twopass.families.grounded import elements, figures
+from twopass.families.grounded.element_prompts import QuestionName
 from twopass.families.interface import Question, Reply
 
 FAMILY = DEEPSEEK_OCR

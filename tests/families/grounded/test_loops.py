@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import answers
-from twopass.families.deepseek import grounding, loops
+from twopass.families.grounded import grounding, loops
 
 
 @pytest.mark.parametrize("text", answers.LOOPS.values(), ids=answers.LOOPS)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from twopass.families.deepseek.grounding import Block, Corners, parse
+from twopass.families.grounded.grounding import Block, Corners, parse
 from twopass.text import prose
 
 TAIL = 9000  # characters at the end that are searched: 150 rows of a table, 400 entries of an index
@@ -79,18 +79,22 @@ def is_in_loop(text: str) -> bool:
 
 
 def _has_block_loop(tail: str) -> bool:
-    first = max(tail.find("<|ref|>"), 0)
-    if "[[" not in tail or max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < MIN_BLOCKS:
+    if max(tail.count("<|det|>"), len(_BOXES.findall(tail))) < MIN_BLOCKS:
         return False  # saves parsing
-    blocks = parse(tail[first:]).blocks
+    blocks = parse(tail[max(tail.find(_find_mark(tail)), 0) :]).blocks
     return find_impossible_blocks(blocks) is not None or find_evenly_spaced(blocks, EVEN_REPEATS) is not None
+
+
+def _find_mark(tail: str) -> str:
+    """The token that tags begin with."""
+    return "<|ref|>" if "<|ref|>" in tail else "<|det|>"
 
 
 def _may_have_block_loop(tail: str) -> bool:
     """Whether one of the last blocks could be part of a loop. If none is, the rest need not be parsed."""
-    start = len(tail)
+    start, mark = len(tail), _find_mark(tail)
     for _ in range(LATEST_BLOCKS):
-        start = tail.rfind("<|ref|>", 0, start)
+        start = tail.rfind(mark, 0, start)
         if start < 0:
             return True  # few blocks, or an answer without tags
     blocks = parse(tail[start:]).blocks

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fakes import answers
 from twopass.document import Box
-from twopass.families.deepseek import grounding
-from twopass.families.deepseek.grounding import GRID
+from twopass.families.grounded import grounding
+from twopass.families.grounded.grounding import GRID
 
 TAG = "<|ref|>text<|/ref|><|det|>{}<|/det|>\nwords"
 

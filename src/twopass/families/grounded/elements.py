@@ -1,4 +1,4 @@
-"""Build a page's elements from the blocks of a DeepSeek-OCR answer, by their labels and contents."""
+"""Build a page's elements from the blocks of an answer, by their labels and contents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from twopass.document import (
     make_element_id,
 )
 from twopass.families import table_parser
-from twopass.families.deepseek import answer_text, captions
-from twopass.families.deepseek.grounding import Block
+from twopass.families.grounded import answer_text, captions
+from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
 
-# Labels that the model uses (title … equation), and more that other users of it have reported.
+# Labels that the models use (title … equation), and more that other users of them have reported.
 LABEL_KINDS = {
     "title": Kind.TITLE,
     "heading": Kind.TITLE,
@@ -35,7 +35,9 @@ LABEL_KINDS = {
     "reference": Kind.TEXT,
     "list": Kind.LIST_ITEM,
     "list_item": Kind.LIST_ITEM,
+    "aside_text": Kind.TEXT,
     "table": Kind.TABLE,
+    "table_title": Kind.CAPTION,
     "table_caption": Kind.CAPTION,
     "table_footnote": Kind.FOOTNOTE,
     "image": Kind.PICTURE,
@@ -45,11 +47,16 @@ LABEL_KINDS = {
     "figure": Kind.PICTURE,
     "diagram": Kind.PICTURE,
     "flowchart": Kind.PICTURE,
+    "header_image": Kind.PICTURE,
+    "footer_image": Kind.PICTURE,
+    "figure_title": Kind.CAPTION,
+    "chart_title": Kind.CAPTION,
     "image_caption": Kind.CAPTION,
     "figure_caption": Kind.CAPTION,
     "caption": Kind.CAPTION,
     "image_footnote": Kind.FOOTNOTE,
     "footnote": Kind.FOOTNOTE,
+    "page_footnote": Kind.FOOTNOTE,
     "graph": Kind.CHART,
     "chart": Kind.CHART,
     "plot": Kind.CHART,

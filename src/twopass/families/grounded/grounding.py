@@ -1,11 +1,12 @@
 """Parse a grounded answer into blocks: labels, boxes and contents in the order of the answer.
 
-The grammar, as DeepSeek-OCR writes it:
+The grammar, as DeepSeek-OCR and Unlimited-OCR write it:
 
     answer  = untagged text, then blocks
     block   = tag, content up to the next tag
-    tag     = <|ref|>label<|/ref|> [<|det|>boxes<|/det|>] | <|det|>boxes<|/det|>
+    tag     = <|ref|>label<|/ref|> [<|det|>boxes<|/det|>] | <|det|>[label ]boxes<|/det|>
             | label[[x, y, x, y], …] at the start of a line, where a server removed all special tokens
+            | label [x, y, x, y] at the start of a line, in an answer that begins with such a tag
     boxes   = [x, y, x, y] | [[x, y, x, y], …] | [[[x, y], [x, y], …], …]; 0..999 inclusive
 
 Never fails: any text gives some blocks, and only tags and special tokens are dropped. Boxes are read number by number
@@ -32,22 +33,30 @@ _NUMBERS = r"[0-9０-９\s\[\]［］【】()（）,，、.。．:：;；%％\-�
 # The coordinates of a tag, and special tokens among them.
 _COORDINATES = rf"(?:{_NUMBERS}|(?!<\|/?det\|>){_SPECIAL})"
 _DET_END = r"(?:<\|/det\|>|(?<=\])[ \t]*(?=\n(?!\s*[\[\],])|\Z))"  # a det that is not closed ends with its line
+_SPACES = r"[ \t]{0,3}"
+_INNER_LABEL = r"[A-Za-z]\w{0,30}(?:[ -]\w{1,30}){0,3}"  # of Unlimited-OCR, which writes it before the box
 _TAG = re.compile(
     r"<\|ref\|>(?P<label>(?:(?!<\|/?(?:ref|det)\|>).)*)<\|/ref\|>"
-    rf"(?:\s*<\|det\|>(?P<boxes>{_COORDINATES}*?){_DET_END})?|<\|det\|>(?P<alone>{_COORDINATES}*?){_DET_END}",
+    rf"(?:\s*<\|det\|>(?P<boxes>{_COORDINATES}*?){_DET_END})?"
+    rf"|<\|det\|>(?:{_SPACES}(?P<inner>{_INNER_LABEL}){_SPACES}(?=[\[［【]))?(?P<alone>{_COORDINATES}*?){_DET_END}",
     flags=re.DOTALL,
 )
 _BOX = r"\[\s*(?:\d{1,4}\s*,\s*){3}\d{1,4}\s*\]"
 _BARE_TAG = re.compile(
     rf"^(?P<label>[^\[\]\n]{{0,2000}}?)(?P<boxes>\[\s*{_BOX}(?:\s*,\s*{_BOX})*\s*\])", flags=re.MULTILINE
 )
+_BARE_SINGLE_TAG = re.compile(rf"^(?P<label>[a-z]+(?:_[a-z]+)*)[ \t]?(?P<boxes>{_BOX})", flags=re.MULTILINE)
 _WORD = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 _CUT_TAG = re.compile(
     rf"<\|ref\|>[\w -]{{0,40}}(?:<\|/ref\|>\s*(?:<\|det\|>{_COORDINATES}*)?)?"
     r"(?:<(?:\|(?:/?[a-z]{0,3}\|?)?)?)?\s*"
 )
+_CUT_DET = re.compile(
+    rf"<\|det\|>{_SPACES}(?:{_INNER_LABEL})?{_SPACES}{_COORDINATES}*(?:<(?:\|(?:/?[a-z]{{0,3}}\|?)?)?)?\s*"
+)
 _CUT_TOKEN = re.compile(r"(?:<\|/?[a-z]{0,9}\|?|<｜[^｜<>\n]{0,40})\Z")
 _CUT_BARE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*\[(?:\[[\d,\s]*)?\s*\Z", flags=re.MULTILINE)
+_CUT_BARE_SINGLE_TAG = re.compile(r"^[a-z]+(?:_[a-z]+)*[ \t]?\[[\d,\s]*\Z", flags=re.MULTILINE)
 _TO_STRIP = re.compile(rf"{_SPECIAL}|<image>")
 _INNERMOST = re.compile(r"\[([^\[\]]*)\]?")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
@@ -101,8 +110,8 @@ def parse(text: str, any_label: bool = False) -> GroundedAnswer:
     complete = _drop_cut_tag(text)
     tags = list(_TAG.finditer(complete))
     if not tags:
-        tags = [tag for tag in _BARE_TAG.finditer(complete) if any_label or _WORD.fullmatch(tag["label"].strip())]
-        cut = _CUT_BARE_TAG.search(complete, max(0, len(complete) - CUT_TAG_LENGTH)) if tags else None
+        tags, cut_tag = _find_bare_tags(complete, any_label)
+        cut = cut_tag.search(complete, max(0, len(complete) - CUT_TAG_LENGTH)) if tags else None
         complete = complete[: cut.start()] if cut else complete
     starts = [tag.start() for tag in tags]
     lead = strip_special_tokens(complete[: starts[0]] if starts else complete)
@@ -110,6 +119,17 @@ def parse(text: str, any_label: bool = False) -> GroundedAnswer:
     ends = [*starts[1:], len(complete)]
     blocks = (_build_block(tag, complete[tag.end() : end]) for tag, end in zip(tags, ends, strict=False))
     return GroundedAnswer((*untagged, *blocks), len(complete) < len(text))
+
+
+def _find_bare_tags(text: str, any_label: bool) -> tuple[list[re.Match[str]], re.Pattern[str]]:
+    """Find tags without special tokens. Returns them with the pattern of such a tag that is cut off.
+
+    A single box in brackets may be a citation, so it counts only if the answer begins with a tag of that form.
+    """
+    if not any_label and _BARE_SINGLE_TAG.match(text, len(text) - len(text.lstrip())):
+        return list(_BARE_SINGLE_TAG.finditer(text)), _CUT_BARE_SINGLE_TAG
+    tags = [tag for tag in _BARE_TAG.finditer(text) if any_label or _WORD.fullmatch(tag["label"].strip())]
+    return tags, _CUT_BARE_TAG
 
 
 def strip_special_tokens(text: str) -> str:
@@ -122,6 +142,9 @@ def _drop_cut_tag(text: str) -> str:
     last = text.rfind("<|ref|>")
     if last >= 0 and _CUT_TAG.fullmatch(text, last):
         return text[:last]
+    last = text.rfind("<|det|>")
+    if last >= 0 and _CUT_DET.fullmatch(text, last):
+        return text[:last]
     token = _CUT_TOKEN.search(text, max(0, len(text) - CUT_TAG_LENGTH))
     return text[: token.start()] if token else text
 
@@ -130,7 +153,8 @@ def _build_block(tag: re.Match[str], content: str) -> Block:
     groups = tag.groupdict()
     boxes = groups["boxes"] if groups["boxes"] is not None else groups.get("alone")
     corners, unread = parse_coordinates(boxes or "")
-    label = strip_special_tokens(groups["label"]).strip() if groups["label"] is not None else None
+    written = groups["label"] if groups["label"] is not None else groups.get("inner")
+    label = strip_special_tokens(written).strip() if written is not None else None
     return Block(label or None, corners, strip_special_tokens(content), tag.start(), unread)
 
 

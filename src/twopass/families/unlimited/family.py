@@ -1,0 +1,128 @@
+"""The Unlimited-OCR family: its prompt and modes, and the parser of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from twopass.document import Element
+from twopass.families.grounded import element_prompts, grounding, loops, modes, page_answer
+from twopass.families.grounded.element_prompts import QuestionName
+from twopass.families.grounded.modes import ModeLimits
+from twopass.families.interface import (
+    NORMAL,
+    CanaryQuestion,
+    CropRange,
+    PageFeatures,
+    PageRequest,
+    ParsedPage,
+    Question,
+    Reply,
+    Rung,
+)
+from twopass.families.unlimited import grammar
+from twopass.pages.text_layer import NO_LAYER, TextLayer
+
+# Word for word as in infer.py and README of baidu/Unlimited-OCR: no line end after the image, no space at the end. The
+# model was trained with this prompt and one for several pages; it misreads or ignores those of DeepSeek-OCR.
+DOCUMENT = "document"
+PROMPTS: Mapping[str, str] = MappingProxyType({DOCUMENT: "<image>document parsing."})
+# As in infer.py. Without the ban, boxes loop; with shorter n-grams, tables and repeated words are misread.
+SAMPLING: Mapping[str, Any] = MappingProxyType({"ngram": 35, "window": 128, "allowed_tokens": ()})
+# Some randomness, so that an answer that was empty or in a loop is not given again, and the window for several pages.
+RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "window": 1024})
+# Tiles show what a view of 1,024 pixels does not: without them, OmniDocBench falls from 92.4 to 88.8.
+PAGE_MODES = (
+    ModeLimits("base", side=640, characters=2500),  # not tiled in gundam either
+    ModeLimits("base", ink=0.04, characters=800),
+    ModeLimits("gundam"),
+)
+OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
+# Up to 32 tiles as in training, 3,793 image tokens. Twelve are enough for A4 and Letter at 225 dpi; accuracy with
+# more is published only for 32 tiles.
+CROPS = CropRange(default=12, most=12)
+# Pixels, of the longer side: the model invents text in small crops, and cuts larger ones into tiles.
+MIN_CROP_SIDE = 640
+CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
+NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
+
+
+@dataclass(frozen=True)
+class UnlimitedOcrFamily:
+    """Unlimited-OCR, one page at a time."""
+
+    name: str = "unlimited_ocr"
+    revision: str = "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"
+    crops: CropRange = CROPS
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return PROMPTS
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        return SAMPLING
+
+    @property
+    def canary(self) -> CanaryQuestion:
+        return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", CANARY_NGRAM)
+
+    @property
+    def modes(self) -> frozenset[str]:
+        return frozenset({"auto", *OTHER_MODE})
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        return frozenset({DOCUMENT, "custom"})
+
+    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
+        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
+        mode = request.mode
+        if mode == "auto":
+            mode = modes.choose(PAGE_MODES, features.width, features.height, features.ink, features.characters)
+        prompt = request.prompt if request.task == "custom" and request.prompt else PROMPTS[DOCUMENT]
+        normal = Rung(NORMAL, prompt, mode, request.task)
+        again = replace(normal, name="again", sampling=RETRY_SAMPLING)
+        return (normal, again) if request.task != DOCUMENT else (normal, again, self._change_mode(again, mode))
+
+    def _change_mode(self, rung: Rung, mode: str) -> Rung:
+        return replace(rung, name="mode", mode=OTHER_MODE[mode])
+
+    def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
+        read = page_answer.read_blocks(grammar.drop_page_marks(text))
+        blocks, lists = grammar.split_lists(grammar.clean_blocks(read.blocks))
+        parsed = page_answer.build_page(blocks, read.reason, page, layer)
+        parsed = replace(parsed, elements=grammar.set_kinds(parsed.elements, lists, page))
+        parsed = page_answer.flag_tables(parsed) if rung.sampling else parsed
+        return page_answer.require_boxes(parsed, read) if rung.grammar == DOCUMENT else parsed
+
+    def is_looping(self, text: str) -> bool:
+        return loops.is_in_loop(text)
+
+    def strip_grammar(self, text: str) -> str:
+        return "\n".join(block.content.strip() for block in grounding.parse(grammar.drop_page_marks(text)).blocks)
+
+    def next_question(
+        self,
+        element: Element,
+        ask_all: bool,
+        crop_size: tuple[int, int],
+        page_elements: Sequence[Element],
+        replies: Sequence[Reply] = (),
+        descriptions: str = "all",
+    ) -> Question | None:
+        """Ask about large tables, formulas and doubtful texts. The model has no prompts for figures."""
+        if element.is_figure or max(crop_size) <= MIN_CROP_SIDE:
+            return None
+        name = element_prompts.choose_question(element, ask_all, crop_size, replies, knows_figures=False)
+        return Question(name, PROMPTS[DOCUMENT], "gundam") if name else None
+
+    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
+        cleaned = [replace(reply, text=grammar.clean_reply(reply.text)) for reply in replies]
+        return element_prompts.apply_replies(element, cleaned)
+
+
+UNLIMITED_OCR = UnlimitedOcrFamily()

@@ -1,0 +1,61 @@
+"""vLLM's arguments and the views of images follow from the model and the settings."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from twopass.engines.vllm import engine, tiling
+from twopass.errors import EngineError
+from twopass.families.registry import get_family
+from twopass.settings import PRESETS, Settings
+
+UNLIMITED = Settings(model="unlimited_ocr")
+
+
+def test_the_number_of_tiles_is_the_same_for_family_and_engine() -> None:
+    """A job may ask for as many tiles as the engine's buffers hold, with and without MAX_TILES."""
+    models = ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
+    for model, max_tiles in itertools.product(models, (None, 32)):
+        spec, crops = engine._find_vision_spec(model, max_tiles), get_family(model, max_tiles=max_tiles).crops
+
+        assert (spec.default_crops, spec.most_crops) == crops
+    assert get_family("unlimited_ocr", max_tiles=4).crops == (4, 4)
+    assert engine._find_vision_spec("unlimited_ocr", 32).max_nbytes > 2 * tiling.UNLIMITED_OCR.max_nbytes
+
+
+def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
+    """An image with more tokens would never be encoded."""
+    small, large = PRESETS["8"], PRESETS["141"]
+    settings = Settings(model="unlimited_ocr", max_tiles=32)
+
+    steps = [engine.build_arguments(settings, Path("m"), preset)["max_num_batched_tokens"] for preset in (small, large)]
+
+    assert steps == [3793, 8192]
+
+
+def test_unlimited_ocr_gets_its_own_context() -> None:
+    """Its cache does not grow with the answer; presets for small memory and the setting still limit it."""
+    contexts = [engine.build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]
+    chosen = engine.build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PRESETS["141"])
+
+    assert contexts == [4096, 16384]
+    assert chosen["max_model_len"] == 32768
+    assert engine.build_arguments(Settings(), Path("m"), PRESETS["141"])["max_model_len"] == 8192
+
+
+def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
+    """Without the package that compiles FlashAttention 4, Triton's; other models keep vLLM's choice."""
+    assert engine.build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
+    assert "attention_backend" not in engine.build_arguments(Settings(), Path("m"), PRESETS["80"])
+
+
+def test_unlimited_ocr_is_refused_without_a_gpu() -> None:
+    """vLLM's attention for CPUs reads cache that was freed; random weights are for tests."""
+    with pytest.raises(EngineError, match="unlimited_ocr needs a GPU"):
+        engine._check_attention(UNLIMITED, 0)
+    engine._check_attention(UNLIMITED, 24)
+    engine._check_attention(Settings(model="unlimited_ocr", load_format="dummy"), 0)
+    engine._check_attention(Settings(), 0)
