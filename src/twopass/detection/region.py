@@ -21,6 +21,7 @@ from twopass.detection.labels import LABELS, Label
 from twopass.document import Box
 
 GRAMMAR_VERSION = 1
+DETECT = "<detect regions>"  # the prompt that a detector answers with this JSON
 DECIMALS = 5  # as those of boxes
 
 Polygon = tuple[tuple[float, float], ...]
