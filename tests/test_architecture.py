@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
     "engines": ("detection", "document", "errors", "pages", "runtime", "settings", "text"),
-    "families": ("document", "errors", "pages", "text"),
+    "families": ("detection", "document", "errors", "pages", "text"),
     "steps": (
         "document", "engines", "errors", "families", "format_options", "formats", "job", "page_range", "pages",
         "result", "runtime", "settings", "storage", "telemetry", "text",

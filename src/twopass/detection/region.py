@@ -4,6 +4,7 @@ A detection is stored as the detector gave it, before suppression, so that newer
 model. The grammar (`v` 1; lengths as fractions of the page as displayed):
 
     {"v": 1,
+     "landscape": true,                         absent on pages that are not wider than high
      "regions": [{"label": "text", "score": 0.97, "box": [x0, y0, x1, y1], "order": 3,
                   "polygon": [[x, y], ...]}],   absent where it is the box
      "ink": [[x0, y0, x1, y1]]}                  paragraphs of ink outside all regions
@@ -45,17 +46,23 @@ class Region(BaseModel):
 
     @property
     def label(self) -> Label | None:
-        return _KNOWN.get(self.native_label)
+        return find_label(self.native_label)
 
 
 class Detection(BaseModel):
     """Everything that was detected on one page."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=True, validate_by_alias=True)
 
     v: int = Field(GRAMMAR_VERSION, ge=1, le=GRAMMAR_VERSION)
+    is_landscape: bool = Field(False, alias="landscape")
     regions: tuple[Region, ...] = ()
     ink: tuple[Box, ...] = ()
+
+
+def find_label(name: str) -> Label | None:
+    """The label of this name; None where it was not known when this was written."""
+    return _KNOWN.get(name)
 
 
 def make_region(
@@ -70,6 +77,7 @@ def to_json(detection: Detection) -> str:
     """Write compact JSON; the same detection always gives the same bytes."""
     content: dict[str, Any] = {
         "v": detection.v,
+        **({"landscape": True} if detection.is_landscape else {}),
         "regions": [_to_dict(region) for region in detection.regions],
         "ink": [_round(box) for box in detection.ink],
     }

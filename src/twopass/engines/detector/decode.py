@@ -58,9 +58,10 @@ class Candidates(NamedTuple):
 def write_answer(raw: RawPage, page: Pixels, threshold: float = suppression.THRESHOLD) -> str:
     """The detection of one page as JSON, with the ink outside all regions; raises NotFinite."""
     regions = find_regions(raw, page.width, page.height, threshold)
-    kept = suppression.select(regions, is_landscape=page.width > page.height, threshold=threshold)
+    is_landscape = page.width > page.height
+    kept = suppression.select(regions, is_landscape, threshold)
     missed = ink.find_missed_ink(page.array(), [region.box for region in kept])
-    return to_json(Detection(regions=regions, ink=missed))
+    return to_json(Detection(is_landscape=is_landscape, regions=regions, ink=missed))
 
 
 def find_regions(raw: RawPage, width: int, height: int, threshold: float) -> tuple[Region, ...]:
