@@ -11,6 +11,7 @@ from twopass import pipeline
 from twopass.document import Canary
 from twopass.engines.interface import Engine
 from twopass.families import registry
+from twopass.families.interface import Family
 from twopass.job import EntryPoint, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
@@ -42,12 +43,13 @@ class Reader:
         engine: Engine | None = None,
         progress: Tracker | None = None,
         job_id: str = "job",
+        family: Family | None = None,
         **fields: Any,
     ) -> Result:
         engine = engine or self.engine
         await engine.open(self.page_pool)
         loop = asyncio.get_running_loop()
-        family = registry.get_family(engine.family)
+        family = family or registry.get_family(engine.family)
         slots = PageSlots(page_slots, max_slow=self.page_pool.count)
         worker = Worker(self.settings, engine, family, self.page_pool, self.buffers, slots, loop)
         worker = replace(worker, canary=self.canary, shutdown=self.shutdown, observer=self.observer)

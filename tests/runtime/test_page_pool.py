@@ -312,6 +312,28 @@ async def test_pixels_written_by_a_child_are_read_here(page_pool: PagePool, buff
     assert pixels_in_child.tolist() == [[[7, 7, 7]] * 5] * 2
 
 
+async def test_a_sibling_pool_has_the_same_buffers_and_other_children(
+    page_pool: PagePool, buffers: PixelBufferPool
+) -> None:
+    """Its calls run in a process of its own, on the same pixels."""
+    sibling = page_pool.create_sibling(1, timeout_s=60.0, memory_bytes=1 << 32)
+    await sibling.open()
+    try:
+        async with buffers.lend(PAGE_BYTES) as buffer:
+            buffer.map(PAGE_BYTES)[:] = bytes(range(PAGE_BYTES))
+            seen = await sibling.call(_read_sum, Pixels(5, 2, buffer))
+        processes = {await page_pool.call(os.getpid), await sibling.call(os.getpid)}
+    finally:
+        await sibling.close()
+
+    assert seen == sum(range(PAGE_BYTES))
+    assert len(processes) == 2
+
+
+def _read_sum(pixels: Pixels) -> int:
+    return int(pixels.array().sum())
+
+
 async def test_a_third_page_waits_for_the_budget() -> None:
     """Buffers are lent within the budget of bytes, in the order of the requests."""
     buffers = PixelBufferPool(3, budget=PAGE_BYTES * 2)

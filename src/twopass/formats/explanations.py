@@ -25,6 +25,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "apart": "Labelled as a header or footer of the page, but kept as text because other pages do not repeat it.",
         "cut_off": "The answer was cut off here. Text may be missing.",
         "degenerate_box": "Its box has no area, so its position is unknown.",
+        "degenerate_regions": "The layout detector gave regions without an area. They were dropped.",
         "dense_page": "The page has too many lines or drawings for the layout model. Columns may be mixed.",
         "derived_axes": "The axes were taken from the titles of the data's columns.",
         "derived_keywords": "The keywords were taken from the text, because the model gave none.",
@@ -36,11 +37,14 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "hidden_layer": "The text is the invisible text of a scan, which another program recognized.",
         "lacks_annotations": "Annotations and form fields of the page are damaged or take too long, and were left out.",
         "loop": "The answer repeated itself here. The repetition was removed, and text may be missing.",
+        "missed_by_detector": "The layout detector missed this text. It was found in the PDF's own text or as ink.",
         "mixed_scripts": "A word mixes Latin with Greek or Cyrillic letters. Letters may have been confused.",
         "no_box": "The model gave no position for this element.",
         "no_text": "No text was read here.",
+        "not_a_table": "The answer about this table is not a table and is shown as text.",
         "not_in_text_layer": "Many of these words are not in the PDF's own text.",
         "orphan": "The layout model missed this text. Its place in the reading order is a guess.",
+        "order_corrected": "The layout detector's order contradicted the columns of the page and was corrected.",
         "pass2_cut": "The second reading was cut off and is not used.",
         "pass2_disagrees": "The two readings of this element differ.",
         "pass2_empty": "The second reading found nothing and is not used.",
@@ -50,12 +54,14 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "repeats": "The same words were read several times at even distances. Some may not be on the page.",
         "repeats_limited": "A later attempt allowed fewer repetitions in this table. Equal cells or rows may be wrong.",
         "replacement_characters": "Some characters could not be read. They are shown as \ufffd.",
+        "repetition_cut": "The answer repeated itself here. The repetition was cut.",
         "text_layer": "No answer could be used. The PDF's own text is shown, without tables and headings.",
         "unasked": "A second reading of this element is missing in the stored answers.",
         "uncertain": "It is probably wrong in places: words, their order, or their structure.",
         "unparsed": "The answer did not have the expected form and is shown as it is.",
         "unreadable": "The text does not match what the page shows, or makes no sense.",
         "unread_box": "A part of this element's position could not be read.",
+        "unread_region": "The text of this region was not read.",
         "untagged": "The model gave neither a label nor a position for this text.",
     }
 )
@@ -75,7 +81,12 @@ INFORMATIONAL_FLAGS = frozenset(
     }
 )
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
-PAGE_FLAGS = frozenset({"dense_page", "hidden_layer", "lacks_annotations", "picture_page", "text_layer"})
+PAGE_FLAGS = frozenset(
+    {
+        "degenerate_regions", "dense_page", "hidden_layer", "lacks_annotations", "order_corrected", "picture_page",
+        "text_layer",
+    }
+)  # fmt: skip
 
 STATES: Mapping[State, Words] = MappingProxyType(
     {

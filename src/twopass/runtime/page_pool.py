@@ -39,6 +39,7 @@ CHILD_ENVIRONMENT = {
 # The only variables that a child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
+NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
 START_TIMEOUT_S = 60.0
 SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
 MEMORY_BYTES = 4 << 30  # the largest accepted image takes 3 to 4 GB
@@ -88,6 +89,13 @@ class PagePool:
         self._substitutes = 0
         self._idle: asyncio.Queue[PageProcess | None] = asyncio.Queue()  # None: the next call starts a new child
         self._children: set[PageProcess] = set()
+
+    def create_sibling(self, count: int, timeout_s: float, memory_bytes: int) -> PagePool:
+        """A pool of other children with the same buffers, for calls that must not wait for those of this pool."""
+        first, *others = self._buffers
+        return PagePool(
+            count, first, timeout_s, self._start_timeout_s, others, memory_bytes, NEVER_REPLACED, slow_call_s=timeout_s
+        )
 
     async def open(self) -> None:
         async with task_group.open_group() as group:

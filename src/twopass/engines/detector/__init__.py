@@ -1,0 +1,1 @@
+"""A layout detector that reads pages before another engine reads their regions."""

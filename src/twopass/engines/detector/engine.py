@@ -1,0 +1,73 @@
+"""An engine with a layout detector in front: prompts to detect regions go to the detector, all others to the reader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from twopass.detection.region import DETECT
+from twopass.engines.detector.batches import Batcher
+from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.errors import Code, EngineError, WorkerDied
+from twopass.pages.shared_pixels import Pixels
+from twopass.runtime.page_pool import PagePool
+
+BATCH = 64  # pages: a batch of more is no faster per page
+
+
+class Detector(Protocol):
+    """Finds the regions of pages. The texts that it returns are JSON (detection/region.py), "" for a failure."""
+
+    async def open(self, page_pool: PagePool) -> None: ...
+
+    async def detect(self, pages: Sequence[Pixels]) -> Sequence[str]: ...
+
+    async def close(self) -> None: ...
+
+
+class DetectorFirstEngine(Engine):
+    """The reader's engine in all but the prompts to detect. A batch holds pages of any job."""
+
+    def __init__(self, detector: Detector, reader: Engine, family: str, batch: int = BATCH) -> None:
+        self._detector = detector
+        self._reader = reader
+        self._batcher: Batcher[Pixels, str] = Batcher(detector.detect, batch)
+        self.kind = reader.kind
+        self.precision = reader.precision
+        self.family = family
+        self.sequences = reader.sequences
+        self.needs_canary = reader.needs_canary
+        self.has_ngram_ban = reader.has_ngram_ban
+        self.buffers = reader.buffers
+        self.incidents = reader.incidents
+
+    @property
+    def is_gone(self) -> bool:  # type: ignore[override]
+        return self._reader.is_gone
+
+    async def open(self, page_pool: PagePool) -> None:
+        """Open the reader first: it measures the GPU's free memory, of which the detector needs little."""
+        await self._reader.open(page_pool)
+        started = time.monotonic()
+        try:
+            await self._detector.open(page_pool)
+        except WorkerDied as error:
+            message = f"the layout detector did not start; see stderr ({error.message})"
+            raise EngineError(Code.ENGINE_DEAD, message) from error
+        seconds: Mapping[str, float] = {"detector": time.monotonic() - started}
+        self.startup_seconds = {**self._reader.startup_seconds, **seconds}
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        if prompt.text != DETECT:
+            return await self._reader.generate(prompt)
+        started = time.monotonic()
+        try:
+            text = await self._batcher.ask(prompt.image)
+        except WorkerDied:
+            return Completion("", "crash", seconds=time.monotonic() - started)
+        return Completion(text, "stop" if text else "error", seconds=time.monotonic() - started)
+
+    async def close(self) -> None:
+        await self._detector.close()
+        await self._reader.close()

@@ -1,0 +1,78 @@
+"""The detector in a child process: PyTorch would hold Python's lock in the process that runs all jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twopass.engines.detector import decode
+from twopass.pages.shared_pixels import Pixels
+from twopass.runtime.page_pool import PagePool
+
+if TYPE_CHECKING:
+    from twopass.engines.detector.model import DetectorModel
+
+BATCH_CPU_S = 300.0  # processor seconds of a batch, its start with the weights included
+MEMORY_BYTES = 16 << 30  # of the child, without what is on the GPU
+FAILED = ""  # the answer about a page whose outputs are no numbers
+
+
+@dataclass(frozen=True)
+class DetectorOptions:
+    """Which weights to load, and how. `device` is cpu or cuda."""
+
+    folder: Path
+    device: str = "cpu"
+    precision: str = "float32"
+    compiled: bool = False
+
+
+class ChildDetector:
+    """Runs batches in a child process, which is replaced if it crashes. It loads the model when it first needs it."""
+
+    def __init__(self, options: DetectorOptions) -> None:
+        self._options = options
+        self._pool: PagePool | None = None
+
+    async def open(self, page_pool: PagePool) -> None:
+        """Start the child and load the model; raises WorkerDied. The child has the buffers of `page_pool`."""
+        self._pool = page_pool.create_sibling(1, BATCH_CPU_S, MEMORY_BYTES)
+        await self._pool.open()
+        await self._pool.call(detect, self._options, ())
+
+    async def detect(self, pages: Sequence[Pixels]) -> Sequence[str]:
+        """The detection of each page as JSON; raises WorkerDied."""
+        assert self._pool, "`open` comes first"
+        return await self._pool.call(detect, self._options, tuple(pages))
+
+    async def close(self) -> None:
+        if self._pool:
+            await self._pool.close()
+
+
+def detect(options: DetectorOptions, pages: Sequence[Pixels]) -> list[str]:
+    """Runs in the child: the detection of each page as JSON, FAILED for a page whose outputs are no numbers."""
+    model = _load(options)
+    return [_answer(raw, page) for raw, page in zip(model.run(pages), pages, strict=True)] if pages else []
+
+
+def _answer(raw: decode.RawPage, page: Pixels) -> str:
+    try:
+        return decode.write_answer(raw, page)
+    except decode.NotFinite:
+        return FAILED
+
+
+@cache
+def _load(options: DetectorOptions) -> DetectorModel:
+    import torch
+
+    from twopass.engines.detector import model
+
+    if options.device == "cpu":  # page workers run with one thread each, but there is one detector
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+    return model.load(options.folder, options.device, options.precision, options.compiled)

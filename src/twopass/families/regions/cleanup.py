@@ -1,0 +1,97 @@
+"""Clean what readers write about one region: repetitions, formulas, bullets, charts and boilerplate."""
+
+from __future__ import annotations
+
+import re
+
+from twopass.document import Table
+from twopass.families import table_parser
+
+REPEATS = 10  # copies from which a repetition is a loop
+MIN_UNIT = 10  # characters of a unit that repeats
+SAME_LINES = 0.8  # of at least REPEATS lines
+TAIL = 8000  # characters at the end in which a repetition is looked for
+BOILERPLATE = frozenset(
+    {"the image is too blurry to recognize any text content", "[non-text]", "no text content", "none"}
+)
+_FORMULA = re.compile(r"\A(?:\$\$(.*?)\$\$|\$(.*?)\$|\\\[(.*?)\\\]|\\\((.*?)\\\))\Z", re.DOTALL)
+_FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
+_BULLET = re.compile(r"^([ \t]*)[·•*●]\s+", re.MULTILINE)
+_LEADERS = re.compile(r"([.·_…])\1{3,}")
+_SPACED_MATHS = re.compile(r"(?<![\\$])\$ ([^$\n]+?) \$")
+
+
+def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
+    """The text of a region, and whether a repetition was cut from it. Boilerplate is no text."""
+    text = strip_fence(text.encode("utf-8", "replace").decode())
+    text = _LEADERS.sub(lambda run: run.group(1) * 3, text)  # a table of contents has hundreds of dots in a row
+    text, was_cut = cut_repetition(text, is_long_from)
+    if text.strip().rstrip(".").lower() in BOILERPLATE:
+        return "", was_cut
+    text = _BULLET.sub(r"\1- ", text)
+    return _SPACED_MATHS.sub(r"$\1$", text).strip(), was_cut
+
+
+def strip_fence(text: str) -> str:
+    """The content of a fenced block; other text without the spaces around it."""
+    found = _FENCE.match(text.strip())
+    return found.group(1).strip() if found else text.strip()
+
+
+def cut_repetition(text: str, is_long_from: int) -> tuple[str, bool]:
+    """Cut a unit that a long text repeats at its end, but for its first copy, and a line that makes up most lines."""
+    if len(text) < is_long_from:
+        return text, False
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) >= REPEATS:
+        line = max(set(lines), key=lines.count)
+        if lines.count(line) >= SAME_LINES * len(lines) and len(line) > 1:
+            first = lines.index(line)
+            return "\n".join([*lines[: first + 1], *(other for other in lines[first + 1 :] if other != line)]), True
+    tail = text.rstrip()[-TAIL:]
+    for period in range(MIN_UNIT, len(tail) // REPEATS + 1):
+        equal = _count_equal(tail, period)
+        if equal + period >= REPEATS * period:
+            cut = len(text.rstrip()) - equal
+            return text[:cut].rstrip(), True
+    return text, False
+
+
+def _count_equal(text: str, period: int) -> int:
+    """How many characters at the end equal those `period` places before them."""
+    if text[-period:] != text[-2 * period : -period]:
+        return 0
+    count = 0
+    for index in range(len(text) - 1, period - 1, -1):
+        if text[index] != text[index - period]:
+            break
+        count += 1
+    return count
+
+
+def unwrap_formula(text: str) -> str:
+    """LaTeX without the signs around it."""
+    text = strip_fence(text)
+    found = _FORMULA.match(text)
+    if not found:
+        return text
+    inner = next(group for group in found.groups() if group is not None).strip()
+    return inner if "$" not in inner else text
+
+
+def parse_table(text: str) -> Table | None:
+    """The first table in HTML or GFM; None where there is none."""
+    parts = table_parser.split_tables(strip_fence(text))
+    return next((part.table for part in parts if part.table and part.table.cells), None)
+
+
+def parse_chart(text: str) -> Table | None:
+    """Data of a chart in lines `a | b`, the first of them the header, or in a table; None for other text."""
+    if table := parse_table(text):
+        return table
+    lines = [line.strip().strip("|") for line in strip_fence(text).splitlines() if "|" in line]
+    if len(lines) < 2:
+        return None
+    width = lines[0].count("|") + 1
+    rule = "|".join(["---"] * width)
+    return table_parser.parse_gfm("\n".join([f"|{lines[0]}|", f"|{rule}|", *(f"|{line}|" for line in lines[1:])]))

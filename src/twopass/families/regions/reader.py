@@ -1,0 +1,98 @@
+"""What differs between models that read one region at a time, and the models that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from twopass.detection.labels import RULES, Label
+from twopass.document import Kind
+from twopass.families.regions.resize import ResizeRule
+
+
+class Task(StrEnum):
+    """What is asked about a region, and how the answer is read."""
+
+    TEXT = "text"
+    TABLE = "table"
+    FORMULA = "formula"
+    CHART = "chart"
+    SEAL = "seal"
+
+
+class TableGrammar(StrEnum):
+    HTML = "html"
+    OTSL = "otsl"
+
+
+@dataclass(frozen=True)
+class RegionReader:
+    """One model. `tasks` has the labels that are read; regions of other labels keep their box without text.
+
+    `long_text` and `long_table` are the characters from which a repetition is looked for.
+    """
+
+    name: str
+    revision: str
+    prompts: Mapping[Task, str]
+    tasks: Mapping[Label, Task]
+    resize: ResizeRule
+    tables: TableGrammar
+    max_tokens: int
+    long_text: int
+    long_table: int
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Families are sent to page workers, and mapping proxies cannot be pickled.
+        return _find, (self.name,)
+
+
+_TASKS_OF_KINDS = {Kind.TABLE: Task.TABLE, Kind.FORMULA: Task.FORMULA, Kind.CHART: Task.CHART, Kind.PICTURE: None}
+
+
+def _assign_tasks(changes: Mapping[Label, Task | None]) -> Mapping[Label, Task]:
+    """The task of each label by its kind, with changes; None leaves a label unread."""
+    tasks = {label: changes.get(label, _TASKS_OF_KINDS.get(RULES[label].kind, Task.TEXT)) for label in Label}
+    return MappingProxyType({label: task for label, task in tasks.items() if task})
+
+
+# GLM's SDK does not read headers, footers, footnotes and references; their text is content, so that it is read here.
+GLM_OCR = RegionReader(
+    name="glm_ocr",
+    revision="sdk-cef4d0e",
+    prompts=MappingProxyType(
+        {Task.TEXT: "Text Recognition:", Task.TABLE: "Table Recognition:", Task.FORMULA: "Formula Recognition:"}
+    ),
+    tasks=_assign_tasks({Label.CHART: None, Label.SEAL: Task.TEXT}),
+    resize=ResizeRule(multiple=28, least=12_544, most=9_633_792),
+    tables=TableGrammar.HTML,
+    max_tokens=8192,
+    long_text=2048,
+    long_table=5000,
+)
+PADDLEOCR_VL = RegionReader(
+    name="paddleocr_vl",
+    revision="1.5",
+    prompts=MappingProxyType(
+        {
+            Task.TEXT: "OCR:",
+            Task.TABLE: "Table Recognition:",
+            Task.FORMULA: "Formula Recognition:",
+            Task.CHART: "Chart Recognition:",
+            Task.SEAL: "Seal Recognition:",
+        }
+    ),
+    tasks=_assign_tasks({Label.SEAL: Task.SEAL}),
+    resize=ResizeRule(multiple=28, least=112_896, most=1_003_520),
+    tables=TableGrammar.OTSL,
+    max_tokens=4096,
+    long_text=50,
+    long_table=5000,
+)
+READERS = MappingProxyType({reader.name: reader for reader in (GLM_OCR, PADDLEOCR_VL)})
+
+
+def _find(name: str) -> RegionReader:
+    return READERS[name]

@@ -1,0 +1,106 @@
+"""The engine with a detector in front, with a scripted detector and recorded answers of the reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from twopass.detection.region import DETECT, Detection, to_json
+from twopass.engines.detector.engine import DetectorFirstEngine
+from twopass.engines.interface import Completion, Prompt
+from twopass.engines.replay import ReplayEngine
+from twopass.errors import Code, EngineError, WorkerDied
+from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.page_pool import PagePool
+
+EMPTY = to_json(Detection())
+PAGE = Pixels(1, 1, data=b"abc")
+BROKEN = Pixels(2, 1, data=b"abcabc")
+KILLER = Pixels(1, 2, data=b"abcabc")
+
+
+class ScriptedDetector:
+    """Finds nothing on pages, fails on one and dies on another."""
+
+    def __init__(self, starts: bool = True) -> None:
+        self.sizes: list[int] = []
+        self.starts = starts
+        self.is_open = False
+
+    async def open(self, page_pool: PagePool) -> None:
+        if not self.starts:
+            raise WorkerDied(Code.RENDER_CRASH, "no such folder")
+        self.is_open = True
+
+    async def detect(self, pages: Sequence[Pixels]) -> list[str]:
+        self.sizes.append(len(pages))
+        await asyncio.sleep(0)
+        if KILLER in pages:
+            raise WorkerDied(Code.RENDER_CRASH, "it died")
+        return ["" if page == BROKEN else EMPTY for page in pages]
+
+    async def close(self) -> None:
+        self.is_open = False
+
+
+def build(detector: ScriptedDetector) -> DetectorFirstEngine:
+    reader = ReplayEngine({"a/p0001-e000": Completion("read", tokens_out=1)}, family="deepseek_ocr")
+    return DetectorFirstEngine(detector, reader, "deepseek_ocr")
+
+
+def pool() -> PagePool:
+    return PagePool(0, PixelBufferPool(0, 0))
+
+
+async def test_only_prompts_to_detect_go_to_the_detector() -> None:
+    """A page is detected, and its crops are read by the reader."""
+    detector = ScriptedDetector()
+    engine = build(detector)
+
+    page = await engine.generate(Prompt("a/p0001", DETECT, PAGE))
+    crop = await engine.generate(Prompt("a/p0001-e000", "OCR:", PAGE))
+
+    assert (page.text, page.finish_reason) == (EMPTY, "stop")
+    assert crop.text == "read"
+    assert detector.sizes == [1]
+
+
+async def test_pages_of_all_jobs_share_batches() -> None:
+    """Twenty pages that wait together are few batches."""
+    detector = ScriptedDetector()
+    engine = build(detector)
+
+    await asyncio.gather(*(engine.generate(Prompt(f"job{n % 3}/p{n:04}", DETECT, PAGE)) for n in range(20)))
+
+    assert detector.sizes == [20]
+
+
+async def test_a_page_that_kills_the_detector_is_a_crash_of_that_page() -> None:
+    """The other pages of its batch are detected; outputs that are no numbers are an error of their page."""
+    engine = build(ScriptedDetector())
+
+    pages = (PAGE, KILLER, BROKEN)
+    answers = await asyncio.gather(*(engine.generate(Prompt(f"p{n}", DETECT, page)) for n, page in enumerate(pages)))
+
+    assert [answer.finish_reason for answer in answers] == ["stop", "crash", "error"]
+
+
+async def test_a_detector_that_does_not_start_stops_the_worker() -> None:
+    """A worker without its detector serves nothing, and says why."""
+    with pytest.raises(EngineError, match="layout detector did not start"):
+        await build(ScriptedDetector(starts=False)).open(pool())
+
+
+async def test_the_detector_opens_and_closes_with_the_engine() -> None:
+    """Its start is one of the stages of the worker's start."""
+    detector = ScriptedDetector()
+    engine = build(detector)
+
+    await engine.open(pool())
+    was_open = detector.is_open
+    await engine.close()
+
+    assert was_open and not detector.is_open
+    assert "detector" in engine.startup_seconds
