@@ -91,8 +91,8 @@ def _compare(
 
 
 def _judge(name: str, found: Difference, batching: Difference, numbers: Sequence[int]) -> list[Check]:
-    others = batching.others + MARGIN
-    ends = batching.other_ends + max(MARGIN / 2, MIN_OTHER_ENDS / len(numbers))
+    others = min(1.0, batching.others + MARGIN)
+    ends = min(1.0, batching.other_ends + max(MARGIN / 2, MIN_OTHER_ENDS / len(numbers)))
     return [
         judge(STAGE, name, found.others <= others, found, f"at most {others:.0%}", WRONG_ANSWERS),
         judge(STAGE, f"{name}: finish reasons", found.other_ends <= ends, f"{found.other_ends:.0%} differ",
