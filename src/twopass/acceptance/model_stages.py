@@ -58,7 +58,7 @@ SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
     "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "compilation_config", "load_format",
     "limit_mm_per_prompt", "enable_prefix_caching", "mm_processor_cache_gb", "skip_mm_profiling", "block_size",
-    "num_gpu_blocks_override",
+    "num_gpu_blocks_override", "attention_backend", "mm_encoder_attn_backend",
 )  # fmt: skip
 
 

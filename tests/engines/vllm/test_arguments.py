@@ -47,7 +47,9 @@ def test_unlimited_ocr_gets_its_own_context() -> None:
 
 
 def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
-    """Without the package that compiles FlashAttention 4, Triton's; other models keep vLLM's choice."""
+    """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
+    assert engine._choose_attention("unlimited_ocr", compiler="a_package_that_is_missing") != {}
+    assert engine._choose_attention("unlimited_ocr", compiler="json") == {}
     assert engine.build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
     assert "attention_backend" not in engine.build_arguments(Settings(), Path("m"), PRESETS["80"])
 

@@ -52,8 +52,9 @@ HEADS = {
     ),
 }
 
-# kthr/unlimited-ocr-max (MIT), unlimited_ocr_max/profile_data/references/bf16: answers to the prompt for one page, equal
-# to those of the reference in float32 on PyTorch. syn_figure_caption.md whole; of the others, some blocks are left out.
+# kthr/unlimited-ocr-max (MIT), unlimited_ocr_max/profile_data/references/bf16: answers to the prompt for one page,
+# equal to those of the reference in float32 on PyTorch. syn_figure_caption.md whole; of the others, some blocks are
+# left out.
 FIGURE_PAGE = (
     "<|det|>title [105, 82, 402, 100]<|/det|>2 Layout of the gauge network\n"
     "<|det|>text [104, 116, 851, 150]<|/det|>Figure 2 shows the six recording stations and the two reference marks. "
@@ -62,16 +63,16 @@ FIGURE_PAGE = (
     "<|det|>chart [156, 238, 849, 288]<|/det|>\n"
     "<|det|>chart [156, 336, 849, 438]<|/det|>\n"
     "<|det|>image_footnote [637, 502, 706, 514]<|/det|>1962-1974\n"
-    "<|det|>image_caption [104, 566, 879, 597]<|/det|>Figure 2: The six recording stations in downstream order, with the "
-    "stage series at station three below. The break in 1969 is not shown here; see Figure 4.\n"
+    "<|det|>image_caption [104, 566, 879, 597]<|/det|>Figure 2: The six recording stations in downstream order, with "
+    "the stage series at station three below. The break in 1969 is not shown here; see Figure 4.\n"
     "<|det|>text [104, 635, 880, 687]<|/det|>The stations are numbered downstream and the numbering has never changed, "
-    "which is worth saying because the 1971 report renumbers them in the opposite sense without noting that it has done "
-    "so. Wherever the two reports disagree on a station number this one is the original."
+    "which is worth saying because the 1971 report renumbers them in the opposite sense without noting that it has "
+    "done so. Wherever the two reports disagree on a station number this one is the original."
 )
 REFERENCES = (
     "<|det|>list [108, 96, 893, 445]<|/det|>\n"
-    "<|det|>ref_text [115, 101, 885, 137]<|/det|>[31] W. Wang, Z. Gao, L. Gu, et al. Internvl3.5: Advancing open-source "
-    "multimodal models in versatility, reasoning, and efficiency. arXiv preprint arXiv:2508.18265, 2025.\n"
+    "<|det|>ref_text [115, 101, 885, 137]<|/det|>[31] W. Wang, Z. Gao, L. Gu, et al. Internvl3.5: Advancing "
+    "open-source multimodal models in versatility, reasoning, and efficiency. arXiv preprint arXiv:2508.18265, 2025.\n"
     "<|det|>ref_text [115, 261, 885, 295]<|/det|>[34] H. Wei, Y. Sun, and Y. Li. Deepseek-ocr: Contexts optical "
     "compression. arXiv preprint arXiv:2510.18234, 2025.\n"
     "<|det|>page_number [489, 923, 511, 935]<|/det|>14"
@@ -90,8 +91,8 @@ CONTENTS = (
 )
 TABLE_PAGE = (
     "<|det|>title [106, 82, 351, 100]<|/det|>Table 3 Station inventory\n"
-    "<|det|>text [104, 116, 851, 150]<|/det|>Every station on the estuary reach, with the instrument fitted at the close "
-    "of the survey and the number of complete months recorded.\n"
+    "<|det|>text [104, 116, 851, 150]<|/det|>Every station on the estuary reach, with the instrument fitted at the "
+    "close of the survey and the number of complete months recorded.\n"
     "<|det|>table [122, 182, 880, 505]<|/det|><table><tr><td>Station</td><td>Bank</td></tr>"
     "<tr><td>S1</td><td>east</td></tr></table>\n"
     "<|det|>text [104, 535, 848, 569]<|/det|>The two benchmarks carry no instrument."
@@ -100,8 +101,8 @@ RULED_TABLE = (
     "<|det|>title [105, 82, 315, 98]<|/det|>5 Accumulation rates\n"
     "<|det|>table [223, 184, 778, 481]<|/det|><table><tr><td>Core</td><td>Depth (cm)</td></tr>"
     "<tr><td>C01</td><td>212</td></tr></table>\n"
-    "<|det|>text [104, 502, 768, 516]<|/det|>Table 5: Accumulation rates by core. Cores four and ten were lost in storage "
-    "and are omitted throughout.\n"
+    "<|det|>text [104, 502, 768, 516]<|/det|>Table 5: Accumulation rates by core. Cores four and ten were lost in "
+    "storage and are omitted throughout.\n"
     "<|det|>text [103, 554, 884, 606]<|/det|>The gradient across the reach is clear in this table."
 )
 PROCEDURE = (
@@ -116,8 +117,8 @@ FIRST_PAGE = (
     "<|det|>header [123, 29, 325, 77]<|/det|>Baidu 百度\n"
     "<|det|>title [357, 134, 642, 154]<|/det|>Unlimited OCR Works\n"
     "<|det|>title [449, 273, 550, 291]<|/det|>Abstract\n"
-    "<|det|>text [112, 132, 884, 309]<|/det|>Take OCR as an example—no existing model  \\( [10, 30, 33, 34] \\)  can even "
-    "parse ten of pages in a single forward pass.\n"
+    "<|det|>text [112, 132, 884, 309]<|/det|>Take OCR as an example—no existing model  \\( [10, 30, 33, 34] \\)  "
+    "can even parse ten of pages in a single forward pass.\n"
     "<|det|>image [167, 601, 825, 804]<|/det|>\n"
     "<|det|>image_caption [112, 813, 885, 896]<|/det|>Figure 1 | Illustration of Reference Sliding Window Attention."
 )

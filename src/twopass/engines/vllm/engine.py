@@ -329,13 +329,13 @@ def _choose_context(model: str, preset: int) -> int:
     return UNLIMITED_CONTEXT if model == UNLIMITED and preset == MODEL_CONTEXT else preset
 
 
-def _choose_attention(model: str) -> dict[str, Any]:
+def _choose_attention(model: str, compiler: str = "cutlass") -> dict[str, Any]:
     """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
 
-    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4, even if
-    the package that compiles it is missing.
+    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
+    GPU can run it, even if the package that compiles it is missing.
     """
-    if model != UNLIMITED or find_spec("cutlass"):
+    if model != UNLIMITED or find_spec(compiler):
         return {}
     return {"attention_backend": "TRITON_ATTN"}
 

@@ -5,7 +5,8 @@
 - Every heading is a `title`, without hashes; so are entries of a table of contents and some captions.
 - Captions may be `text`.
 - Fixed sentences stand for content that was not read.
-- Letters and digits in maths are spaced: `\\mathrm {c u r}`, `c u r`, `1. 3 4`. Citations such as [1, 2] are written as maths.
+- Letters and digits in maths are spaced: `\\mathrm {c u r}`, `c u r`, `1. 3 4`.
+- Citations such as [1, 2] are written as maths.
 """
 
 from __future__ import annotations
