@@ -369,3 +369,22 @@ def test_a_real_answer_may_end_anywhere(first: int, second: int) -> None:
         assert all(any(text.startswith(e.text) for text in whole) or e.kind is Kind.TABLE for e in cut[:-1])
         assert not any("det|" in element.text or "[1" in element.text for element in cut)
         assert not loops.has_loop(answer[:end])
+
+
+MATHS_PIECES = (
+    "\\(", "\\)", "\\[", "\\]", "\\mathrm {", "\\text {", "}", "{", "\\alpha", " ", ".", ",", "[1, 2]", "a", "b",
+    "12", "7", "\n",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(MATHS_PIECES), max_size=30).map("".join))
+def test_closing_spaces_changes_nothing_but_spaces(text: str) -> None:
+    """Letters, digits, commands and braces stay in their order; only the delimiters around citations go, too."""
+
+    def letters(text: str) -> str:
+        return re.sub(r"\s|\\[()]", "", text)
+
+    closed = grammar.close_spaces_in_maths(text)
+
+    assert letters(closed) == letters(text)
+    assert len(closed) <= len(text) + text.count("\\(")  # a citation has a space before it
