@@ -34,7 +34,7 @@ def page(width: int, height: int) -> Pixels:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
     """Started before any event loop, as in production, where it also forks."""
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("unlimited"), "UnlimitedOCRForCausalLM")
-    yield VllmEngine(SETTINGS, folder, mm_encoder_attn_backend=tiny.CPU_ENCODER_ATTENTION)
+    yield VllmEngine(SETTINGS, folder)
 
 
 @pytest.fixture
@@ -46,6 +46,15 @@ async def opened(engine: VllmEngine) -> AsyncIterator[VllmEngine]:
     yield engine
     await engine.close()
     await page_pool.close()
+
+
+def test_an_answer_token_sees_the_last_128_tokens(engine: VllmEngine) -> None:
+    """Our arguments leave the window and the missing prefix cache as vLLM sets them for this model."""
+    config = engine.core.vllm_config
+
+    assert (config.model_config.rswa_window, config.model_config.hf_text_config.rswa_window) == (128, 128)
+    assert not config.cache_config.enable_prefix_caching
+    assert config.attention_config.backend.name == "TRITON_ATTN"
 
 
 async def test_it_answers_in_both_modes_and_with_many_tiles(opened: VllmEngine) -> None:

@@ -38,7 +38,7 @@ from twopass.document import Canary
 from twopass.engines import weights
 from twopass.engines.interface import Engine, Prompt
 from twopass.engines.vllm import startup
-from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine
+from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.errors import Code, EngineError
 from twopass.families.deepseek import family as deepseek
@@ -58,7 +58,7 @@ SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
     "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "compilation_config", "load_format",
     "limit_mm_per_prompt", "enable_prefix_caching", "mm_processor_cache_gb", "skip_mm_profiling", "block_size",
-    "num_gpu_blocks_override",
+    "num_gpu_blocks_override", "attention_backend", "mm_encoder_attn_backend",
 )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def _count_blocks(settings: Settings, preset: Preset, requests: Sequence[Request
         return math.ceil(tokens / block_tokens)
 
     running = requests[: settings.max_num_seqs or settings.engine_sequences or preset.sequences]
-    context = settings.max_model_len or preset.context
+    context = settings.max_model_len or choose_context(settings.model, preset.context)
     return max(math.ceil(context / block_tokens) + 1, sum(map(count, running)) // 2)
 
 

@@ -37,7 +37,8 @@ class Weights:
 MODELS = {
     "deepseek_ocr": Weights("deepseek-ai/DeepSeek-OCR", "9f30c71f441d010e5429c532364a86705536c53a"),
     "deepseek_ocr2": Weights("deepseek-ai/DeepSeek-OCR-2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0"),
-    # MIT. The revision with which others measured 92.4 on OmniDocBench v1.6.
+    # MIT. The revision with which AIwork4me/Unlimited-OCR-ROCm measured 92.4 on OmniDocBench v1.6; its full name is
+    # from the hub cache of nightfurry325-code/ocr-logistics-rpa.
     "unlimited_ocr": Weights("baidu/Unlimited-OCR", "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"),
 }
 

@@ -25,13 +25,15 @@ from tests.fakes import openai_server
 from tests.fakes.openai_server import OpenAIServer, encode_delta, encode_event, respond_with_status, send_chunks
 from tests.fakes.reader import Reader
 from twopass.engines import factory
-from twopass.engines.interface import Completion, Prompt, Sampling
+from twopass.engines.interface import Completion, Prompt, Sampling, build_sampling
 from twopass.engines.openai import engine as engine_module
 from twopass.engines.openai import request as chat_request
 from twopass.engines.openai import stream
 from twopass.engines.openai.engine import OpenAIEngine
 from twopass.engines.openai.request import ServerOptions
 from twopass.errors import Code, EngineError
+from twopass.families import registry
+from twopass.families.interface import PageFeatures, PageRequest
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.result import Result
 from twopass.runtime import retry
@@ -94,6 +96,28 @@ async def test_a_request_has_the_fields_of_vllm(server: OpenAIServer, page_pool:
     assert (request["model"], request["temperature"], request["skip_special_tokens"]) == ("tiny", 0.2, False)
     assert request["vllm_xargs"] == {"ngram_size": 10, "window_size": 256, "whitelist_token_ids": [128821, 128822]}
     assert not {"max_tokens", "priority", "mm_processor_kwargs"} & set(request)
+
+
+async def test_unlimited_ocr_is_asked_as_its_recipe_says(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A stock server gets the prompt without a line end, special tokens, and the ban without allowed tokens.
+
+    A server with our plugin is also told the mode and how many tiles it may cut, up to 32.
+    """
+    family = registry.get_family("unlimited_ocr", max_tiles=32)
+    (rung, *_) = family.ladder(PageFeatures(1700, 2200, ink=0.2, characters=4000), PageRequest())
+    sampling = build_sampling(family.sampling, {}, rung.sampling)
+    prompt = replace(PROMPT, text=rung.prompt, mode=rung.mode, max_crops=family.crops.most, sampling=sampling)
+
+    await ask(server, page_pool, prompt, openai_family="unlimited_ocr")
+    await ask(server, page_pool, prompt, openai_family="unlimited_ocr", openai_modes=True)
+
+    stock, plugin = server.requests
+    assert stock["messages"][0]["content"][1] == {"type": "text", "text": "<image>document parsing."}
+    assert (stock["temperature"], stock["skip_special_tokens"]) == (0.0, False)
+    assert stock["vllm_xargs"] == {"ngram_size": 35, "window_size": 128}
+    assert "mm_processor_kwargs" not in stock
+    assert plugin["mm_processor_kwargs"] == {"mode": "gundam", "max_crops": 32}
+    assert plugin["messages"] == stock["messages"]
 
 
 async def test_a_ban_of_size_zero_is_not_sent(server: OpenAIServer, page_pool: PagePool) -> None:

@@ -37,17 +37,21 @@ def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
 
 
 def test_unlimited_ocr_gets_its_own_context() -> None:
-    """Its cache does not grow with the answer; presets for small memory and the setting still limit it."""
+    """Twice that of the preset, because its cache does not grow with the answer; the setting still limits it."""
     contexts = [engine.build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]
     chosen = engine.build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PRESETS["141"])
 
-    assert contexts == [4096, 16384]
+    assert contexts == [8192, 16384]
     assert chosen["max_model_len"] == 32768
     assert engine.build_arguments(Settings(), Path("m"), PRESETS["141"])["max_model_len"] == 8192
 
 
 def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
-    """Without the package that compiles FlashAttention 4, Triton's; other models keep vLLM's choice."""
+    """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
+    choose, missing = engine._choose_attention, "a_package_that_is_missing"
+    assert choose("unlimited_ocr", True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
+    assert choose("unlimited_ocr", True, compiler="json") == {}
+    assert choose("unlimited_ocr", False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}
     assert engine.build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
     assert "attention_backend" not in engine.build_arguments(Settings(), Path("m"), PRESETS["80"])
 

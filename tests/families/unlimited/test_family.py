@@ -44,14 +44,15 @@ def test_a_page_of_the_real_model_becomes_elements() -> None:
     """Labels, boxes, the table, maths and the caption of the first recorded page."""
     parsed = parse(answers.PAGE_1)
 
-    title, _, picture, _, table, formula = parsed.elements
+    title, _, picture, caption, table, formula = parsed.elements
     assert parsed.reason is None
     assert [element.kind for element in parsed.elements] == [
-        Kind.TITLE, Kind.TEXT, Kind.PICTURE, Kind.TEXT, Kind.TABLE, Kind.TEXT,
+        Kind.TITLE, Kind.TEXT, Kind.PICTURE, Kind.CAPTION, Kind.TABLE, Kind.TEXT,
     ]  # fmt: skip
     assert (title.text, title.boxes) == ("Unlimited-OCR End-to-End Sample", (Box.from_grid(118, 76, 705, 106, 999),))
     assert picture.native_label == "image" and picture.box
     assert table.table and [cell.text for cell in table.table.cells] == ["Mode", "base_size", "gundam", "1024"]
+    assert (caption.parent_id, table.caption_ids) == (table.id, (caption.id,))
     assert "$E = mc^{2}$" in formula.markdown
 
 
@@ -63,6 +64,71 @@ def test_an_empty_list_gives_its_items_and_no_element() -> None:
         Kind.SECTION_HEADER, Kind.PICTURE, Kind.LIST_ITEM, Kind.LIST_ITEM, Kind.TEXT,
     ]  # fmt: skip
     assert [element.id for element in parsed.elements] == sorted({element.id for element in parsed.elements})
+
+
+KINDS = {
+    "FIGURE_PAGE": [
+        Kind.SECTION_HEADER, Kind.TEXT, Kind.PICTURE, Kind.CHART, Kind.CHART, Kind.FOOTNOTE, Kind.CAPTION, Kind.TEXT,
+    ],
+    "REFERENCES": [Kind.LIST_ITEM, Kind.LIST_ITEM, Kind.PAGE_FOOTER],
+    "CONTENTS": [Kind.TITLE, *[Kind.TEXT] * 9],
+    "TABLE_PAGE": [Kind.CAPTION, Kind.TEXT, Kind.TABLE, Kind.TEXT],
+    "RULED_TABLE": [Kind.SECTION_HEADER, Kind.TABLE, Kind.CAPTION, Kind.TEXT],
+    "PROCEDURE": [Kind.SECTION_HEADER, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.LIST_ITEM],
+    "FIRST_PAGE": [
+        Kind.TEXT, Kind.PAGE_HEADER, Kind.TITLE, Kind.SECTION_HEADER, Kind.TEXT, Kind.PICTURE, Kind.CAPTION,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_real_pages_get_the_kinds_that_a_reader_sees(name: str) -> None:
+    """Answers recorded by kthr/unlimited-ocr-max (MIT): entries of contents are no headings, captions are captions."""
+    parsed = parse(answers.PAGES[name])
+
+    assert parsed.reason is None
+    assert [element.kind for element in parsed.elements] == KINDS[name]
+    owners = [element.parent_id for element in parsed.elements if element.kind is Kind.CAPTION]
+    assert all(owners)
+
+
+@pytest.mark.parametrize("name", answers.PAGES)
+def test_no_word_of_a_real_page_is_lost_or_invented(name: str) -> None:
+    """All words outside of tags are in the elements, in their order, and no others."""
+    text = re.sub(r"<PAGE>|<\|det\|>.*?<\|/det\|>|</?t\w+>", " ", answers.PAGES[name])
+
+    found = " ".join(element.text for element in parse(answers.PAGES[name]).elements)
+
+    assert re.findall(r"\w+", found) == re.findall(r"\w+", text)
+
+
+def test_a_text_that_speaks_of_a_table_is_no_caption() -> None:
+    """Only a name, a number and a full stop, colon or bar beside a table or figure make a text a caption."""
+    table = tag("table", "<table><tr><td>1</td></tr></table>")
+
+    def kinds(text: str) -> list[Kind]:
+        return [element.kind for element in parse(text).elements]
+
+    assert kinds(tag("text", "Table 2 shows the pumps.") + table) == [Kind.TEXT, Kind.TABLE]
+    assert kinds(tag("text", "Figure 2: Pumps") + table) == [Kind.TEXT, Kind.TABLE]
+    assert kinds(tag("text", "Tabelle 2: Pumpen") + table) == [Kind.CAPTION, Kind.TABLE]
+    assert kinds(tag("text", "Table 2: Pumps") + tag("text", "Wells") + table) == [Kind.TEXT, Kind.TEXT, Kind.TABLE]
+    assert kinds(tag("title", "Figure 7") + tag("text", "Wells")) == [Kind.TITLE, Kind.TEXT]
+
+
+def test_headings_that_end_in_numbers_stay_headings() -> None:
+    """A table of contents has five entries or more, whose page numbers rise and end at the same place."""
+
+    def kinds(headings: list[str], right: list[int]) -> set[Kind]:
+        boxes = [(100, 100 + 50 * n, edge, 130 + 50 * n) for n, edge in enumerate(right)]
+        pairs = zip(headings, boxes, strict=True)
+        return {element.kind for element in parse("".join(tag("title", *pair) for pair in pairs), page=2).elements}
+
+    rising = [f"Step {n}" for n in range(1, 6)]
+    assert kinds(rising, [900] * 5) == {Kind.TEXT}
+    assert kinds(rising, [200, 300, 210, 220, 200]) == {Kind.SECTION_HEADER}
+    assert kinds(rising[::-1], [900] * 5) == {Kind.SECTION_HEADER}
+    assert kinds(rising[:4], [900] * 4) == {Kind.SECTION_HEADER}
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
@@ -153,7 +219,12 @@ def test_a_loop_of_boxes_is_found_while_it_grows() -> None:
     assert not UNLIMITED_OCR.is_looping(answers.PAGE_1 + answers.PAGE_2)
 
 
-BOILERPLATE = ("[Non-Text]", "The image is too blurry to recognize any text content.", " [non-text]\n")
+BOILERPLATE = (
+    "[Non-Text]",
+    "[Non-Text]\n" * 40,
+    "The image is too blurry to recognize any text content.",
+    " [non-text]\n",
+)
 
 
 @pytest.mark.parametrize("text", BOILERPLATE)
@@ -169,15 +240,20 @@ MATHS = {
     "\\( \\mathrm {c u r p d f} \\)": "\\( \\mathrm{curpdf} \\)",
     "\\[ x = 1. 3 4 \\]": "\\[ x = 1.34 \\]",
     "\\( 1 0 . 5, 2 \\)": "\\( 10.5, 2 \\)",
+    "\\[ c u r p d f = t (l o w, v) \\]": "\\[ curpdf = t (low, v) \\]",
     "\\( a x ^ {n} \\)": "\\( a x ^ {n} \\)",
+    "\\( \\alpha x y z \\in \\mathbb R \\)": "\\( \\alpha xyz \\in \\mathbb R \\)",
     "\\( \\text {a b} \\)": "\\( \\text {a b} \\)",
+    "\\( \\text {if a b c } x y z \\)": "\\( \\text {if a b c } xyz \\)",
+    "model  \\( [10, 30, 33] \\) can": "model [10, 30, 33] can",
+    "at \\( [0.5, 1] \\)": "at \\( [0.5, 1] \\)",
     "in 1 9 8 4 rooms": "in 1 9 8 4 rooms",
 }
 
 
 @pytest.mark.parametrize("text", MATHS)
 def test_spaces_in_maths_are_closed(text: str) -> None:
-    """Only those that LaTeX does not show; text outside of maths stays."""
+    """Only those that LaTeX does not show; text outside of maths stays, and citations are no maths."""
     assert grammar.close_spaces_in_maths(text) == MATHS[text]
     assert grammar.close_spaces_in_maths(MATHS[text]) == MATHS[text]
 
@@ -293,3 +369,22 @@ def test_a_real_answer_may_end_anywhere(first: int, second: int) -> None:
         assert all(any(text.startswith(e.text) for text in whole) or e.kind is Kind.TABLE for e in cut[:-1])
         assert not any("det|" in element.text or "[1" in element.text for element in cut)
         assert not loops.has_loop(answer[:end])
+
+
+MATHS_PIECES = (
+    "\\(", "\\)", "\\[", "\\]", "\\mathrm {", "\\text {", "}", "{", "\\alpha", " ", ".", ",", "[1, 2]", "a", "b",
+    "12", "7", "\n",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(MATHS_PIECES), max_size=30).map("".join))
+def test_closing_spaces_changes_nothing_but_spaces(text: str) -> None:
+    """Letters, digits, commands and braces stay in their order; only the delimiters around citations go, too."""
+
+    def letters(text: str) -> str:
+        return re.sub(r"\s|\\[()]", "", text)
+
+    closed = grammar.close_spaces_in_maths(text)
+
+    assert letters(closed) == letters(text)
+    assert len(closed) <= len(text) + text.count("\\(")  # a citation has a space before it

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HfEngine(Engine):
-    """DeepSeek-OCR or DeepSeek-OCR-2, run by Transformers."""
+    """DeepSeek-OCR, DeepSeek-OCR-2 or Unlimited-OCR, run by Transformers."""
 
     kind = "hf"
     needs_canary = True

@@ -1,8 +1,9 @@
-"""Load DeepSeek-OCR and DeepSeek-OCR-2 with Transformers and generate answers.
+"""Load DeepSeek-OCR, DeepSeek-OCR-2 and Unlimited-OCR with Transformers and generate answers.
 
-Transformers has a class for DeepSeek-OCR-2. It has none for DeepSeek-OCR, whose folder contains code for Transformers
-4.46 and CUDA; this module calls `infer` of that code. That half follows the published code and has not been run: it
-needs the weights and a GPU.
+Transformers has a class for DeepSeek-OCR-2. It has none for the others, whose folders contain code for CUDA and for
+Transformers 4.46 (DeepSeek-OCR) or 4.57 (Unlimited-OCR); this module calls `infer` of that code. That half follows the
+published code and has not been run with it: it needs the weights and a GPU. It cuts images into as many tiles as that
+code allows (Unlimited-OCR: 32), whatever a prompt says.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def load(model: str, folder: Path, dtype: str) -> LoadedModel:
     if dtype not in DTYPES:
         raise EngineError(Code.ENGINE_DEAD, f"engine hf does not support {dtype}; DTYPE is one of {', '.join(DTYPES)}")
     try:
-        return (TransformersModel if model == "deepseek_ocr2" else RemoteCodeModel).load(folder, getattr(torch, dtype))
+        if model == "deepseek_ocr2":
+            return TransformersModel.load(folder, getattr(torch, dtype))
+        return RemoteCodeModel.load(model, folder, getattr(torch, dtype))
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         message = f"Transformers {transformers.__version__} cannot load {folder}: {error}"
         raise EngineError(Code.ENGINE_DEAD, message) from error
@@ -146,21 +149,21 @@ def build_input_ids(tokenizer: Any, text: str, image_tokens: int) -> list[int]:
     return [tokenizer.bos_token_id, *encoded[0], *[image] * image_tokens, *encoded[1]]
 
 
-# ---- DeepSeek-OCR -------------------------------------------------------------------------------
+# ---- DeepSeek-OCR, Unlimited-OCR ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RemoteCodeModel:
-    """DeepSeek-OCR, run by the code in the model's folder."""
+    """DeepSeek-OCR or Unlimited-OCR, run by the code in the model's folder."""
 
     model: Any
     tokenizer: Any
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype) -> RemoteCodeModel:
+    def load(cls, model_name: str, folder: Path, dtype: torch.dtype) -> RemoteCodeModel:
         if choose_device() != "cuda":
-            raise ValueError("DeepSeek-OCR's own code requires an NVIDIA GPU")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True, local_files_only=True)
+            raise ValueError(f"the code of {model_name} in the model's folder requires an NVIDIA GPU")
+        tokenizer = load_tokenizer(model_name, folder)
         model = transformers.AutoModel.from_pretrained(
             folder, trust_remote_code=True, use_safetensors=True, torch_dtype=dtype, local_files_only=True
         )
@@ -198,6 +201,16 @@ class RemoteCodeModel:
 
 
 # ---- both ---------------------------------------------------------------------------------------
+
+
+def load_tokenizer(model: str, folder: Path) -> Any:
+    """Load a folder's tokenizer; that of Unlimited-OCR by its file.
+
+    Transformers 5 gives the class that its configuration names another decoder, which prints bytes as letters (Ġ, Ċ).
+    """
+    if model == "unlimited_ocr":
+        return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True, local_files_only=True)
 
 
 def to_image(pixels: Pixels) -> Image.Image:

@@ -73,7 +73,7 @@ def _build_vllm_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
         fields["vllm_xargs"] = {
             "ngram_size": sampling.ngram,
             "window_size": sampling.window,
-            "whitelist_token_ids": list(sampling.allowed_tokens),
+            **({"whitelist_token_ids": list(sampling.allowed_tokens)} if sampling.allowed_tokens else {}),
         }
     if server.priority:
         fields["priority"] = prompt.priority

@@ -44,8 +44,9 @@ VISION_SPECS = {
     UNLIMITED: tiling.UNLIMITED_OCR,
 }
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
-# Unlimited-OCR's prompts may have 3,800 tokens, and its cache holds only the prompt and the last 128 tokens.
-UNLIMITED_CONTEXT = 16384
+# Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
+# and the last 128 tokens, does not grow with the answer.
+UNLIMITED_CONTEXT_FACTOR = 2
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
@@ -75,7 +76,8 @@ class VllmEngine(Engine):
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
-            self.arguments = build_arguments(settings, model, _find_preset(settings, gpus.memory_gb)) | overrides
+            preset = _find_preset(settings, gpus.memory_gb)
+            self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0) | overrides
             self._init_state(settings)
             self.core = self._start_core()
 
@@ -287,7 +289,7 @@ class VllmEngine(Engine):
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[str, Any]:
+def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: bool = True) -> dict[str, Any]:
     """Build vLLM's engine arguments from the settings; the preset fills in what is not set."""
     sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
     eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
@@ -296,7 +298,7 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[s
         "dtype": settings.dtype or defaults.dtype,
         "quantization": settings.quantization or defaults.quantization,
         "kv_cache_dtype": settings.kv_cache_dtype,
-        "max_model_len": settings.max_model_len or _choose_context(settings.model, defaults.context),
+        "max_model_len": settings.max_model_len or choose_context(settings.model, defaults.context),
         "max_num_seqs": sequences,
         # an image that has more tokens than a step would never be encoded
         "max_num_batched_tokens": max(
@@ -320,24 +322,25 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset) -> dict[s
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
         "disable_log_stats": True,
         **({"block_size": settings.block_size} if settings.block_size else {}),
-        **_choose_attention(settings.model),
+        **_choose_attention(settings.model, has_gpu),
     }
 
 
-def _choose_context(model: str, preset: int) -> int:
-    """The preset's context; the model's own if the preset does not limit it."""
-    return UNLIMITED_CONTEXT if model == UNLIMITED and preset == MODEL_CONTEXT else preset
+def choose_context(model: str, preset: int) -> int:
+    return UNLIMITED_CONTEXT_FACTOR * preset if model == UNLIMITED else preset
 
 
-def _choose_attention(model: str) -> dict[str, Any]:
+def _choose_attention(model: str, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
     """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
 
-    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4, even if
-    the package that compiles it is missing.
+    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
+    GPU can run it, even if the package that compiles it is missing. In the encoder, FlashAttention is its choice even
+    without a GPU.
     """
-    if model != UNLIMITED or find_spec("cutlass"):
+    if model != UNLIMITED:
         return {}
-    return {"attention_backend": "TRITON_ATTN"}
+    decoder = {} if find_spec(compiler) else {"attention_backend": "TRITON_ATTN"}
+    return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
 
 
 def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
