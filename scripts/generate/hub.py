@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from scripts import ROOT
 from twopass.engines.weights import MODELS
+from twopass.pages import canary_images
 from twopass.settings import PRESETS, Settings
 
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
@@ -125,16 +126,11 @@ def build_tests() -> dict[str, Any]:
 
 
 def draw_page() -> str:
-    """Return a PNG with two lines of text, as base64."""
-    import pymupdf
+    """Return a PNG of the canary's page in four greys, as base64."""
     from PIL import Image
 
-    with pymupdf.open() as pdf:
-        page = pdf.new_page(width=300, height=120)
-        page.insert_text((24, 44), "Water works of the town", fontsize=15, fontname="hebo")
-        page.insert_text((24, 76), "The first pump was built in 1891.", fontsize=11)
-        pixels = page.get_pixmap(dpi=144, colorspace="gray")
-        image = Image.frombytes("L", (pixels.width, pixels.height), pixels.samples).quantize(4)
+    pixels = canary_images.draw_page().image
+    image = Image.fromarray(pixels.array()).convert("L").quantize(4)
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
