@@ -27,9 +27,20 @@ PRESET_LABELS = {
     "80": "80 GB: A100, H100",
     "141": "141 GB: H200",
 }
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "preset": {value: PRESET_LABELS.get(value, value) for value in ("auto", *PRESETS)},
+    "model": {name: f"{name}: {weights.repo}, {weights.licence}" for name, weights in MODELS.items()},
+    "structure": {
+        "auto": "auto: as the model needs it",
+        "model": "model: the model finds regions itself",
+        "detector": "detector: PP-DocLayoutV3, Apache-2.0",
+        "fallback": "fallback: the model, and the detector where it fails",
+    },
+}
 # Settings that the Hub's form asks for, the most used first; all others keep their defaults.
 BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_key", "bucket_name", "bucket_prefix")
 ADVANCED = (
+    *("model", "structure", "allow_download", "layer_text"),
     *("bucket_region", "preset", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
     *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "log_level"),
     *("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_dtype"),
@@ -92,10 +103,8 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
     else:
         default = None if isinstance(field.default, SecretStr) else field.default
         described |= {"type": "string", "default": "" if default is None else str(default)}
-    if name == "preset":
-        described["options"] = [
-            {"label": PRESET_LABELS.get(value, value), "value": value} for value in ("auto", *PRESETS)
-        ]
+    if name in CHOICES:
+        described["options"] = [{"label": label, "value": value} for value, label in CHOICES[name].items()]
     return {"key": name.upper(), "input": described}
 
 
@@ -134,9 +143,3 @@ def draw_page() -> str:
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
-
-
-def image_arguments() -> Mapping[str, str]:
-    """Return the Dockerfile's build arguments for the weights that the image has by default."""
-    weights = MODELS["deepseek_ocr"]
-    return {"MODEL": "deepseek_ocr", "MODEL_REPO": weights.repo, "MODEL_REVISION": weights.revision}
