@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import structlog
 
 from twopass.document import Canary
-from twopass.engines import factory
+from twopass.engines import factory, structure
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
@@ -119,7 +119,10 @@ def open_worker(
         calls=settings.worker_calls,
     )
     with gc_tuning.collect_less_often(), _run_loop() as loop:
-        family = registry.get_family(engine.family, settings.small_crops, settings.max_tiles)
+        finds_regions = structure.resolve(settings.structure, engine.family)
+        family = registry.get_family(
+            engine.family, settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text
+        )
         observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:

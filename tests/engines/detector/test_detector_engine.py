@@ -103,4 +103,4 @@ async def test_the_detector_opens_and_closes_with_the_engine() -> None:
     await engine.close()
 
     assert was_open and not detector.is_open
-    assert "detector" in engine.startup_seconds
+    assert "detector_s" in engine.startup_seconds
