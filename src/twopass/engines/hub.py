@@ -147,10 +147,10 @@ def find_revision(folder: Path) -> str | None:
 
     No file is verified.
     """
-    if (folder / CHECKSUMS).is_file():
-        record = json.loads((folder / CHECKSUMS).read_text())
-        return str(record["revision"])
-    return folder.name if folder.parent.name == "snapshots" else None
+    try:
+        return str(json.loads((folder / CHECKSUMS).read_text())["revision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name if folder.parent.name == "snapshots" else None
 
 
 def _has_checksum(path: Path, sha256: str) -> bool:
