@@ -13,9 +13,7 @@ from typing import Any
 
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, SourceInfo
-from twopass.engines import structure
 from twopass.engines.interface import describe
-from twopass.engines.structure import Structure
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.interface import Family
 from twopass.format_options import FormatOptions
@@ -226,9 +224,6 @@ def describe_run(job: Job, worker: Worker) -> Run:
     reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
     if worker.settings.small_crops:  # named only if set: it changes document ids
         reader["small_crops"] = True
-    found_by = structure.resolve(worker.settings.structure, family.name)
-    if found_by is not Structure.MODEL:  # likewise
-        reader |= {"structure": str(found_by), **({"layer_text": True} if worker.settings.layer_text else {})}
     crops = {"max_crops": job.max_crops or family.crops.default}
     return Run(options={**job.reading_options, **crops, **reader}, prompts=dict(family.prompts))
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.engines.test_weights import write_detector
-from twopass import contexts
 from twopass.engines import factory
 from twopass.engines.detector.engine import DetectorFirstEngine
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import describe
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError
-from twopass.job import EntryPoint, Job
+from twopass.families import registry
 from twopass.settings import GPU_NAMES, PRESETS, Settings, find_preset
 from twopass.worker import open_worker
 
@@ -119,14 +118,23 @@ def test_transformers_cannot_run_a_reader_of_regions(detector_folder: Path) -> N
 
 
 @pytest.mark.parametrize("model", ["glm_ocr", "deepseek_ocr"])
-def test_a_worker_asks_for_the_family_of_its_structure(model: str) -> None:
-    """STRUCTURE and LAYER_TEXT reach the family; documents name them only where a detector is used."""
+def test_a_worker_asks_for_the_family_of_its_settings(model: str) -> None:
+    """STRUCTURE and LAYER_TEXT reach the family that has them."""
     settings = Settings(page_workers=1, log_level="ERROR", layer_text=True)
 
     with open_worker(settings, create_engine=lambda settings: ReplayEngine({}, model)) as worker:
-        job = Job.parse({"id": "a", "input": {"source": "a.pdf"}}, settings, EntryPoint.LOCAL)
-        options = contexts.describe_run(job, worker).options
+        family = worker.family
 
-    named = {name: options[name] for name in ("structure", "layer_text") if name in options}
-    assert named == ({"structure": "detector", "layer_text": True} if model == "glm_ocr" else {})
-    assert ("+layer" in worker.family.revision) is (model == "glm_ocr")
+    assert family == registry.get_family(model, structure="auto", layer_text=True)
+    assert (family == registry.get_family(model)) is (model == "deepseek_ocr")
+
+
+def test_a_worker_refuses_a_structure_that_its_family_lacks() -> None:
+    """A worker whose pages nobody could read does not open."""
+    settings = Settings(page_workers=1, log_level="ERROR", structure="model")
+
+    with (
+        pytest.raises(EngineError, match="STRUCTURE=model does not fit glm_ocr"),
+        open_worker(settings, create_engine=lambda settings: ReplayEngine({}, "glm_ocr")),
+    ):
+        pass

@@ -17,8 +17,6 @@ from tests.fakes.reader import Reader
 from twopass.cli.app import app
 from twopass.document import Checkpoint
 from twopass.engines.cpu.engine import CpuEngine
-from twopass.families.regions.family import RegionFamily
-from twopass.families.regions.reader import GLM_OCR
 from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
@@ -57,16 +55,6 @@ def few(made: Path, tmp_path: Path) -> Path:
     """A finished document that a test may change."""
     place = next((made / "few").glob("report-*"))
     return Path(shutil.copytree(place, tmp_path / "few" / place.name))
-
-
-def test_recorded_answers_are_parsed_by_the_family_of_their_run() -> None:
-    """What found the regions, and where their text came from, is that of the document and not of this process."""
-    plain = ManifestDetails(options={"family": "glm_ocr"})
-    layered = ManifestDetails(options={**plain.options, "structure": "detector", "layer_text": True})
-
-    families = [reparse.restore_family(details) for details in (plain, layered)]
-
-    assert families == [RegionFamily(GLM_OCR), RegionFamily(GLM_OCR, use_layer=True)]
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
 from twopass.families import registry
-from twopass.families.interface import Family
 from twopass.format_options import FormatOptions
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
@@ -165,7 +164,7 @@ async def reread_page(
     old: Checkpoint, rendered: RenderedPage, details: ManifestDetails, page_pool: PagePool
 ) -> Checkpoint:
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
-    family, job = restore_family(details), restore_job(details)
+    family, job = registry.get_family(str(details.options.get("family"))), restore_job(details)
     key, answers = _index_answers(old.completions)
     first = await pass1.read(rendered, key, job, RecordedEngine(answers, family.name), family, page_pool)
     if first.page.state not in USABLE_STATES:
@@ -181,13 +180,6 @@ async def reread_page(
     if new.elements == old.elements:
         return old
     return old.model_copy(update={"page": new.page, "elements": new.elements, "problems": new.problems})
-
-
-def restore_family(details: ManifestDetails) -> Family:
-    """Return the current family of the document's model, with the same source of regions."""
-    options = details.options
-    found_by, takes_layer = str(options.get("structure", "auto")), bool(options.get("layer_text"))
-    return registry.get_family(str(options.get("family")), structure=found_by, layer_text=takes_layer)
 
 
 class RecordedEngine(ReplayEngine):
