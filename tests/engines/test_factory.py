@@ -117,16 +117,16 @@ def test_transformers_cannot_run_a_reader_of_regions(detector_folder: Path) -> N
         factory.create_engine(Settings(engine="hf", model="glm_ocr", detector_dir=detector_folder))
 
 
-@pytest.mark.parametrize("model", ["glm_ocr", "deepseek_ocr"])
-def test_a_worker_asks_for_the_family_of_its_settings(model: str) -> None:
-    """STRUCTURE and LAYER_TEXT reach the family that has them."""
-    settings = Settings(page_workers=1, log_level="ERROR", layer_text=True)
+@pytest.mark.parametrize(("model", "layer_text"), [("glm_ocr", True), ("glm_ocr", False), ("deepseek_ocr", False)])
+def test_a_worker_asks_for_the_family_of_its_settings(model: str, layer_text: bool) -> None:
+    """STRUCTURE and LAYER_TEXT reach the family; by default it is the family as it was."""
+    settings = Settings(page_workers=1, log_level="ERROR", layer_text=layer_text)
 
     with open_worker(settings, create_engine=lambda settings: ReplayEngine({}, model)) as worker:
         family = worker.family
 
-    assert family == registry.get_family(model, structure="auto", layer_text=True)
-    assert (family == registry.get_family(model)) is (model == "deepseek_ocr")
+    assert family == registry.get_family(model, structure="auto", layer_text=layer_text)
+    assert (family == registry.get_family(model)) is not layer_text
 
 
 def test_a_worker_refuses_a_structure_that_its_family_lacks() -> None:
