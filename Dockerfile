@@ -2,29 +2,27 @@
 # The worker's image. Layers that change least come first (vLLM, packages, weights, code), so that a code change is small.
 #
 #   docker build -t twopass .                                       DeepSeek-OCR on vLLM, for a GPU
-#   docker build -t twopass --build-arg MODEL=deepseek_ocr2 \
-#     --build-arg MODEL_REPO=deepseek-ai/DeepSeek-OCR-2 \
-#     --build-arg MODEL_REVISION=aaa02f3811945a91062062994c5c4a3f4c0af2b0 .
-#   docker build -t twopass --build-arg MODEL=unlimited_ocr \
-#     --build-arg MODEL_REPO=baidu/Unlimited-OCR \
-#     --build-arg MODEL_REVISION=84757cb04b4d9b74adc65dc31cdf52fca7dc2a97 .
+#   docker build -t twopass --build-arg MODEL=unlimited_ocr .       another model: see docs/models.md
+#   docker build -t twopass --build-arg MODEL=glm_ocr .             a model that reads regions, with the layout detector
+#   docker build -t twopass --build-arg STRUCTURE=fallback .        DeepSeek-OCR with the layout detector
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
 ARG VLLM_VERSION=0.26.0
 
-# The weights at their pinned revision, every file verified with the hub's checksums. This stage has only what the download
-# needs, and all timestamps are reset, so that the layer is the same when it is built again.
+# The weights at their pinned revisions (src/twopass/engines/weights.py), every file verified with the hub's checksums. This
+# stage has only what the download needs, and all timestamps are reset, so that the layer is the same when it is built again.
 FROM python:3.12.12-slim-bookworm AS weights
-# MODEL also selects the family: prompts and parser. src/twopass/engines/weights.py has the pinned revisions.
+# MODEL also selects the family: prompts and parser. STRUCTURE decides whether the layout detector is in the image.
 ARG MODEL=deepseek_ocr
-ARG MODEL_REPO=deepseek-ai/DeepSeek-OCR
-ARG MODEL_REVISION=9f30c71f441d010e5429c532364a86705536c53a
+ARG STRUCTURE=auto
 RUN pip install --no-cache-dir huggingface_hub==2.4.0
 COPY src/twopass/__init__.py src/twopass/errors.py /bake/twopass/
-COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py /bake/twopass/engines/
+COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py src/twopass/engines/structure.py \
+     src/twopass/engines/weights.py /bake/twopass/engines/
 WORKDIR /bake
 ENV HF_XET_HIGH_PERFORMANCE=1
-RUN python -c "import sys, pathlib; from twopass.engines import hub; hub.download(*sys.argv[1:3], pathlib.Path(sys.argv[3]))" \
-      "$MODEL_REPO" "$MODEL_REVISION" "/models/$MODEL" \
+RUN python -c "import sys, pathlib; from twopass.engines import hub, structure; \
+      [hub.download(one.repo, one.revision, pathlib.Path(sys.argv[3], name)) \
+      for name, one in structure.list_weights(*sys.argv[1:3]).items()]" "$MODEL" "$STRUCTURE" /models \
     && find /models -exec touch --no-dereference --date=@0 {} +
 
 # The image with the cpu engine, for a laptop, CI or a CPU endpoint.
@@ -60,9 +58,11 @@ COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples
 ARG MODEL=deepseek_ocr
-RUN twopass download-weights "$MODEL" "/models/$MODEL" --verify
+ARG STRUCTURE=auto
+RUN twopass download-weights "$MODEL" "/models/$MODEL" --structure "$STRUCTURE" --verify
 ENV ENGINE=vllm \
     MODEL=${MODEL} \
+    STRUCTURE=${STRUCTURE} \
     ENGINE_CACHE=/caches \
     HF_HUB_OFFLINE=1 \
     TRANSFORMERS_OFFLINE=1 \

@@ -18,7 +18,8 @@ mkdir -p "$app/requirements"
 cp "$root/requirements/$pins.txt" "$app/requirements/"
 $pip -r "$app/requirements/$pins.txt"
 if [ -n "${MODEL:-}" ]; then
-    PYTHONPATH="$root/src" "$app/venv/bin/python" -m twopass.cli download-weights "$MODEL" "$app/models/$MODEL"
+    PYTHONPATH="$root/src" "$app/venv/bin/python" -m twopass.cli download-weights "$MODEL" "$app/models/$MODEL" \
+        --structure "${STRUCTURE:-auto}"
 fi
 cp "$root/pyproject.toml" "$root/LICENSE" "$root/NOTICE" "$root/handler.py" "$app/"
 rm -rf "$app/src" "$app/scripts" "$app/samples"
@@ -28,8 +29,9 @@ cd "$app"
 $pip --no-build-isolation .
 
 if [ -n "${MODEL:-}" ]; then
-    export ENGINE=vllm MODEL MODEL_DIR="$app/models/$MODEL"
-    venv/bin/twopass download-weights "$MODEL" "$MODEL_DIR" --verify
+    export ENGINE=vllm MODEL STRUCTURE="${STRUCTURE:-auto}" MODEL_DIR="$app/models/$MODEL"
+    venv/bin/twopass download-weights "$MODEL" "$MODEL_DIR" --structure "$STRUCTURE" --verify
+    export DETECTOR_DIR="$app/models/pp_doclayout_v3"
 fi
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 RUNPOD_LOG_LEVEL=INFO
 exec venv/bin/python handler.py --test_input \

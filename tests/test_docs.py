@@ -16,7 +16,7 @@ from scripts.generate import codes, contract, licences
 from scripts.generate import settings as settings_tables
 from tests import ROOT
 from twopass.cli.app import COMMANDS
-from twopass.engines import factory
+from twopass.engines import factory, weights
 from twopass.errors import Code
 from twopass.job import EntryPoint, Job
 from twopass.result import DocumentResult, Result
@@ -169,6 +169,18 @@ def test_the_openapi_description_is_valid_and_accepts_the_readmes_job() -> None:
     assert is_valid(json.loads(find_blocks("json")[0])["input"])
     assert not is_valid({"source": "s3://b/k", "colour": 1})
     assert not is_valid({"pages": "1"})
+
+
+def test_the_page_of_models_has_what_is_pinned() -> None:
+    """Every model has a row with its licence and one with its revision, and so has the detector."""
+    page = (ROOT / "docs" / "models.md").read_text()
+
+    for name, pinned in {**weights.MODELS, **weights.DETECTORS}.items():
+        row = re.search(rf"^\| .*`{name}` \| {re.escape(pinned.repo)} \| ([\w.-]+) \| (.+?) \|", page, re.M)
+        assert row and row[1] == pinned.licence
+        assert row[2] == ("the layout detector" if pinned.reads_regions else row[2])
+        assert f"| {pinned.repo} | `{pinned.revision}` |" in page
+        assert f"| {pinned.repo} | `{name}` | {pinned.licence} |" in licences.PAGE.read_text()
 
 
 def test_the_page_of_licences_has_every_pinned_package() -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from string import Template
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from tests import ROOT
 from tests.fakes import hub as fake_hub
 from twopass.cli.app import COMMANDS
 from twopass.engines import weights
+from twopass.engines.structure import Structure
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
@@ -96,7 +98,8 @@ def test_every_copied_file_exists_and_is_in_the_build_context() -> None:
 def test_compiled_kernels_are_where_the_setting_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The image sets ENGINE_CACHE to the folder of its kernels and no variable that overrides a user's ENGINE_CACHE."""
     assignments = next(line for line in find_stage("gpu") if line.startswith("ENV ")).split()[1:]
-    baked = dict(assignment.split("=", 1) for assignment in assignments)
+    values = Template(" ".join(assignments)).substitute(find_arguments())
+    baked = dict(assignment.split("=", 1) for assignment in values.split())
     monkeypatch.setattr("os.environ", {**baked, "ENGINE_CACHE": str(tmp_path)})
 
     startup.prepare_environment(Settings().engine_cache)
@@ -121,10 +124,13 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
                 shutil.copy(ROOT / source, folder)
     (program,) = re.findall(r'python -c "(.+?)"', " ".join(find_stage("weights")))
     files = {"config.json": b"{}", "tokenizer.json": b"{}"}
+    absent = "import sys; sys.modules.update(pydantic_settings=None, structlog=None)"  # as in the stage
+    model, detector = (weights.look_up(name) for name in ("glm_ocr", weights.DETECTOR))
+    hubs = fake_hub.Hub(detector.repo, detector.revision, {"config.json": b"{}"})
 
-    with fake_hub.serve(fake_hub.Hub("owner/model", "0123abc", files)) as server:
+    with fake_hub.serve(fake_hub.Hub(model.repo, model.revision, files, others=(hubs,))) as server:
         process = subprocess.run(
-            [sys.executable, "-c", f"{program}; print(hub.__file__)", "owner/model", "0123abc", tmp_path / "model"],
+            [sys.executable, "-c", f"{absent}; {program}; print(hub.__file__)", "glm_ocr", "auto", tmp_path],
             cwd=tmp_path / "bake",
             env={"PATH": os.environ["PATH"], **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": server.url},
             capture_output=True, text=True, timeout=60,
@@ -132,7 +138,8 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
 
     assert process.returncode == 0, process.stderr
     assert Path(process.stdout.strip()) == tmp_path / "bake" / "twopass" / "engines" / "hub.py"
-    assert set(files) < {path.name for path in (tmp_path / "model").iterdir()}
+    assert set(files) < {path.name for path in (tmp_path / "glm_ocr").iterdir()}
+    assert "config.json" in {path.name for path in (tmp_path / weights.DETECTOR).iterdir()}
 
 
 def test_layers_that_change_least_come_first() -> None:
@@ -163,11 +170,15 @@ def test_python_is_process_one_and_the_network_is_off_for_models() -> None:
 
 
 def test_the_images_weights_are_the_pinned_ones() -> None:
-    """The Dockerfile's model, repository and revision are those that the prompts and the grammar were written for."""
-    assert {
-        name: value for name, value in find_arguments().items() if name.startswith("MODEL")
-    } == hub.image_arguments()
-    assert all(model.revision in read_text("Dockerfile") for model in weights.MODELS.values())
+    """The build names a model and no revision, so that it gets the one that prompts and grammar were written for."""
+    settings = Settings()
+
+    arguments = {name: value for name, value in find_arguments().items() if name != "VLLM_VERSION"}
+    assert arguments == {"MODEL": settings.model, "STRUCTURE": settings.structure}
+    assert not re.findall(r"[0-9a-f]{40}", read_text("Dockerfile"))
+    for name in arguments:  # what is baked and verified is what the worker then looks for
+        assert f"{name}=${{{name}}}" in " ".join(find_stage("gpu"))
+    assert re.findall(r'"\$(\w+)"', " ".join(find_stage("weights"))) == ["MODEL", "STRUCTURE"]
 
 
 def test_the_images_pins_agree_with_each_other() -> None:
@@ -261,6 +272,18 @@ def test_every_preset_of_the_hub_is_a_preset_of_the_engine() -> None:
     assert set(GPU_NAMES.values()) <= set(PRESETS)
 
 
+def test_the_hubs_form_offers_every_model_and_structure() -> None:
+    """A deployer chooses among the models, whose licences are shown, and among the values that the settings accept."""
+    fields = {entry["key"]: entry.get("input", {}) for entry in hub.build_hub()["config"]["env"]}
+    options = {key: [option["value"] for option in fields[key]["options"]] for key in ("MODEL", "STRUCTURE")}
+
+    assert options == {"MODEL": list(weights.MODELS), "STRUCTURE": list(Structure)}
+    assert [Settings(structure=value).structure for value in options["STRUCTURE"]] == list(Structure)
+    for option, pinned in zip(fields["MODEL"]["options"], weights.MODELS.values(), strict=True):
+        assert option["label"].endswith(f"{pinned.repo}, {pinned.licence}")
+    assert "ALLOW_DOWNLOAD" in fields  # the image has the weights of one model
+
+
 def test_the_hubs_defaults_are_the_settings_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deployer who leaves the form as it is gets the same settings as with an empty environment."""
     defaults = Settings().model_dump()
@@ -284,8 +307,9 @@ def test_the_hubs_test_jobs_need_no_bucket_and_no_network() -> None:
     assert jobs[0].sources == ("/app/samples/sample.pdf",) and (ROOT / "samples" / "sample.pdf").exists()
     assert jobs[1].sources[0].startswith("data:image/png;base64,")
     png = base64.b64decode(jobs[1].sources[0].partition(",")[2])
-    page = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-    assert np.abs(page - canary_images.draw_page().image.array()).mean() < 1  # the canary's, in four greys
+    for image in (png, base64.b64decode(hub.draw_page())):  # the canary's, in four greys; `make docs` draws the same
+        page = np.asarray(Image.open(io.BytesIO(image)).convert("RGB")).astype(int)
+        assert np.abs(page - canary_images.draw_page().image.array()).mean() < 1
     assert all(300_000 <= one["timeout"] <= 1_200_000 for one in hub_tests["tests"])
     assert hub_tests["config"]["allowedCudaVersions"] == hub.CUDA
 

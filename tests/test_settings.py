@@ -40,3 +40,27 @@ def test_settings_are_read_from_variables_in_capitals(monkeypatch: pytest.Monkey
     monkeypatch.setenv("BUCKET_NAME", "papers")
 
     assert Settings().default_output == "s3://papers/twopass/"
+
+
+@pytest.mark.parametrize(("name", "value"), [("STRUCTURE", "Detector"), ("DETECTOR_DEVICE", "CUDA")])
+def test_choices_are_read_in_any_case(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """STRUCTURE and DETECTOR_DEVICE accept upper, lower and mixed case, as LOG_LEVEL does."""
+    monkeypatch.setenv(name, value)
+
+    assert getattr(Settings(), name.lower()) == value.lower()
+
+
+@pytest.mark.parametrize("name", ["structure", "detector_device"])
+def test_an_unknown_choice_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A misspelt value is an error that names the field, and no silent default."""
+    monkeypatch.setenv(name.upper(), "both")
+
+    with pytest.raises(ValidationError, match=name):
+        Settings()
+
+
+def test_a_document_is_read_as_before_by_default() -> None:
+    """No detector, and no text that the model did not read, unless they are asked for."""
+    settings = Settings()
+
+    assert (settings.structure, settings.layer_text, settings.detector_dir) == ("auto", False, None)

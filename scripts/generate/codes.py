@@ -66,9 +66,9 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "Use a larger GPU, or lower `ENGINE_SEQUENCES` or `dpi`.",
     ),
     Code.WEIGHTS_MISSING: (
-        "The model's weights are missing or incomplete.",
-        "The message lists the folders that were searched. Build them into the image, set `MODEL_DIR`, or set "
-        "`ALLOW_DOWNLOAD`.",
+        "The weights of the model or of the layout detector are missing or incomplete.",
+        "The message lists the folders that were searched. Build them into the image, set `MODEL_DIR` or "
+        "`DETECTOR_DIR`, or set `ALLOW_DOWNLOAD`.",
     ),
     Code.CANARY: (
         "The engine misread a known image at start, or repeated a line in spite of the n-gram ban: driver, versions, "

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from scripts import ROOT
 from twopass.engines.weights import MODELS
+from twopass.pages import canary_images
 from twopass.settings import PRESETS, Settings
 
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
@@ -26,9 +27,20 @@ PRESET_LABELS = {
     "80": "80 GB: A100, H100",
     "141": "141 GB: H200",
 }
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "preset": {value: PRESET_LABELS.get(value, value) for value in ("auto", *PRESETS)},
+    "model": {name: f"{name}: {weights.repo}, {weights.licence}" for name, weights in MODELS.items()},
+    "structure": {
+        "auto": "auto: as the model needs it",
+        "model": "model: the model finds regions itself",
+        "detector": "detector: PP-DocLayoutV3, Apache-2.0",
+        "fallback": "fallback: the model, and the detector where it fails",
+    },
+}
 # Settings that the Hub's form asks for, the most used first; all others keep their defaults.
 BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_key", "bucket_name", "bucket_prefix")
 ADVANCED = (
+    *("model", "structure", "allow_download", "layer_text"),
     *("bucket_region", "preset", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
     *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "log_level"),
     *("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_dtype"),
@@ -91,10 +103,8 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
     else:
         default = None if isinstance(field.default, SecretStr) else field.default
         described |= {"type": "string", "default": "" if default is None else str(default)}
-    if name == "preset":
-        described["options"] = [
-            {"label": PRESET_LABELS.get(value, value), "value": value} for value in ("auto", *PRESETS)
-        ]
+    if name in CHOICES:
+        described["options"] = [{"label": label, "value": value} for value, label in CHOICES[name].items()]
     return {"key": name.upper(), "input": described}
 
 
@@ -125,22 +135,11 @@ def build_tests() -> dict[str, Any]:
 
 
 def draw_page() -> str:
-    """Return a PNG with two lines of text, as base64."""
-    import pymupdf
+    """Return a PNG of the canary's page in four greys, as base64."""
     from PIL import Image
 
-    with pymupdf.open() as pdf:
-        page = pdf.new_page(width=300, height=120)
-        page.insert_text((24, 44), "Water works of the town", fontsize=15, fontname="hebo")
-        page.insert_text((24, 76), "The first pump was built in 1891.", fontsize=11)
-        pixels = page.get_pixmap(dpi=144, colorspace="gray")
-        image = Image.frombytes("L", (pixels.width, pixels.height), pixels.samples).quantize(4)
+    pixels = canary_images.draw_page().image
+    image = Image.fromarray(pixels.array()).convert("L").quantize(4)
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
-
-
-def image_arguments() -> Mapping[str, str]:
-    """Return the Dockerfile's build arguments for the weights that the image has by default."""
-    weights = MODELS["deepseek_ocr"]
-    return {"MODEL": "deepseek_ocr", "MODEL_REPO": weights.repo, "MODEL_REVISION": weights.revision}

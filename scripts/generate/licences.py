@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
+from twopass.engines.weights import DETECTORS, MODELS
 
 REQUIREMENTS, PAGE = ROOT / "requirements", ROOT / "docs" / "LICENCES.md"
 PINS, IMAGE_PINS, IMAGE_LICENCES = (REQUIREMENTS / name for name in ("run.txt", "image.txt", "image-licences.txt"))
@@ -119,10 +120,18 @@ What `requirements/run.txt` installs, with the licence that each package states;
 ## The GPU image
 
 Beside or instead of these, it has what `requirements/image.txt` names, NVIDIA's CUDA libraries among them, and what
-vLLM's image, with which it begins, brings from its distribution. The weights of DeepSeek-OCR have their own licence,
-which is stored with them as `LICENSE` if the hub's repository has one.
+vLLM's image, with which it begins, brings from its distribution.
 
 | package | version | licence |
 |---|---|---|
 {_render_rows(read_image_only())}
+
+## Weights
+
+As their model cards state it; [models](models.md) has the revisions. The licence's text is stored with the weights if
+the hub's repository has it. An image has the weights that its build arguments ask for.
+
+| weights | used as | licence |
+|---|---|---|
+{_render_rows((model.repo, f"`{name}`", model.licence) for name, model in {**MODELS, **DETECTORS}.items())}
 """

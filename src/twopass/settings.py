@@ -62,6 +62,10 @@ def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 class Settings(BaseSettings):
     """Every setting of the worker. The environment variable is the field's name in capitals.
 
@@ -72,7 +76,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
     model: str = Field(
-        "deepseek_ocr", description="deepseek_ocr, deepseek_ocr2 or unlimited_ocr, for engines that run a model"
+        "deepseek_ocr",
+        description="deepseek_ocr, deepseek_ocr2, unlimited_ocr, glm_ocr or paddleocr_vl, for engines that run a model",
     )
     model_dir: Path | None = Field(None, description="folder of the weights; null: searched for, see the README")
     preset: str = Field("auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
@@ -102,6 +107,22 @@ class Settings(BaseSettings):
     )
     max_tiles: int | None = Field(
         None, ge=2, le=32, description="unlimited_ocr: most tiles of an image, which take memory and time; null: 12"
+    )
+    structure: Annotated[Literal["auto", "model", "detector", "fallback"], BeforeValidator(_lower)] = Field(
+        "auto",
+        description="what finds a page's regions: model, detector, or fallback (the detector where the model fails); "
+        "auto: detector for glm_ocr and paddleocr_vl, else model",
+    )
+    detector_dir: Path | None = Field(None, description="folder of the layout detector's weights; null: searched for")
+    detector_device: Annotated[Literal["auto", "cpu", "cuda"], BeforeValidator(_lower)] = Field(
+        "auto", description="where the layout detector runs: cpu or cuda; auto: on the GPU if there is one"
+    )
+    detector_compile: bool = Field(
+        False, description="compile the layout detector: starts a minute later, and pays off after thousands of pages"
+    )
+    layer_text: bool = Field(
+        False,
+        description="regions of text take the words of a complete text layer, and the model is not asked about them",
     )
     load_format: str = Field("auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(128, ge=1, description="tokens generated between two loop checks")

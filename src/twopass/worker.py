@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import structlog
 
 from twopass.document import Canary
-from twopass.engines import factory
+from twopass.engines import factory, structure
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
@@ -104,6 +104,7 @@ def open_worker(
         settings
     )  # first, because it may fork, and threads do not survive a fork
     stages["engine_s"] = time.monotonic() - before
+    family = _choose_family(settings, engine)
     default_slots = round(SLOTS_PER_SEQUENCE * (engine.sequences or settings.page_worker_count))
     slots = settings.window or max(MIN_SLOTS, default_slots)
     page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
@@ -119,7 +120,6 @@ def open_worker(
         calls=settings.worker_calls,
     )
     with gc_tuning.collect_less_often(), _run_loop() as loop:
-        family = registry.get_family(engine.family, settings.small_crops, settings.max_tiles)
         observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
@@ -131,6 +131,13 @@ def open_worker(
             worker.submit(_close(worker)).result()
             for pool in (buffers, *engine_buffers):
                 pool.close()
+
+
+def _choose_family(settings: Settings, engine: Engine) -> Family:
+    finds_regions = structure.resolve(settings.structure, engine.family)
+    return registry.get_family(
+        engine.family, settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text
+    )
 
 
 def _raise_descriptor_limit() -> None:

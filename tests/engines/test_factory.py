@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.engines.test_weights import write_detector
 from twopass.engines import factory
+from twopass.engines.detector.engine import DetectorFirstEngine
+from twopass.engines.gpus import GpuInfo
+from twopass.engines.interface import describe
+from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError
+from twopass.families import registry
 from twopass.settings import GPU_NAMES, PRESETS, Settings, find_preset
+from twopass.worker import open_worker
 
 
 def test_an_unknown_engine_is_an_error() -> None:
@@ -45,3 +53,88 @@ def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) ->
 def test_a_preset_can_be_named_by_gpu_model() -> None:
     """rtx4060 and rtx4090 are aliases of the presets by memory."""
     assert {card: find_preset(card, 0) for card in GPU_NAMES} == {"rtx4060": PRESETS["8"], "rtx4090": PRESETS["24"]}
+
+
+# ---- the layout detector ------------------------------------------------------------------------
+
+GPU = GpuInfo(count=1, memory_gb=79.6)
+SERVER = {"engine": "openai", "openai_base_url": "http://localhost:1/v1"}
+
+
+@pytest.fixture
+def detector_folder(tmp_path: Path) -> Path:
+    """A complete folder of the detector, as `twopass download-weights` writes it."""
+    folder = tmp_path / "detector"
+    write_detector(folder)
+    (folder / "checksums.json").write_text(json.dumps({"repo": "r", "revision": "0123456789abcdef", "files": {}}))
+    return folder
+
+
+def test_a_reader_of_regions_gets_a_detector_in_front(detector_folder: Path) -> None:
+    """The engine is the server's in kind and family, and names the detector that documents were read with."""
+    engine = factory.create_engine(
+        Settings(**SERVER, openai_family="glm_ocr", detector_dir=detector_folder, detector_device="cpu")
+    )
+
+    assert isinstance(engine, DetectorFirstEngine)
+    assert (engine.kind, engine.family, engine.sequences) == ("openai", "glm_ocr", 32)
+    assert describe(engine)["detector"] == "pp_doclayout_v3@0123456789ab+float32"
+
+
+def test_documents_name_revision_and_precision_of_the_detector(detector_folder: Path) -> None:
+    """Other weights or other arithmetic may find other regions; weights of unknown origin are named as such."""
+    reader = ReplayEngine({}, "glm_ocr")
+    known = factory.put_detector_first(reader, Settings(), detector_folder, lambda: GPU)
+    (detector_folder / "checksums.json").unlink()
+    unknown = factory.put_detector_first(reader, Settings(), detector_folder, lambda: GpuInfo())
+
+    assert known.detector == "pp_doclayout_v3@0123456789ab+bfloat16"
+    assert unknown.detector == "pp_doclayout_v3@unknown+float32"
+
+
+def test_an_engine_without_a_detector_describes_none() -> None:
+    """Ids of documents that no detector saw stay as they were."""
+    assert describe(ReplayEngine({})) == {"engine": "replay", "precision": "recorded"}
+
+
+def test_a_missing_detector_is_an_error_before_the_reader_starts(tmp_path: Path) -> None:
+    """The error names the folder of the detector, and the reader's missing address is not looked at."""
+    with pytest.raises(EngineError, match=f"no weights of pp_doclayout_v3.*{tmp_path} has no config.json") as caught:
+        factory.create_engine(Settings(engine="openai", structure="fallback", detector_dir=tmp_path))
+    assert caught.value.code is Code.WEIGHTS_MISSING
+
+
+def test_recorded_answers_need_no_detector(tmp_path: Path) -> None:
+    """Detections are recorded as completions, so that engine replay answers them, too."""
+    engine = factory.create_engine(Settings(engine="replay", structure="detector", replay_dir=tmp_path))
+
+    assert isinstance(engine, ReplayEngine)
+
+
+def test_transformers_cannot_run_a_reader_of_regions(detector_folder: Path) -> None:
+    """The error names the engines that can."""
+    with pytest.raises(EngineError, match="engine hf cannot run glm_ocr: set ENGINE=vllm or openai"):
+        factory.create_engine(Settings(engine="hf", model="glm_ocr", detector_dir=detector_folder))
+
+
+@pytest.mark.parametrize(("model", "layer_text"), [("glm_ocr", True), ("glm_ocr", False), ("deepseek_ocr", False)])
+def test_a_worker_asks_for_the_family_of_its_settings(model: str, layer_text: bool) -> None:
+    """STRUCTURE and LAYER_TEXT reach the family; by default it is the family as it was."""
+    settings = Settings(page_workers=1, log_level="ERROR", layer_text=layer_text)
+
+    with open_worker(settings, create_engine=lambda settings: ReplayEngine({}, model)) as worker:
+        family = worker.family
+
+    assert family == registry.get_family(model, structure="auto", layer_text=layer_text)
+    assert (family == registry.get_family(model)) is not layer_text
+
+
+def test_a_worker_refuses_a_structure_that_its_family_lacks() -> None:
+    """A worker whose pages nobody could read does not open."""
+    settings = Settings(page_workers=1, log_level="ERROR", structure="model")
+
+    with (
+        pytest.raises(EngineError, match="STRUCTURE=model does not fit glm_ocr"),
+        open_worker(settings, create_engine=lambda settings: ReplayEngine({}, "glm_ocr")),
+    ):
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ import pytest
 
 from tests.fakes import hub as fake_hub
 from tests.fakes.hub import Hub
+from twopass.engines import hub as hub_module
 from twopass.engines import weights
-from twopass.engines.weights import MODELS
+from twopass.engines.weights import DETECTOR, DETECTORS, MODELS
 from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.settings import Settings
@@ -26,7 +28,9 @@ WANTED = MODELS["deepseek_ocr"]
 @pytest.mark.parametrize("model", MODELS)
 def test_families_and_weights_pin_the_same_revision(model: str) -> None:
     """The revision in a document's identity is the one that is loaded."""
-    assert registry.get_family(model).revision == MODELS[model].revision
+    revision, _, _detector = registry.get_family(model).revision.partition("+")
+
+    assert revision == MODELS[model].revision
 
 
 def make_safetensors(size: int = 8) -> bytes:
@@ -133,6 +137,49 @@ def test_a_broken_link_is_a_missing_file(tmp_path: Path) -> None:
     assert weights.describe_defect(tmp_path) == "has missing or incomplete files: model-2.safetensors"
 
 
+DETECTOR_FILES = {**FILES, "preprocessor_config.json": b"{}"}
+DETECTOR_FILES.pop("tokenizer.json")
+
+
+def write_detector(path: Path, **changed: bytes | None) -> Path:
+    """Write a complete folder of the layout detector, with files replaced, or left out if None."""
+    return write_model(path, tokenizer__json=None, **{"preprocessor_config__json": b"{}", **changed})
+
+
+def test_the_detector_is_searched_like_the_model(settings: Settings, tmp_path: Path) -> None:
+    """The image comes before the hub's cache, and that before the volume; DETECTOR_DIR is the only folder if set."""
+    places = [
+        tmp_path / "volume/models/pp_doclayout_v3",
+        tmp_path / "volume" / weights.HUB_CACHE / DETECTORS[DETECTOR].cache_path,
+        tmp_path / "baked/pp_doclayout_v3",
+        tmp_path / "own",
+    ]
+    found = []
+    for place in places:
+        own = place if place.name == "own" else None
+        write_detector(place)
+        found.append(weights.find_detector(settings.model_copy(update={"detector_dir": own}), tmp_path / "baked"))
+
+    assert found == places
+
+
+def test_a_detector_has_no_tokenizer(settings: Settings, tmp_path: Path) -> None:
+    """Its folder is complete without one, but not without the configuration of its preprocessing."""
+    complete, lacking = write_detector(tmp_path / "a"), write_detector(tmp_path / "b", preprocessor_config__json=None)
+
+    assert weights.describe_defect(complete, DETECTORS[DETECTOR].preprocessing) is None
+    with pytest.raises(EngineError, match=r"b has no preprocessor_config\.json.* DETECTOR_DIR") as caught:
+        weights.find_detector(settings.model_copy(update={"detector_dir": lacking}))
+    assert caught.value.code is Code.WEIGHTS_MISSING
+
+
+def test_every_revision_is_a_full_commit_with_a_licence() -> None:
+    """A branch or a shortened hash could name other weights tomorrow, and a licence decides who may use them."""
+    for pinned in (*MODELS.values(), *DETECTORS.values()):
+        assert re.fullmatch(r"[0-9a-f]{40}", pinned.revision)
+        assert pinned.licence in ("MIT", "Apache-2.0")
+
+
 def test_an_unknown_model_is_an_error(settings: Settings) -> None:
     """The error lists the models that exist."""
     with pytest.raises(EngineError, match="unknown model gpt; MODEL is one of: deepseek_ocr, deepseek_ocr2"):
@@ -203,19 +250,68 @@ def test_a_missing_repository_is_one_line_of_error(tmp_path: Path) -> None:
 
 
 def test_allow_download_writes_to_the_volume(hub: Hub, tmp_path: Path) -> None:
-    """The next worker finds the weights there; an incomplete copy is replaced."""
+    """The next worker finds the weights there; an incomplete copy is replaced, also in the image, which is offline."""
     place = write_model(tmp_path / "volume/models/deepseek_ocr", **{"model-1__safetensors": b""})
     code = f"""
 from pathlib import Path
+from twopass.engines import hub as hub_module
 from twopass.engines import weights
 from twopass.settings import Settings
 print(weights.find(Settings(volume=Path({str(tmp_path / "volume")!r}), allow_download=True), Path("/nowhere")))
 """
-    environment = {**os.environ, **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": hub.url}
+    environment = {**os.environ, **fake_hub.CLIENT_SETTINGS, "HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
 
     assert done.stdout.strip() == str(place), done.stderr
     assert weights.describe_defect(place) is None
+
+
+@pytest.fixture
+def glm_hub() -> Iterator[Hub]:
+    """A hub with GLM-OCR and the layout detector."""
+    model, detector = MODELS["glm_ocr"], DETECTORS[DETECTOR]
+    other = Hub(detector.repo, detector.revision, DETECTOR_FILES)
+    with fake_hub.serve(Hub(model.repo, model.revision, dict(FILES), others=(other,))) as hub:
+        yield hub
+
+
+def test_a_model_that_reads_regions_comes_with_its_detector(glm_hub: Hub, tmp_path: Path) -> None:
+    """Both are downloaded side by side, where a worker finds them, with their licences; --verify covers both."""
+    done = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr")
+    verified = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr", "--verify")
+    (tmp_path / DETECTOR / "config.json").unlink()
+    corrupt = download_weights(glm_hub, "glm_ocr", tmp_path / "glm_ocr", "--verify")
+
+    assert (done.returncode, verified.returncode, corrupt.returncode) == (0, 0, 1), done.stderr
+    settings = Settings(model="glm_ocr", volume=tmp_path)
+    assert weights.find(settings, tmp_path) == tmp_path / "glm_ocr"
+    assert done.stdout.splitlines() == [
+        f"zai-org/GLM-OCR@{MODELS['glm_ocr'].revision} -> {tmp_path / 'glm_ocr'}; licence: MIT",
+        f"{DETECTORS[DETECTOR].repo}@{DETECTORS[DETECTOR].revision} -> {tmp_path / DETECTOR}; licence: Apache-2.0",
+    ]
+    assert corrupt.stdout.splitlines()[-1] == "wrong: config.json"
+
+
+def test_the_detector_is_downloaded_for_any_structure_that_needs_it(hub: Hub, tmp_path: Path) -> None:
+    """DeepSeek-OCR comes alone by default, and with the detector for STRUCTURE=fallback."""
+    detector = DETECTORS[DETECTOR]
+    alone = download_weights(hub, "deepseek_ocr", tmp_path / "a" / "deepseek_ocr")
+    hub.others = (Hub(detector.repo, detector.revision, DETECTOR_FILES),)
+    both = download_weights(hub, "deepseek_ocr", tmp_path / "b" / "deepseek_ocr", "--structure", "fallback")
+
+    assert (alone.returncode, both.returncode) == (0, 0), both.stderr
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["deepseek_ocr"]
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {"deepseek_ocr", DETECTOR}
+
+
+def test_a_revision_is_known_from_the_record_or_the_cache(tmp_path: Path) -> None:
+    """Documents name the revision that was loaded; a folder that says nothing of it has none."""
+    snapshot, plain, recorded = tmp_path / "snapshots" / "abc", tmp_path / "plain", tmp_path / "recorded"
+    for folder in (snapshot, plain, recorded):
+        folder.mkdir(parents=True)
+    (recorded / "checksums.json").write_text(json.dumps({"revision": "def"}))
+
+    assert [hub_module.find_revision(folder) for folder in (snapshot, plain, recorded)] == ["abc", None, "def"]
 
 
 def test_verify_needs_checksums(hub: Hub, tmp_path: Path) -> None:

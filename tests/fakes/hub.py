@@ -1,4 +1,4 @@
-"""A Hugging Face hub on loopback that serves one repository of small files.
+"""A Hugging Face hub on loopback that serves repositories of small files.
 
 It has the routes that huggingface_hub requests: a model's info and tree, and files by name. Weight files carry a
 sha256, as files in LFS do.
@@ -27,7 +27,7 @@ CLIENT_SETTINGS = {
 
 @dataclass
 class Hub:
-    """One repository. The bytes of `corrupted` files differ from their listed checksums."""
+    """One repository, and `others`. The bytes of `corrupted` files differ from their listed checksums."""
 
     repo: str
     revision: str
@@ -35,6 +35,7 @@ class Hub:
     corrupted: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
     url: str = ""
+    others: tuple[Hub, ...] = ()
 
     def describe_file(self, name: str, key: str) -> dict[str, Any]:
         data = self.files[name]
@@ -48,6 +49,9 @@ class Hub:
     def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:
         """Return status, body and headers."""
         self.requests.append(path)
+        for other in self.others:
+            if other.repo in path:
+                return other.answer(path)
         api = f"/api/models/{self.repo}"
         if path in (f"{api}/revision/{self.revision}", api):
             siblings = [self.describe_file(name, "rfilename") for name in self.files]

@@ -18,6 +18,7 @@ from twopass.detection import region
 from twopass.engines.detector import decode, model
 from twopass.engines.detector.decode import RawPage
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
+from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 
@@ -225,3 +226,51 @@ async def test_a_child_process_detects_on_shared_pixels(folder: Path) -> None:
     [raw] = model.load(folder, "cpu", "float32").run([page])
     assert region.parse(text).regions
     assert len(region.parse(text).regions) == len(region.parse(decode.write_answer(raw, page)).regions)
+
+
+@pytest.mark.parametrize(
+    ("folder_name", "device", "advice"),
+    [("empty", "cpu", "correct DETECTOR_DIR or download it again"), ("", "cuda", "set DETECTOR_DEVICE=cpu")],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+async def test_a_detector_that_cannot_start_says_what_to_change(
+    folder: Path, tmp_path: Path, folder_name: str, device: str, advice: str
+) -> None:
+    """Damaged weights and a GPU that PyTorch does not see are errors with a code, sent from the child."""
+    (tmp_path / "empty").mkdir()
+    place = tmp_path / folder_name if folder_name else folder
+    buffers = PixelBufferPool(1, 1 << 22)
+    detector = ChildDetector(DetectorOptions(place, device))
+
+    with pytest.raises(EngineError, match=advice) as caught:
+        await detector.open(PagePool(0, buffers))
+    await detector.close()
+    buffers.close()
+
+    assert caught.value.code is Code.ENGINE_DEAD
+
+
+class FullModel:
+    """A model for which the GPU's memory is too small if it gets more than one page."""
+
+    def to(self, **kwargs: object) -> FullModel:
+        return self
+
+    def eval(self) -> FullModel:
+        return self
+
+    def __call__(self, pixel_values: torch.Tensor) -> object:
+        if len(pixel_values) > 1:
+            raise torch.OutOfMemoryError("2 GiB")
+        queries = torch.zeros(1, 1, 1)
+        boxes, masks = torch.zeros(1, 1, 4), torch.zeros(1, 1, 2, 2)
+        return SimpleNamespace(logits=queries, pred_boxes=boxes, order_logits=queries, out_masks=masks)
+
+
+def test_a_batch_that_is_too_large_ends_without_a_crash() -> None:
+    """The child goes on, and its pages can be detected one by one."""
+    full = model.DetectorModel(FullModel(), "cpu", torch.float32)
+
+    with pytest.raises(WorkerDied, match="too little GPU memory for 3 pages: lower GPU_MEMORY_UTILIZATION"):
+        full.run(PAGES)
+    assert len(full.run(PAGES[:1])) == 1

@@ -152,8 +152,9 @@ def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Work
     def create_engine(settings: Settings) -> Engine:
         return VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
 
-    # vLLM's own class cuts images into as many tiles as the model can have
-    settings = settings.model_copy(update={"canary": False, "max_tiles": reference.MAX_CROPS[settings.model]})
+    # vLLM's own class cuts images into as many tiles as the model can have; the model is compared, not the detector
+    model = {"max_tiles": reference.MAX_CROPS[settings.model], "structure": "auto"}
+    settings = settings.model_copy(update={"canary": False, **model})
     with open_worker(settings, create_engine=create_engine) as worker:
         yield worker
 

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from twopass.cli import options
-from twopass.engines import hub, weights
+from twopass.engines import hub, structure, weights
+from twopass.engines.structure import Structure
+from twopass.engines.weights import Weights
 from twopass.errors import TwopassError
 
-MODELS = sorted(weights.MODELS)
+MODELS = [*sorted(weights.MODELS), *weights.DETECTORS]
 
 
 def command(
@@ -24,32 +26,43 @@ def command(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the folder with its checksums.json; needs no network.")
     ] = False,
+    finds_regions: Annotated[
+        str,
+        typer.Option(
+            "--structure",
+            **options.choice(list(Structure)),
+            help="With detector or fallback, also the layout detector, into a folder beside FOLDER.",
+        ),
+    ] = Structure.AUTO,
 ) -> None:
     """Download a model's weights at the pinned revision, or verify a download.
 
-    Every file is compared with the hub's checksums, which are kept in checksums.json beside the files.
+    Every file is compared with the hub's checksums, which are kept in checksums.json beside the files. A model that
+    reads single regions comes with the layout detector, as with --structure detector.
 
-    Exit code: 0 the folder is complete and correct, 1 it is not, 2 a wrong argument.
+    Exit code: 0 the folders are complete and correct, 1 one is not, 2 a wrong argument.
     """
     try:
-        is_good = _verify(model, folder) if verify else _download(model, folder)
+        needed = structure.list_weights(model, finds_regions)
+        folders = {folder if name == model else folder.parent / name: pinned for name, pinned in needed.items()}
+        are_good = [_verify(pinned, place) if verify else _download(pinned, place) for place, pinned in folders.items()]
     except TwopassError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
-    raise typer.Exit(0 if is_good else 1)
+    raise typer.Exit(0 if all(are_good) else 1)
 
 
-def _download(model: str, folder: Path) -> bool:
-    pinned = weights.look_up(model)
+def _download(pinned: Weights, folder: Path) -> bool:
     hub.download(pinned.repo, pinned.revision, folder)
-    defect = weights.describe_defect(folder)
-    typer.echo(f"{pinned.repo}@{pinned.revision} -> {folder}{f', which {defect}' if defect else ''}")
+    defect = weights.describe_defect(folder, pinned.preprocessing)
+    place = f"{folder}, which {defect}" if defect else folder
+    typer.echo(f"{pinned.repo}@{pinned.revision} -> {place}; licence: {pinned.licence}")
     return defect is None
 
 
-def _verify(model: str, folder: Path) -> bool:
+def _verify(pinned: Weights, folder: Path) -> bool:
     problems = hub.find_corrupt_files(folder)
-    pinned, found = weights.look_up(model), hub.read_revision(folder)
+    found = hub.read_revision(folder)
     if found != (pinned.repo, pinned.revision):  # document ids name the pinned revision and would be wrong
         problems = [f"{'@'.join(found)} in place of {pinned.repo}@{pinned.revision}", *problems]
     typer.echo("\n".join(f"wrong: {name}" for name in problems) or f"{folder}: every file is as it was downloaded")

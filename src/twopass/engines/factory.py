@@ -1,13 +1,17 @@
 """Create the engine that the settings name.
 
-Engine modules are imported inside the function: each brings heavy or optional libraries (vLLM, PyTorch, PyMuPDF,
+Engine modules are imported inside functions: each brings heavy or optional libraries (vLLM, PyTorch, PyMuPDF,
 httpx), and a process must load only those of the engine that it runs.
 """
 
 from __future__ import annotations
 
-from twopass.engines import weights
+from collections.abc import Callable
+from pathlib import Path
+
+from twopass.engines import gpus, hub, structure, weights
 from twopass.engines.interface import Engine
+from twopass.engines.structure import Structure
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 
@@ -16,6 +20,28 @@ ENGINE_NAMES = ("cpu", "vllm", "openai", "hf", "replay")
 
 def create_engine(settings: Settings) -> Engine:
     """Return the engine of these settings, not yet open; raises EngineError if it is unknown or not installed."""
+    if structure.choose(settings) is Structure.MODEL:
+        return create_reader(settings)
+    folder = weights.find_detector(settings)  # first: the reader may take a minute to start
+    return put_detector_first(create_reader(settings), settings, folder)
+
+
+def put_detector_first(
+    reader: Engine, settings: Settings, folder: Path, detect_gpus: Callable[[], gpus.GpuInfo] = gpus.detect_gpus
+) -> Engine:
+    """Return the reader with the layout detector of this folder in front of it."""
+    from twopass.engines.detector import placement
+    from twopass.engines.detector.engine import DetectorFirstEngine
+    from twopass.engines.detector.process import ChildDetector, DetectorOptions
+
+    device, precision, batch, _ = placement.choose(settings, detect_gpus().memory_gb)
+    options = DetectorOptions(folder, device, precision, settings.detector_compile)
+    name = f"{weights.DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
+    return DetectorFirstEngine(ChildDetector(options), reader, reader.family, batch, name)
+
+
+def create_reader(settings: Settings) -> Engine:
+    """Return the engine without a layout detector, not yet open; raises EngineError."""
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 
@@ -23,6 +49,7 @@ def create_engine(settings: Settings) -> Engine:
     if settings.engine == "hf":
         from twopass.engines.hf.engine import HfEngine
 
+        _require_whole_pages(settings.model)
         return HfEngine(settings.model, weights.find(settings), settings.dtype or "bfloat16")
     if settings.engine == "openai":
         from twopass.engines.openai.engine import OpenAIEngine
@@ -39,3 +66,8 @@ def create_engine(settings: Settings) -> Engine:
 
         return VllmEngine(settings, weights.find(settings))
     raise EngineError(Code.ENGINE_DEAD, f"unknown engine {settings.engine}; ENGINE is one of {', '.join(ENGINE_NAMES)}")
+
+
+def _require_whole_pages(model: str) -> None:
+    if weights.look_up(model).reads_regions:
+        raise EngineError(Code.ENGINE_DEAD, f"engine hf cannot run {model}: set ENGINE=vllm or openai")

@@ -18,6 +18,7 @@ from pathlib import Path
 from twopass.errors import Code, EngineError
 
 CHECKSUMS = "checksums.json"
+OFFLINE = "HF_HUB_OFFLINE"  # a variable that the hub's library reads when it is imported; the image sets it
 LOCAL_METADATA = Path(".cache", "huggingface", "download")  # of the hub's library, below a local folder
 # The hf engine needs the code, every engine the rest; papers and images are not downloaded.
 FILE_PATTERNS = ("*.json", "*.safetensors", "*.py", "*.model", "*.txt", "*.jinja", "LICENSE*")
@@ -37,7 +38,7 @@ def download(repo: str, revision: str, folder: Path) -> None:
     """Download into `folder`, which is then complete or absent; raises EngineError."""
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
-        with _translate_errors(repo, revision, folder):
+        with _go_online(), _translate_errors(repo, revision, folder):
             _fetch(repo, revision, partial)
             _verify_and_record(repo, revision, partial, _list_hub_files(repo, revision))
             shutil.rmtree(folder, ignore_errors=True)
@@ -141,6 +142,17 @@ def read_revision(folder: Path) -> tuple[str, str]:
     return record["repo"], record["revision"]
 
 
+def find_revision(folder: Path) -> str | None:
+    """Return the revision that checksums.json or the place in the hub's cache names; None if neither does.
+
+    No file is verified.
+    """
+    try:
+        return str(json.loads((folder / CHECKSUMS).read_text())["revision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name if folder.parent.name == "snapshots" else None
+
+
 def _has_checksum(path: Path, sha256: str) -> bool:
     return path.is_file() and compute_checksums(path)["sha256"] == sha256
 
@@ -162,6 +174,17 @@ def compute_checksums(path: Path) -> dict[str, str]:
             plain.update(chunk)
             git.update(chunk)
     return {"sha256": plain.hexdigest(), "sha1": git.hexdigest()}
+
+
+@contextmanager
+def _go_online() -> Iterator[None]:
+    """Let the hub's library use the network: whoever calls `download` was allowed to."""
+    before = os.environ.pop(OFFLINE, None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[OFFLINE] = before
 
 
 @contextmanager

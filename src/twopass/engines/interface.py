@@ -92,6 +92,7 @@ class Engine(Protocol):
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
     `is_gone`: it will never answer again, and its worker must be replaced.
+    `detector`: the layout detector in front of it with revision and precision, as documents name it; None without one.
     """
 
     kind: str
@@ -104,6 +105,7 @@ class Engine(Protocol):
     startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
+    detector: str | None = None
 
     async def open(self, page_pool: PagePool) -> None:
         """Load and warm up; raises EngineError."""
@@ -130,4 +132,5 @@ def to_raw_completion(prompt: Prompt, completion: Completion) -> RawCompletion:
 
 def describe(engine: Engine) -> dict[str, Any]:
     """Return the engine's part of a document's identity."""
-    return {"engine": engine.kind, "precision": engine.precision}
+    detector = {"detector": engine.detector} if engine.detector else {}  # named only if used: it changes document ids
+    return {"engine": engine.kind, "precision": engine.precision, **detector}

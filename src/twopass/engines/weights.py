@@ -7,26 +7,38 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twopass.errors import Code, EngineError
-from twopass.settings import Settings
+
+if TYPE_CHECKING:  # the image's build downloads weights without the libraries of the settings
+    from twopass.settings import Settings
 
 BAKED_MODELS = Path("/models")  # not below /runpod-volume: a volume mounted there would hide the image's files
 HUB_CACHE = Path("huggingface-cache/hub")  # below the volume: where RunPod stores the endpoint's Model
 OFFLINE_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 HEADER_BYTES = 8  # a safetensors file starts with the length of its JSON header
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+DETECTOR = "pp_doclayout_v3"
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A repository on the hub, pinned to the revision that families, engines and images were built for."""
+    """A repository on the hub, pinned to the revision that families, engines and images were built for.
+
+    `licence` is what its model card states. A model that `reads_regions` reads one region at a time and needs a layout
+    detector in front of it. A complete folder has one of the files in `preprocessing`.
+    """
 
     repo: str
     revision: str
+    licence: str
+    reads_regions: bool = False
+    preprocessing: tuple[str, ...] = TOKENIZERS
 
     @property
     def cache_path(self) -> Path:
@@ -35,47 +47,73 @@ class Weights:
 
 
 MODELS = {
-    "deepseek_ocr": Weights("deepseek-ai/DeepSeek-OCR", "9f30c71f441d010e5429c532364a86705536c53a"),
-    "deepseek_ocr2": Weights("deepseek-ai/DeepSeek-OCR-2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0"),
-    # MIT. The revision with which AIwork4me/Unlimited-OCR-ROCm measured 92.4 on OmniDocBench v1.6; its full name is
-    # from the hub cache of nightfurry325-code/ocr-logistics-rpa.
-    "unlimited_ocr": Weights("baidu/Unlimited-OCR", "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"),
+    "deepseek_ocr": Weights("deepseek-ai/DeepSeek-OCR", "9f30c71f441d010e5429c532364a86705536c53a", "MIT"),
+    "deepseek_ocr2": Weights("deepseek-ai/DeepSeek-OCR-2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0", "Apache-2.0"),
+    # The revision with which AIwork4me/Unlimited-OCR-ROCm measured 92.4 on OmniDocBench v1.6; its full name is from the
+    # hub cache of nightfurry325-code/ocr-logistics-rpa.
+    "unlimited_ocr": Weights("baidu/Unlimited-OCR", "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97", "MIT"),
+    "glm_ocr": Weights("zai-org/GLM-OCR", "2e85a62840ccac27daa451df36c736c4636b8628", "MIT", reads_regions=True),
+    "paddleocr_vl": Weights(
+        "PaddlePaddle/PaddleOCR-VL-1.5", "2a4195faa5e7914c12f2fc601d72c81caf8d2da5", "Apache-2.0", reads_regions=True
+    ),
+}
+DETECTORS = {
+    DETECTOR: Weights(
+        "PaddlePaddle/PP-DocLayoutV3_safetensors",
+        "3ec586e86ed9245a567bb13395a3db64d5c077cc",
+        "Apache-2.0",
+        preprocessing=("preprocessor_config.json",),
+    ),
 }
 
 
 def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
     """Return the folder to load MODEL from and switch the hub libraries to offline mode; raises EngineError."""
-    wanted = look_up(settings.model)
+    wanted = _look_up(settings.model, MODELS)
     if settings.load_format == "dummy" and settings.model_dir:
         return settings.model_dir  # random weights need only a configuration
-    candidates = list(_list_candidate_folders(settings, wanted, baked))
-    folder = next((candidate for candidate in candidates if not describe_defect(candidate)), None)
+    return _find(settings, settings.model, wanted, settings.model_dir, baked)
+
+
+def find_detector(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
+    """Return the folder to load the layout detector from, found as MODEL's is; raises EngineError."""
+    return _find(settings, DETECTOR, DETECTORS[DETECTOR], settings.detector_dir, baked)
+
+
+def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, baked: Path) -> Path:
+    candidates = list(_list_candidate_folders(settings.volume, name, wanted, own, baked))
+    needed = wanted.preprocessing
+    folder = next((candidate for candidate in candidates if not describe_defect(candidate, needed)), None)
     if folder is None and settings.allow_download:
         folder = _download(wanted, candidates[-1])
     if folder is None:
-        raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(settings.model, wanted, candidates))
+        raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(name, wanted, candidates))
     os.environ.update(OFFLINE_ENV)  # before an engine imports the libraries that read these variables
     return folder
 
 
-def look_up(model: str) -> Weights:
-    """Return the pinned repository of a model; raises EngineError for an unknown name."""
+def look_up(name: str) -> Weights:
+    """Return the pinned repository of a model or detector; raises EngineError for an unknown name."""
+    return _look_up(name, {**MODELS, **DETECTORS})
+
+
+def _look_up(name: str, known: Mapping[str, Weights]) -> Weights:
     try:
-        return MODELS[model]
+        return known[name]
     except KeyError:
-        message = f"unknown model {model}; MODEL is one of: {', '.join(MODELS)}"
+        message = f"unknown model {name}; MODEL is one of: {', '.join(MODELS)}"
         raise EngineError(Code.WEIGHTS_MISSING, message) from None
 
 
-def _list_candidate_folders(settings: Settings, wanted: Weights, baked: Path) -> Iterator[Path]:
+def _list_candidate_folders(volume: Path, name: str, wanted: Weights, own: Path | None, baked: Path) -> Iterator[Path]:
     """Yield the folders that may hold the weights, in order of preference; a download goes into the last one."""
-    if settings.model_dir:
-        yield settings.model_dir  # and no other: a wrong MODEL_DIR must not load different weights
+    if own:
+        yield own  # and no other: a wrong MODEL_DIR must not load different weights
         return
-    yield baked / settings.model
-    yield settings.volume / HUB_CACHE / wanted.cache_path
-    if settings.volume.is_dir():
-        yield settings.volume / "models" / settings.model
+    yield baked / name
+    yield volume / HUB_CACHE / wanted.cache_path
+    if volume.is_dir():
+        yield volume / "models" / name
 
 
 def _download(wanted: Weights, folder: Path) -> Path:
@@ -85,14 +123,17 @@ def _download(wanted: Weights, folder: Path) -> Path:
     return folder
 
 
-def describe_defect(folder: Path) -> str | None:
-    """Say what a folder lacks to be a complete model, as the end of a sentence; None if it is complete."""
+def describe_defect(folder: Path, preprocessing: tuple[str, ...] = TOKENIZERS) -> str | None:
+    """Say what a folder lacks to be a complete model, as the end of a sentence; None if it is complete.
+
+    One of the files in `preprocessing` must be there.
+    """
     if not folder.is_dir():
         return "does not exist"
     if not (folder / "config.json").is_file():
         return "has no config.json"
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
-        return "has no tokenizer.json"
+    if not any((folder / name).is_file() for name in preprocessing):
+        return f"has no {preprocessing[0]}"
     if not (shards := _list_shards(folder)):
         return "has no .safetensors file"
     incomplete = [name for name in shards if not _is_complete(folder / name)]
@@ -122,10 +163,12 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def _format_not_found_message(model: str, wanted: Weights, candidates: list[Path]) -> str:
-    defects = "; ".join(f"{folder} {describe_defect(folder)}" for folder in candidates)
+def _format_not_found_message(name: str, wanted: Weights, candidates: list[Path]) -> str:
+    defects = "; ".join(f"{folder} {describe_defect(folder, wanted.preprocessing)}" for folder in candidates)
+    advice = f"set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR"
+    if name in DETECTORS:  # an endpoint has one Model
+        advice = "set DETECTOR_DIR"
     return (
-        f"no weights of {model} ({wanted.repo}@{wanted.revision[:12]}): {defects}. Build them into the image with "
-        f"`twopass download-weights`, set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR, "
-        "or ALLOW_DOWNLOAD=true"
+        f"no weights of {name} ({wanted.repo}@{wanted.revision[:12]}): {defects}. Build them into the image with "
+        f"`twopass download-weights`, {advice}, or ALLOW_DOWNLOAD=true"
     )

@@ -36,7 +36,7 @@ CHILD_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "1048576",
     "MALLOC_TRIM_THRESHOLD_": "1048576",
 }
-# The only variables that a child inherits: it must not see the credentials of stores and engines.
+# The only variables that every child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
 MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
@@ -78,6 +78,7 @@ class PagePool:
         memory_bytes: int = MEMORY_BYTES,
         calls: int = MAX_CALLS,
         slow_call_s: float = SLOW_CALL_S,
+        more_inherited: Sequence[str] = (),
     ) -> None:
         self.count = count
         self._calls = calls
@@ -86,16 +87,23 @@ class PagePool:
         self._start_timeout_s = start_timeout_s
         self._memory_bytes = memory_bytes
         self._slow_call_s = slow_call_s
+        self._inherited = (*INHERITED, *more_inherited)
         self._substitutes = 0
         self._idle: asyncio.Queue[PageProcess | None] = asyncio.Queue()  # None: the next call starts a new child
         self._children: set[PageProcess] = set()
 
-    def create_sibling(self, count: int, timeout_s: float, memory_bytes: int) -> PagePool:
-        """A pool of other children with the same buffers, for calls that must not wait for those of this pool."""
+    def create_sibling(
+        self, count: int, timeout_s: float, memory_bytes: int, more_inherited: Sequence[str] = ()
+    ) -> PagePool:
+        """A pool of other children with the same buffers, for calls that must not wait for those of this pool.
+
+        The children also inherit the environment variables in `more_inherited`.
+        """
         first, *others = self._buffers
         return PagePool(
-            count, first, timeout_s, self._start_timeout_s, others, memory_bytes, NEVER_REPLACED, slow_call_s=timeout_s
-        )
+            count, first, timeout_s, self._start_timeout_s, others, memory_bytes, NEVER_REPLACED,
+            slow_call_s=timeout_s, more_inherited=more_inherited,
+        )  # fmt: skip
 
     async def open(self) -> None:
         async with task_group.open_group() as group:
@@ -215,13 +223,16 @@ class PagePool:
                 sys.executable, "-m", "twopass.runtime.page_worker", str(os.getpid()),
                 *(f"{number}:{fd}" for number, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**_filter(os.environ), **CHILD_ENVIRONMENT}, start_new_session=False,
+                limit=1 << 20, env={**self._filter(os.environ), **CHILD_ENVIRONMENT}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"cannot start a page worker: {error.strerror}") from error
         child = PageProcess(process)
         self._children.add(child)
         return child
+
+    def _filter(self, environment: Mapping[str, str]) -> dict[str, str]:
+        return {name: environment[name] for name in self._inherited if name in environment}
 
     async def _kill(self, child: PageProcess) -> None:
         """Kill a child and wait for its end, even if cancelled: it might write into a buffer that is lent again."""
@@ -241,7 +252,3 @@ def _describe_timeout(function: Callable[..., object], budget: CpuBudget) -> Wor
     message = f"{function.__name__} needs more processor time than it may use"
     message += f"; {budget.advice}" if budget.advice else ""
     return WorkerDied(Code.RENDER_TIMEOUT, message)
-
-
-def _filter(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in INHERITED if name in environment}

@@ -9,7 +9,7 @@ import pytest
 
 from twopass.detection.region import DETECT, Detection, to_json
 from twopass.engines.detector.engine import DetectorFirstEngine
-from twopass.engines.interface import Completion, Prompt
+from twopass.engines.interface import Completion, Incident, Prompt, describe
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
@@ -24,14 +24,14 @@ KILLER = Pixels(1, 2, data=b"abcabc")
 class ScriptedDetector:
     """Finds nothing on pages, fails on one and dies on another."""
 
-    def __init__(self, starts: bool = True) -> None:
+    def __init__(self, failure: Exception | None = None) -> None:
         self.sizes: list[int] = []
-        self.starts = starts
+        self.failure = failure
         self.is_open = False
 
     async def open(self, page_pool: PagePool) -> None:
-        if not self.starts:
-            raise WorkerDied(Code.RENDER_CRASH, "no such folder")
+        if self.failure:
+            raise self.failure
         self.is_open = True
 
     async def detect(self, pages: Sequence[Pixels]) -> list[str]:
@@ -90,7 +90,7 @@ async def test_a_page_that_kills_the_detector_is_a_crash_of_that_page() -> None:
 async def test_a_detector_that_does_not_start_stops_the_worker() -> None:
     """A worker without its detector serves nothing, and says why."""
     with pytest.raises(EngineError, match="layout detector did not start"):
-        await build(ScriptedDetector(starts=False)).open(pool())
+        await build(ScriptedDetector(WorkerDied(Code.RENDER_CRASH, "a page worker crashed"))).open(pool())
 
 
 async def test_the_detector_opens_and_closes_with_the_engine() -> None:
@@ -103,4 +103,44 @@ async def test_the_detector_opens_and_closes_with_the_engine() -> None:
     await engine.close()
 
     assert was_open and not detector.is_open
-    assert "detector" in engine.startup_seconds
+    assert "detector_s" in engine.startup_seconds
+
+
+class ChangingReader(ReplayEngine):
+    """Learns its precision when it opens, loses half of its sequences, and ends."""
+
+    def __init__(self) -> None:
+        super().__init__({}, "deepseek_ocr", sequences=8)
+        self.incidents: list[Incident] = []
+
+    async def open(self, page_pool: PagePool) -> None:
+        self.precision = "as served by the server"
+        self.startup_seconds = {"imports_s": 2.0}
+
+    def run_out_of_memory(self) -> None:
+        self.sequences = 4
+        self.incidents = [*self.incidents, Incident(Code.ENGINE_MEMORY, "restarted")]
+        self.is_gone = True
+
+
+async def test_what_the_reader_changes_is_passed_on() -> None:
+    """Jobs, ids and the health check see the reader as it is now, and both starts."""
+    reader = ChangingReader()
+    engine = DetectorFirstEngine(ScriptedDetector(), reader, "deepseek_ocr", name="detector@1")
+    before = (engine.precision, engine.sequences, list(engine.incidents), engine.is_gone)
+
+    await engine.open(pool())
+    reader.run_out_of_memory()
+
+    assert before == ("recorded", 8, [], False)
+    assert describe(engine) == {"engine": "replay", "precision": "as served by the server", "detector": "detector@1"}
+    assert (engine.sequences, engine.incidents, engine.is_gone) == (4, reader.incidents, True)
+    assert engine.startup_seconds.keys() == {"imports_s", "detector_s"}
+
+
+async def test_a_detector_that_says_why_it_cannot_start_is_quoted() -> None:
+    """An error with a code and advice reaches the operator as it is."""
+    detector = ScriptedDetector(EngineError(Code.ENGINE_DEAD, "set DETECTOR_DEVICE=cpu"))
+
+    with pytest.raises(EngineError, match="^ENGINE_DEAD: set DETECTOR_DEVICE=cpu$"):
+        await build(detector).open(pool())

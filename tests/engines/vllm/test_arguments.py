@@ -36,6 +36,19 @@ def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
     assert steps == [3793, 8192]
 
 
+def test_a_detector_on_the_same_gpu_gets_memory() -> None:
+    """vLLM would otherwise fill the card with its cache before the detector opens, and again after a restart."""
+    alone, beside = Settings(engine="vllm"), Settings(engine="vllm", structure="fallback")
+
+    shares = [engine._find_preset(settings, 80).memory for settings in (alone, beside)]
+
+    assert shares[0] == PRESETS["80"].memory
+    assert shares[1] * 80 < shares[0] * 80 - 5
+    chosen = beside.model_copy(update={"gpu_memory_utilization": 0.5})
+    preset = engine._find_preset(chosen, 80)
+    assert engine.build_arguments(chosen, Path("m"), preset)["gpu_memory_utilization"] == 0.5
+
+
 def test_unlimited_ocr_gets_its_own_context() -> None:
     """Twice that of the preset, because its cache does not grow with the answer; the setting still limits it."""
     contexts = [engine.build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from twopass.detection.region import DETECT
 from twopass.engines.detector.batches import Batcher
-from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.engines.interface import Completion, Engine, Incident, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
@@ -27,24 +27,44 @@ class Detector(Protocol):
 
 
 class DetectorFirstEngine(Engine):
-    """The reader's engine in all but the prompts to detect. A batch holds pages of any job."""
+    """The reader's engine in all but the prompts to detect. A batch holds at most `batch` pages, of any job.
 
-    def __init__(self, detector: Detector, reader: Engine, family: str, batch: int = BATCH) -> None:
+    `name` is what documents say of the detector. What the reader changes while it runs is passed on as it is then.
+    """
+
+    def __init__(
+        self, detector: Detector, reader: Engine, family: str, batch: int = BATCH, name: str | None = None
+    ) -> None:
         self._detector = detector
         self._reader = reader
         self._batcher: Batcher[Pixels, str] = Batcher(detector.detect, batch)
+        self._start_s: Mapping[str, float] = {}
         self.kind = reader.kind
-        self.precision = reader.precision
         self.family = family
-        self.sequences = reader.sequences
         self.needs_canary = reader.needs_canary
         self.has_ngram_ban = reader.has_ngram_ban
         self.buffers = reader.buffers
-        self.incidents = reader.incidents
+        self.detector = name
 
     @property
     def is_gone(self) -> bool:  # type: ignore[override]
         return self._reader.is_gone
+
+    @property
+    def incidents(self) -> Sequence[Incident]:  # type: ignore[override]
+        return self._reader.incidents
+
+    @property
+    def precision(self) -> str:  # type: ignore[override]
+        return self._reader.precision
+
+    @property
+    def sequences(self) -> int:  # type: ignore[override]
+        return self._reader.sequences
+
+    @property
+    def startup_seconds(self) -> Mapping[str, float]:  # type: ignore[override]
+        return {**self._reader.startup_seconds, **self._start_s}
 
     async def open(self, page_pool: PagePool) -> None:
         """Open the reader first: it measures the GPU's free memory, of which the detector needs little."""
@@ -55,8 +75,7 @@ class DetectorFirstEngine(Engine):
         except WorkerDied as error:
             message = f"the layout detector did not start; see stderr ({error.message})"
             raise EngineError(Code.ENGINE_DEAD, message) from error
-        seconds: Mapping[str, float] = {"detector": time.monotonic() - started}
-        self.startup_seconds = {**self._reader.startup_seconds, **seconds}
+        self._start_s = {"detector_s": time.monotonic() - started}
 
     async def generate(self, prompt: Prompt) -> Completion:
         if prompt.text != DETECT:

@@ -14,8 +14,10 @@ from torch.nn import functional
 
 from twopass.detection import suppression
 from twopass.engines.detector.decode import Indices, Masks, RawPage
+from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
 
+ADVICE = "lower GPU_MEMORY_UTILIZATION, or set DETECTOR_DEVICE=cpu"
 SIDE = 800  # pixels of the square that the model sees
 
 
@@ -29,9 +31,9 @@ class DetectorModel:
         self._threshold = threshold
 
     def run(self, pages: Sequence[Pixels]) -> list[RawPage]:
-        """Detect on all pages in one batch."""
+        """Detect on all pages in one batch; raises WorkerDied if the GPU's memory is too small for it."""
         with torch.inference_mode():
-            outputs = self._model(pixel_values=prepare(pages, self._device, self._dtype))
+            outputs = self._ask(pages)
             # Before anything is computed from them: bfloat16 has 8 bits, too few to tell 300 places of an order apart.
             logits, boxes, order = (
                 getattr(outputs, name).float().cpu().numpy() for name in ("logits", "pred_boxes", "order_logits")
@@ -41,6 +43,14 @@ class DetectorModel:
             for page in range(len(pages))
         ]
 
+    def _ask(self, pages: Sequence[Pixels]) -> Any:
+        try:
+            return self._model(pixel_values=prepare(pages, self._device, self._dtype))
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()  # so that the pages can be detected one by one
+            message = f"the layout detector has too little GPU memory for {len(pages)} pages: {ADVICE}"
+            raise WorkerDied(Code.RENDER_MEMORY, message) from error
+
     def _read_masks(self, masks: torch.Tensor, queries: Indices) -> Masks:
         """Only these masks are raised to float32 and copied: all of 64 pages would be 3 GB."""
         with torch.inference_mode():
@@ -49,9 +59,22 @@ class DetectorModel:
 
 
 def load(folder: Path, device: str, precision: str, compiled: bool = False) -> DetectorModel:
-    """Load the weights. Compiling takes about a minute, and pays off after thousands of pages."""
-    model = transformers.PPDocLayoutV3ForObjectDetection.from_pretrained(folder)
-    return DetectorModel(torch.compile(model) if compiled else model, device, getattr(torch, precision))
+    """Load the weights; raises EngineError. Compiling takes about a minute, and pays off after thousands of pages."""
+    if not hasattr(transformers, "PPDocLayoutV3ForObjectDetection"):
+        message = f"Transformers {transformers.__version__} has no PP-DocLayoutV3: pip install 'twopass[hf]'"
+        raise EngineError(Code.ENGINE_DEAD, message)
+    if device == "cuda" and not torch.cuda.is_available():
+        message = "the layout detector finds no GPU that PyTorch can use"
+        raise EngineError(Code.ENGINE_DEAD, f"{message}: correct the driver, or set DETECTOR_DEVICE=cpu")
+    try:
+        model = transformers.PPDocLayoutV3ForObjectDetection.from_pretrained(folder, local_files_only=True)
+        return DetectorModel(torch.compile(model) if compiled else model, device, getattr(torch, precision))
+    except torch.OutOfMemoryError as error:
+        message = f"the layout detector does not fit into what is free of the GPU's memory: {ADVICE}"
+        raise EngineError(Code.ENGINE_MEMORY, message) from error
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        message = f"Transformers {transformers.__version__} cannot load the layout detector from {folder}: {error}"
+        raise EngineError(Code.ENGINE_DEAD, f"{message}; correct DETECTOR_DIR or download it again") from error
 
 
 def prepare(pages: Sequence[Pixels], device: str, dtype: torch.dtype) -> torch.Tensor:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twopass.engines.detector import decode
+from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 BATCH_CPU_S = 300.0  # processor seconds of a batch, its start with the weights included
 MEMORY_BYTES = 16 << 30  # of the child, without what is on the GPU
+# Which GPUs it sees, where compiled code is kept, and that no hub is asked. Other children need none of them.
+INHERITED = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
+)
 FAILED = ""  # the answer about a page whose outputs are no numbers
 
 
@@ -39,8 +45,11 @@ class ChildDetector:
         self._pool: PagePool | None = None
 
     async def open(self, page_pool: PagePool) -> None:
-        """Start the child and load the model; raises WorkerDied. The child has the buffers of `page_pool`."""
-        self._pool = page_pool.create_sibling(1, BATCH_CPU_S, MEMORY_BYTES)
+        """Start the child and load the model; raises EngineError and WorkerDied.
+
+        The child has the buffers of `page_pool`.
+        """
+        self._pool = page_pool.create_sibling(1, BATCH_CPU_S, MEMORY_BYTES, INHERITED)
         await self._pool.open()
         await self._pool.call(detect, self._options, ())
 
@@ -69,10 +78,13 @@ def _answer(raw: decode.RawPage, page: Pixels) -> str:
 
 @cache
 def _load(options: DetectorOptions) -> DetectorModel:
-    import torch
+    try:
+        import torch
 
-    from twopass.engines.detector import model
-
+        from twopass.engines.detector import model
+    except ImportError as error:
+        message = f"the layout detector needs {error.name}: pip install 'twopass[hf]'"
+        raise EngineError(Code.ENGINE_DEAD, message) from error
     if options.device == "cpu":  # page workers run with one thread each, but there is one detector
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     return model.load(options.folder, options.device, options.precision, options.compiled)

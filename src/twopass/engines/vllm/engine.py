@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 
 from twopass.engines import preflight
+from twopass.engines.detector import placement
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
 from twopass.engines.vllm import prompt_tokens, render_tiles, startup, tiling
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
@@ -394,7 +395,7 @@ def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
 
 def _find_preset(settings: Settings, memory_gb: float) -> Preset:
     try:
-        return find_preset(settings.preset, memory_gb)
+        return placement.leave_room(find_preset(settings.preset, memory_gb), settings, memory_gb)
     except KeyError:
         raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
 

@@ -58,10 +58,11 @@ def _assign_tasks(changes: Mapping[Label, Task | None]) -> Mapping[Label, Task]:
     return MappingProxyType({label: task for label, task in tasks.items() if task})
 
 
-# GLM's SDK does not read headers, footers, footnotes and references; their text is content, so that it is read here.
+# Prompts and limits are those of GLM's SDK at cef4d0e. It does not read headers, footers, footnotes and references;
+# their text is content, so that it is read here.
 GLM_OCR = RegionReader(
     name="glm_ocr",
-    revision="sdk-cef4d0e",
+    revision="2e85a62840ccac27daa451df36c736c4636b8628",
     prompts=MappingProxyType(
         {Task.TEXT: "Text Recognition:", Task.TABLE: "Table Recognition:", Task.FORMULA: "Formula Recognition:"}
     ),
@@ -74,7 +75,7 @@ GLM_OCR = RegionReader(
 )
 PADDLEOCR_VL = RegionReader(
     name="paddleocr_vl",
-    revision="1.5",
+    revision="2a4195faa5e7914c12f2fc601d72c81caf8d2da5",
     prompts=MappingProxyType(
         {
             Task.TEXT: "OCR:",
