@@ -127,7 +127,7 @@ def test_text_regions_take_a_complete_layer_only_if_asked_to() -> None:
     assert paragraph.text == "Words" and taking.next_question(paragraph, True, SIZE, []) is None
     assert taking.next_question(table, False, SIZE, []) is not None
     assert asked.text == "" and FAMILIES[0].next_question(asked, False, SIZE, []) is not None
-    assert taking.revision != FAMILIES[0].revision
+    assert taking.options != FAMILIES[0].options
 
 
 def test_words_that_the_detector_missed_are_asked_about() -> None:
@@ -137,7 +137,7 @@ def test_words_that_the_detector_missed_are_asked_about() -> None:
 
     elements = family.parse(page_of(*stack("text")), 1, layer=layer).elements
 
-    assert [element.flags for element in elements] == [(), ("missed_by_detector",)]
+    assert [element.flags for element in elements] == [("unread_region",), ("missed_by_detector", "unread_region")]
     assert family.next_question(elements[1], False, SIZE, elements) is not None
 
 
