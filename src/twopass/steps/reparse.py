@@ -227,7 +227,8 @@ def _match_elements(old: Sequence[Element], new: Sequence[Element]) -> dict[str,
     old_ids = {element.id for element in old}
     new_ids = {element.id: element.id for element in new if element.id not in old_ids}
     for element in old:
-        if candidates := places[element.boxes or element.text]:
+        # An element that another one was merged into has the boxes of both, its own first.
+        if candidates := places[element.boxes or element.text] or places[element.boxes[:1]]:
             new_ids[element.id] = candidates.pop(0)
     return new_ids
 
