@@ -101,6 +101,19 @@ def test_tables_are_read_in_the_grammar_of_the_reader() -> None:
         assert read.read_by == 2
 
 
+def test_lines_of_a_region_stay_apart_in_markdown() -> None:
+    """A reader ends paragraphs with one line end; items of a list stay one list, with the same bullets."""
+    family = FAMILIES[0]
+    [element] = family.parse(page_of(*stack("text")), 1).elements
+    question = family.next_question(element, False, SIZE, [element])
+    assert question
+
+    read = family.apply_replies(element, [Reply(question, "First.\nSecond:\n• salt\n· amber\nLast.")])
+
+    assert read.text == "First.\nSecond:\n- salt\n- amber\nLast."
+    assert read.markdown == "First.\n\nSecond:\n- salt\n- amber\n\nLast."
+
+
 def test_a_region_that_is_not_read_takes_the_words_of_the_layer() -> None:
     """An empty answer or boilerplate does not lose text that the PDF has; without a layer the element says so."""
     family = FAMILIES[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from twopass.document import (
@@ -21,11 +22,15 @@ from twopass.families.regions.reader import RegionReader, TableGrammar, Task
 from twopass.text import headings, prose
 
 LOOP_CUT = "repetition_cut"  # element flag
+# The readers end paragraphs with one line end, which Markdown would close; items of a list stay together.
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n|[ \t]*- )")
 
 
 def with_text(element: Element, text: str) -> Element:
     """The element with its text, and what follows from it for its kind."""
     update: dict[str, Any] = {"text": text, "markdown": text}
+    if element.kind is Kind.TEXT:
+        update["markdown"] = _LINE_END.sub("\n\n", text)
     if element.kind in HEADINGS:
         line = prose.to_one_line(text)
         found = headings.parse_numbering(line)
