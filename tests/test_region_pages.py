@@ -127,6 +127,21 @@ async def test_a_page_that_cannot_be_detected_is_read_at_once(
     assert result.status == "success"
 
 
+@pytest.mark.parametrize(("name", "window"), [("deepseek_ocr", 256), ("unlimited_ocr", 1024)])
+async def test_an_empty_answer_about_a_region_is_asked_again(
+    reader: Reader, scan: Path, name: str, window: int
+) -> None:
+    """With the sampling of the model's second rung, and once."""
+    second = answer_detections(detect("text"), lambda prompt: "Salt." if prompt.id.endswith("e000-2") else "")
+    engine = ScriptedEngine(name, second)
+
+    result, document = await read(reader, scan, engine, "detector")
+
+    samplings = [prompt.sampling for prompt in engine.prompts[1:]]
+    assert [(one.temperature, one.window == window) for one in samplings] == [(0.0, False), (0.2, True)]
+    assert (result.problems, document["elements"][0]["text"]) == ((), "Salt.")
+
+
 @pytest.mark.parametrize("name", ["deepseek_ocr", "unlimited_ocr", "glm_ocr", "paddleocr_vl"])
 @pytest.mark.parametrize("lost", [Completion("", "error"), Completion("", "crash"), Completion(""), Completion(" \n")])
 async def test_a_region_that_is_not_read_is_flagged_and_counted(
