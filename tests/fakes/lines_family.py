@@ -64,7 +64,7 @@ class LinesFamily:
 
     @property
     def canary(self) -> CanaryQuestion:
-        return CanaryQuestion("text", PROMPTS["crop"], "auto", ngram=0)
+        return CanaryQuestion("text", PROMPTS["crop"], "auto")
 
     def strip_grammar(self, text: str) -> str:
         return text

@@ -135,7 +135,7 @@ class CanaryQuestion(Question):
     """The question that asks for the text of a picture with nothing but text.
 
     `ngram` is the length in tokens of an n-gram ban with which no sound answer can repeat a line, and with which the
-    grammar of the answer can still be written; 0 where the family uses no ban.
+    grammar of the answer can still be written.
     """
 
     ngram: int = 2

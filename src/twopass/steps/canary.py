@@ -84,16 +84,17 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
     if not settings.canary:
         log.warning("canary is off")
         return Canary.OFF
+    wants_ban = build_sampling(family.sampling).ngram > 0
     try:
         async with asyncio.timeout(settings.canary_timeout_s), task_group.open_group() as group:
-            checks = await _prepare_checks(question, family, page_pool, engine.has_ngram_ban)
+            checks = await _prepare_checks(question, family, page_pool, wants_ban and engine.has_ngram_ban)
             answers = [group.create_task(engine.generate(one.prompt)) for one in checks]
     except TimeoutError:
         message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
         raise EngineError(Code.CANARY, f"{message}: replace the worker, or raise CANARY_TIMEOUT_S") from None
     for one, answer in zip(checks, answers, strict=True):
         _require_no_fault(one, answer.result())
-    if question.ngram and not engine.has_ngram_ban:
+    if wants_ban and not engine.has_ngram_ban:
         log.warning("the engine has no n-gram ban: more answers will loop")
     log.info("canary passed", seconds=[round(answer.result().seconds, 3) for answer in answers])
     return Canary.PASSED
@@ -126,7 +127,7 @@ async def _prepare_checks(
     if rung := next((rung for rung in rungs if rung.prompt == DETECT), None):
         prompt = build_prompt("regions", rung.prompt, page.image)
         checks.append(Check(prompt, partial(find_detection_fault, family=family, rung=rung, page=page)))
-    if has_ban and question.ngram:
+    if has_ban:
         image = await page_pool.call(canary_images.draw_repeated_line)
         ban = {"max_tokens": BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
         prompt = build_prompt("ban", question.prompt, image, **ban)

@@ -74,7 +74,7 @@ class RegionFamily:
 
     @property
     def canary(self) -> CanaryQuestion:
-        return CanaryQuestion(Task.TEXT, self.reader.prompts[Task.TEXT], "auto", ngram=0)
+        return CanaryQuestion(Task.TEXT, self.reader.prompts[Task.TEXT], "auto")
 
     def strip_grammar(self, text: str) -> str:
         return text  # readers write no tags
