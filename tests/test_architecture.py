@@ -38,8 +38,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engines": ("detection", "document", "errors", "pages", "runtime", "settings", "text"),
     "families": ("detection", "document", "errors", "pages", "text"),
     "steps": (
-        "document", "engines", "errors", "families", "format_options", "formats", "job", "page_range", "pages",
-        "result", "runtime", "settings", "storage", "telemetry", "text",
+        "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "page_range",
+        "pages", "result", "runtime", "settings", "storage", "telemetry", "text",
     ),
     "worker": ("document", "engines", "families", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "settings", "steps", "telemetry", "text", "worker",
     ),
     "cli": (
-        "acceptance", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
+        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
         "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
     ),
 }  # fmt: skip

@@ -26,8 +26,8 @@ from scripts.generate import hub
 from tests import ROOT
 from tests.fakes import hub as fake_hub
 from twopass.cli.app import COMMANDS
+from twopass.detection.structure import Structure
 from twopass.engines import weights
-from twopass.engines.structure import Structure
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job

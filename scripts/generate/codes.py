@@ -164,6 +164,19 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "have the flag `unreadable`, and the markdown marks them.",
         "Do not use this text. Read the page with an engine that reads pictures.",
     ),
+    Code.REGIONS_UNREAD: (
+        "The page was divided into regions by a layout detector, and the model gave no text for some of them, or for "
+        "none of them if it is an error. Those regions have the flag `unread_region`, or show the PDF's own text.",
+        "Check these regions. If they show text, raise `dpi`; if there are many, see the worker's log.",
+    ),
+    Code.REGIONS_DROPPED: (
+        "The layout detector gave regions without an area. They were dropped.",
+        "Nothing, if no text is missing: what lies outside all regions is looked for.",
+    ),
+    Code.ORDER_CORRECTED: (
+        "The layout detector's order contradicted the columns of the page and was corrected.",
+        "Check the order of the page's elements.",
+    ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}
 

@@ -13,12 +13,22 @@ from pydantic import BaseModel
 import twopass
 from scripts import ROOT
 from twopass.document import Problem
+from twopass.families.interface import CropRange
+from twopass.families.registry import FAMILIES
 from twopass.job import Job
 from twopass.result import INLINE_BYTES, RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.telemetry.progress import Phase, Progress
 
 CONTRACT, OPENAPI = ROOT / "docs" / "contract.md", ROOT / "docs" / "openapi.json"
 HIDDEN = ("id", "entry_point", "queued_s")  # fields of a Job that the caller does not send
+
+
+def describe_default_crops() -> str:
+    """Name the default of most families, and the families that have another one."""
+    usual = CropRange().default
+    others = [f"{name} {family.crops.default}" for name, family in FAMILIES.items() if family.crops.default != usual]
+    return ", ".join([str(usual), *others])
+
 
 JOB: Mapping[str, str] = {
     "sources": "`s3://bucket/key`, `https://…` (presigned) or `data:…`; `source` for a single one. "
@@ -30,8 +40,9 @@ JOB: Mapping[str, str] = {
     "slice": "like `pages`, but only stores the checkpoints of these pages: same id, no manifest; needs an output",
     "mode": "the resolution at which the model sees a page",
     "dpi": "resolution of the rendered pages",
-    "max_crops": "most tiles in mode `gundam`, which shows the page and tiles of it; null: 6, unlimited_ocr 12",
-    "pass2": "elements that are read again from crops: those that need it, all, or none",
+    "max_crops": f"most tiles in mode `gundam`, which shows the page and tiles of it; null: {describe_default_crops()}",
+    "pass2": "elements that are read again from crops: those that need it, all, or none; regions of a layout "
+    "detector are read in any case",
     "figure_descriptions": "figures that pass 2 describes in words, besides their data: all, only charts, or none",
     "task": "`document`, or one prompt per page",
     "prompt": "what `locate` searches for, or the prompt of `custom`, with `<image>` exactly once",

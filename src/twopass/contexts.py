@@ -225,7 +225,7 @@ def describe_run(job: Job, worker: Worker) -> Run:
     if worker.settings.small_crops:  # named only if set: it changes document ids
         reader["small_crops"] = True
     crops = {"max_crops": job.max_crops or family.crops.default}
-    return Run(options={**job.reading_options, **crops, **reader}, prompts=dict(family.prompts))
+    return Run(options={**job.reading_options, **crops, **reader, **family.options}, prompts=dict(family.prompts))
 
 
 def document_id(file: CheckedFile, job: Job, options: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from twopass.runtime import admission, page_slots, retry
 from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
 from twopass.runtime.shutdown import RESEND_HINT
-from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, upload
+from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, unread_regions, upload
 from twopass.steps.report import Outcome
 from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
@@ -113,7 +113,8 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                     with watch.stage("pass1"):
                         checkpoint = await pass1.read(*inputs, last_try)
                     with watch.stage("pass2"), doc.progress.track_elements(len(checkpoint.elements)):
-                        checkpoint = await pass2.read(checkpoint, *inputs)
+                        first, checkpoint = checkpoint, await pass2.read(checkpoint, *inputs)
+                        checkpoint = await unread_regions.report(first, checkpoint, rendered, worker.page_pool)
                         checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
                         checkpoint = await _store_checkpoint(doc, checkpoint)

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
+from twopass.detection.structure import Structure
 from twopass.engines import structure, weights
-from twopass.engines.structure import Structure
 from twopass.errors import Code, EngineError
 from twopass.families.registry import FAMILIES
 from twopass.settings import Settings

@@ -1,13 +1,16 @@
-"""What a sound DeepSeek-OCR answers to the canary's images, in the form of its answers to other pages."""
+"""What a sound model answers to the canary's images, in the form of its answers to other pages, and a detector."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Box
+from twopass.engines.interface import Prompt
 from twopass.families.deepseek.family import PROMPTS
 from twopass.families.interface import CanaryQuestion
+from twopass.families.unlimited import family as unlimited
 from twopass.pages import canary_images
 from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, ROWS
 
@@ -33,6 +36,29 @@ def build_page_answer(shift: int = 0) -> str:
     ]
     table = build_tag("table", page.table_box, shift) + f"<table>{rows}</table>"
     return "  \n\n".join([*blocks, table])
+
+
+def build_detection(shift: float = 0.0, dropped: str = "") -> str:
+    """The regions of the page; `shift` moves all boxes right by this part of the page, `dropped` loses one block."""
+    page = canary_images.draw_page()
+    places = [(block.text, "text", box) for block, box in zip(BLOCKS, page.block_boxes, strict=True)]
+    places.append(("table", "table", page.table_box))
+    regions = [
+        make_region(label, Box.of(box.x0 + shift, box.y0, box.x1 + shift, box.y1), order=n)
+        for n, (text, label, box) in enumerate(places)
+        if text != dropped
+    ]
+    return to_json(Detection(regions=tuple(regions)))
+
+
+def answer_prompt(prompt: Prompt) -> str:
+    """What a sound engine with a detector answers to the prompt of each check, by the prompt's name."""
+    name = prompt.id.removeprefix("canary/")
+    if name == "regions":
+        return build_detection()
+    if prompt.text == unlimited.PROMPTS["document"]:
+        return build_tagged_answer(name)
+    return {"page": build_page_answer(), "ban": BANNED, "text": TEXT}[name]
 
 
 def answer_request(request: dict[str, Any]) -> str:

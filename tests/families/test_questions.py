@@ -8,9 +8,10 @@ import pytest
 
 from tests.fakes import documents
 from tests.fakes.answers import TABLE
+from twopass.detection.region import DETECT
 from twopass.document import Analysis, Element, Figure, Kind
 from twopass.families.deepseek.family import PROMPTS
-from twopass.families.interface import Family, Reply
+from twopass.families.interface import UNREAD, Family, PageFeatures, PageRequest, Reply
 from twopass.families.registry import FAMILIES
 
 ASKING = [family for family in FAMILIES.values() if family.canary]
@@ -39,9 +40,15 @@ def ask(family: Family, element: Element, texts: tuple[str, ...], prompt: str | 
 @pytest.mark.parametrize("prompt", [*PROMPTS.values(), "<image>\nQue montre cette image ?"])
 @pytest.mark.parametrize("family", ASKING, ids=lambda family: family.name)
 def test_a_reply_is_parsed_by_the_name_of_its_question(family: Family, prompt: str, texts: tuple[str, ...]) -> None:
-    """A family with other prompts, even those of another question, reads every reply as before."""
+    """A family with other prompts, even those of another question, reads every reply as before.
+
+    Families that are asked only about what a detector found get elements that were not read yet.
+    """
+    is_detected = family.ladder(PageFeatures(1, 1), PageRequest())[0].prompt == DETECT
+    text, flags = ("", (UNREAD,)) if is_detected else ("Sprlng", ())
     for kind in KINDS:
-        element = documents.element(kind, "Sprlng", figure=Figure() if kind in (Kind.PICTURE, Kind.CHART) else None)
+        figure = Figure() if kind in (Kind.PICTURE, Kind.CHART) else None
+        element = documents.element(kind, text, figure=figure, flags=flags)
 
         original, reworded = ask(family, element, texts), ask(family, element, texts, prompt)
 

@@ -12,7 +12,8 @@ import pytest
 from tests import ROOT
 from twopass.document import Attempt, ConfidenceMethod, State
 from twopass.errors import Code
-from twopass.families.interface import PageFeatures, PageRequest
+from twopass.families import registry
+from twopass.families.interface import PageFeatures, PageRequest, Structure
 from twopass.families.registry import FAMILIES
 from twopass.formats import explanations
 from twopass.steps import pass1
@@ -131,9 +132,11 @@ def test_every_state_is_explained() -> None:
 def test_every_attempt_is_explained() -> None:
     """Each attempt of every family has words, and so has the use of the PDF's own text."""
     features = PageFeatures(1190, 1684)
+    structures = [Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK]
+    detected = [registry.get_family("deepseek_ocr", structure=structure) for structure in structures]
     rungs = {
         rung.name
-        for family in FAMILIES.values()
+        for family in (*FAMILIES.values(), *detected)
         for task in family.tasks
         for rung in family.ladder(features, PageRequest(task=task, prompt="x"))
     }

@@ -18,9 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import ROOT
+from tests.detection import drawn
 from tests.fakes import canary_answers, openai_server, recorded
 from tests.fakes.openai_server import OpenAIServer, never_answer
 from tests.fakes.reader import Reader
+from tests.fakes.scripted import ScriptedEngine, answer_detections, detect_regions
+from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Canary
 from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
@@ -417,3 +420,82 @@ async def test_one_page_read_without_the_canary_marks_the_document(reader: Reade
     assert document["run"]["canary"] == "off"
     assert sliced.documents[0].canary == whole.documents[0].canary == "off"
     assert sliced.documents[0].id == whole.documents[0].id
+
+
+@pytest.mark.parametrize(
+    ("name", "structure", "asked"),
+    [
+        ("glm_ocr", "auto", ["text", "regions"]),
+        ("paddleocr_vl", "auto", ["text", "regions"]),
+        ("deepseek_ocr", "model", ["text", "page", "ban"]),
+        ("deepseek_ocr", "detector", ["text", "page", "regions", "ban"]),
+        ("deepseek_ocr2", "fallback", ["text", "page", "regions", "ban"]),
+        ("unlimited_ocr", "detector", ["text", "page", "regions", "ban"]),
+    ],
+)
+async def test_a_detector_has_to_find_the_page(
+    page_pool: PagePool, name: str, structure: str, asked: list[str]
+) -> None:
+    """Readers are asked for text with their own prompt, and for no page; only families with a ban are tested for it."""
+    family = registry.get_family(name, structure=structure)
+    engine = ScriptedEngine(name, canary_answers.answer_prompt, needs_canary=True)
+
+    assert await canary.check(engine, family, page_pool, Settings()) is Canary.PASSED
+
+    prompts = {prompt.id.removeprefix("canary/"): prompt.text for prompt in engine.prompts}
+    question = family.canary
+    assert question and prompts["text"] == question.prompt
+    assert list(prompts) == asked
+
+
+@pytest.mark.parametrize(
+    ("detection", "fault"),
+    [
+        (canary_answers.build_detection(shift=0.03), "layout detector is wrong: 'The granite towpath' is at .*not at"),
+        (canary_answers.build_detection(dropped=BLOCKS[2].text), "'Marigold seeds.*has no box"),
+        (canary_answers.build_detection(dropped="table"), "'Cargo Barrels.*has no box"),
+        ("", "layout detector did not answer"),
+        ('{"regions": []}', "has no box"),
+    ],
+    ids=["boxes right", "a paragraph", "the table", "empty", "no regions"],
+)
+async def test_a_detector_that_misses_a_block_stops_the_worker(page_pool: PagePool, detection: str, fault: str) -> None:
+    """Its boxes have to be those of the page's blocks, and the message says which one is wrong."""
+    answer = answer_detections(detection, canary_answers.answer_prompt)
+    engine = ScriptedEngine("glm_ocr", answer, needs_canary=True)
+
+    with pytest.raises(EngineError, match=f"CANARY: .*{fault}"):
+        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings())
+
+
+async def test_a_reader_that_answers_nonsense_stops_the_worker(page_pool: PagePool) -> None:
+    """Although the detector finds every block."""
+    engine = ScriptedEngine(
+        "glm_ocr", answer_detections(canary_answers.build_detection(), lambda prompt: NONSENSE), needs_canary=True
+    )
+
+    with pytest.raises(EngineError, match="CANARY: the text image says"):
+        await canary.check(engine, registry.get_family("glm_ocr"), page_pool, Settings())
+
+
+def test_regions_may_join_or_split_blocks() -> None:
+    """A region of both columns, and a paragraph in two regions, are as good as one region for each block."""
+    family = registry.get_family("glm_ocr")
+    rung, *_ = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest())
+    title, intro, left, right = draw_page().block_boxes
+    middle = (intro.x0 + intro.x1) / 2
+    boxes = [title, intro._replace(x1=middle), intro._replace(x0=middle), left.union(right), draw_page().table_box]
+    regions = tuple(make_region("text", box, order=n) for n, box in enumerate(boxes))
+
+    fault = canary.find_detection_fault(Completion(to_json(Detection(regions=regions))), family, rung, draw_page())
+
+    assert fault is None
+
+
+@given(st.text() | st.lists(drawn.regions, max_size=6).map(detect_regions))
+def test_any_answer_of_a_detector_gets_a_verdict(answer: str) -> None:
+    """No answer raises an error of its own; none of them is the page."""
+    family = registry.get_family("glm_ocr")
+    rung, *_ = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest())
+
+    assert canary.find_detection_fault(Completion(answer), family, rung, draw_page())

@@ -41,18 +41,21 @@ from twopass.engines.vllm import startup
 from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.errors import Code, EngineError
-from twopass.families.deepseek import family as deepseek
-from twopass.families.unlimited import family as unlimited
+from twopass.families.interface import PageFeatures, PageRequest
+from twopass.families.registry import FAMILIES
+from twopass.pages import canary_images
 from twopass.settings import Preset, Settings, find_preset
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
-DEEPSEEK_PROMPTS = [deepseek.PROMPTS[name] for name in recorded_answers.RECORDED_PROMPTS]
-PROMPTS: Mapping[str, Sequence[str]] = {
-    "deepseek_ocr": DEEPSEEK_PROMPTS,
-    "deepseek_ocr2": DEEPSEEK_PROMPTS,
-    "unlimited_ocr": list(unlimited.PROMPTS.values()),
-}
+
+def _list_prompts(model: str) -> list[str]:
+    """The prompts with which the model reads whole pages."""
+    ladder = FAMILIES[model].ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest())
+    return list(dict.fromkeys(rung.prompt for rung in ladder))
+
+
+PROMPTS: Mapping[str, Sequence[str]] = {model: _list_prompts(model) for model in VISION_SPECS}
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from twopass.cli import options
+from twopass.detection.structure import Structure
 from twopass.engines import hub, structure, weights
-from twopass.engines.structure import Structure
 from twopass.engines.weights import Weights
 from twopass.errors import TwopassError
 

@@ -34,7 +34,7 @@ def command() -> None:
     try:
         with open_worker(settings) as worker:
             seconds = dict(worker.started)
-            for mode in sorted(worker.family.modes - {"auto"}):
+            for mode in sorted(worker.family.modes - {"auto"}) or ["auto"]:
                 started = time.monotonic()
                 worker.submit(_read_pictures(worker, mode)).result()
                 seconds[mode] = round(time.monotonic() - started, 1)

@@ -44,7 +44,7 @@ class Page(Value):
     rotation_in: int = 0
     rotation_applied: int = 0
     image: PageImage | None = None
-    mode: str | None = Field(None, description="the mode whose answer was kept; null where no model read the page")
+    mode: str | None = Field(None, description="the mode whose answer was kept; null where none was used")
     state: State
     reason: Code | None = None
     attempts: tuple[Attempt, ...] = ()

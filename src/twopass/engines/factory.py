@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from twopass.detection.structure import Structure
 from twopass.engines import gpus, hub, structure, weights
 from twopass.engines.interface import Engine
-from twopass.engines.structure import Structure
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 

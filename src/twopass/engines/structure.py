@@ -6,24 +6,15 @@ The image's build imports this file, too, so that it needs no library.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from twopass.detection.structure import Structure
 from twopass.engines import weights
 from twopass.engines.weights import Weights
 from twopass.errors import Code, EngineError
 
 if TYPE_CHECKING:
     from twopass.settings import Settings
-
-
-class Structure(StrEnum):
-    """The values of STRUCTURE. With `fallback`, the detector is asked about pages whose regions the model got wrong."""
-
-    AUTO = "auto"
-    MODEL = "model"
-    DETECTOR = "detector"
-    FALLBACK = "fallback"
 
 
 def resolve(structure: str, family: str) -> Structure:

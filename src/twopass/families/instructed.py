@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from twopass.detection.structure import Structure
 from twopass.document import (
     Analysis,
     Axis,
@@ -24,6 +25,7 @@ from twopass.document import (
 )
 from twopass.families import lenient_json, table_parser, text_layer_check
 from twopass.families.deepseek.family import DeepseekOcrFamily, choose_crop_mode
+from twopass.families.detected_page import add_flags
 from twopass.families.grounded import element_prompts, elements, figures
 from twopass.families.interface import Question, Reply
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
@@ -113,6 +115,7 @@ class InstructedFamily(DeepseekOcrFamily):
     """DeepSeek-OCR with other questions in pass 2. Each question has the name of its category."""
 
     name: str = "deepseek_ocr_json"
+    structures: tuple[Structure, ...] = (Structure.MODEL,)  # its questions are about elements that have been read
 
     def next_question(
         self,
@@ -173,7 +176,7 @@ def _apply_reply(element: Element, reply: Reply) -> Element:
     flag = element_prompts.find_failure(reply)
     fields = lenient_json.parse_object(reply.text)
     if flag or fields is None:
-        return element_prompts.add_flags(element, flag or "pass2_unparsed")
+        return add_flags(element, flag or "pass2_unparsed")
     update = {
         "keywords": as_strings(fields.get("keywords"))[:MAX_KEYWORDS] or element.keywords,
         "summary": as_string(fields.get("summary")) or element.summary,

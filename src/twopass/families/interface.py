@@ -6,15 +6,42 @@ A family knows prompts and answers as text. It knows nothing of engines, files o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
+from twopass.detection.structure import Structure
 from twopass.document import Element
-from twopass.errors import Code
+from twopass.errors import Code, EngineError
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # name of the first rung of every ladder
+UNREAD = "unread_region"  # element flag: a detected region whose text was not read (yet)
+FROM_LAYER = "text_layer"  # element flag: its text is that of the PDF's text layer
+
+
+def choose_structure(family: str, wanted: Structure, supported: Sequence[Structure]) -> Structure:
+    """Return the wanted structure, for `auto` the first supported one; raises EngineError for an unsupported one."""
+    if wanted is Structure.AUTO:
+        return supported[0]
+    if wanted not in supported:
+        choices = ", ".join([Structure.AUTO, *supported])
+        raise EngineError(Code.ENGINE_DEAD, f"STRUCTURE={wanted}: {family} does not support it; use one of {choices}")
+    return wanted
+
+
+@dataclass(frozen=True)
+class FamilyOptions:
+    """What the worker's settings say about a family; a family ignores what does not concern it.
+
+    `small_crops`: crops of up to 640 pixels are read at that size. `max_tiles`: most tiles of an image. `layer_text`:
+    where regions are detected, those of text take the words of a complete text layer and are not asked about.
+    """
+
+    small_crops: bool = False
+    max_tiles: int | None = None
+    structure: Structure = Structure.AUTO
+    layer_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +81,9 @@ class Rung:
     grammar: str = "document"
     sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
+    def renamed(self, name: str) -> Rung:
+        return replace(self, name=name)
+
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # A mapping proxy cannot be pickled, and rungs are sent to page workers.
         return type(self), (self.name, self.prompt, self.mode, self.grammar, dict(self.sampling))
@@ -75,11 +105,20 @@ class ParsedPage:
 
 @dataclass(frozen=True)
 class Question:
-    """One question of pass 2 about one crop. `name` says what is asked; each family has its own set of names."""
+    """One question of pass 2 about one crop. `name` says what is asked; each family has its own set of names.
+
+    `sampling` holds only the fields that differ from the job's sampling.
+    """
 
     name: str
     prompt: str
     mode: str | None = None
+    sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        # A mapping proxy cannot be pickled, and questions are sent to page workers.
+        values = (getattr(self, one.name) for one in fields(self))
+        return type(self), tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
 
 @dataclass(frozen=True)
@@ -122,6 +161,18 @@ class Family(Protocol):
     @property
     def revision(self) -> str:
         """The model revision that the prompts and the grammar were written for."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The fields of FamilyOptions, by name, that change what is read and differ from the default.
+
+        They are part of a document's identity, and recorded answers are parsed with them.
+        """
+        ...
+
+    def configure(self, options: FamilyOptions) -> Self:
+        """Return the family with these options; raises EngineError for one that it cannot follow."""
         ...
 
     @property
@@ -192,4 +243,8 @@ class Family(Protocol):
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         """Return the element after pass 2: which reading is used, why, and with what confidence."""
+        ...
+
+    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        """Return a page's elements after pass 2, with what needs several of them, such as a formula and its number."""
         ...

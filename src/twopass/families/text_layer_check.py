@@ -43,11 +43,26 @@ def _is_usable(elements: Sequence[Element], layer: TextLayer) -> bool:
     return len(prose.split_words(layer_text)) >= MIN_LAYER_RATIO * word_count
 
 
+def check_region(element: Element, words: str | None) -> Element:
+    """Return a region that was read for the first time with its doubts; `words` are those of the layer inside it.
+
+    A region whose layer has far fewer words than were read is not compared with them.
+    """
+    read = len(prose.split_words(element.text))
+    if words and not prose.is_garbage(words) and len(prose.split_words(words)) >= MIN_LAYER_RATIO * read:
+        element = _compare_with_words(element, words)
+    return _add_doubts(element, list(find_text_defects(element.text)))
+
+
 def _compare_with_layer(element: Element, layer: TextLayer) -> Element:
-    if not element.boxes or element.kind in NOT_COMPARED:
+    return _compare_with_words(element, layer.inside(element.boxes, MARGIN)) if element.boxes else element
+
+
+def _compare_with_words(element: Element, words: str) -> Element:
+    if element.kind in NOT_COMPARED:
         return element
     text = _MATHS.sub(" ", element.text)
-    share = agreement.word_coverage(text, layer.inside(element.boxes, MARGIN))
+    share = agreement.word_coverage(text, words)
     if share is None:
         return element
     is_unknown = share < MIN_COVERAGE and len(prose.split_words(text)) >= MIN_WORDS

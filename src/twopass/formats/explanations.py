@@ -106,6 +106,8 @@ RUNGS: Mapping[str, str] = MappingProxyType(
         "normal": "as usual",
         "again": "in the same way, with some randomness",
         "mode": "at another image resolution",
+        "regions": "region by region, as a layout detector found them",
+        "whole": "the whole page at once",
         "free": "as plain text without positions",
         "text_layer": "the PDF's own text",
     }
@@ -119,6 +121,7 @@ REASONS: Mapping[Code, str] = MappingProxyType(
         Code.EMPTY: "the answer was empty, but the page is not blank",
         Code.UNGROUNDED: "the answer had no positions",
         Code.UNREADABLE_SCRIPT: "the engine cannot read this script",
+        Code.REGIONS_UNREAD: "none of the page's regions was read",
         Code.ENGINE_REFUSED: "the engine rejected the page",
         Code.ENGINE_CRASH: "the engine crashed on the page",
         Code.ENGINE_DEAD: "the engine stopped",

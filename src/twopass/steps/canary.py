@@ -1,9 +1,10 @@
 """Test that the engine's model can read: before any page, it has to read three images whose text is known.
 
-With a wrong driver, kernel or version a model does not fail but answers nonsense. All three are asked at once:
+With a wrong driver, kernel or version a model does not fail but answers nonsense. All are asked at once:
 
 - a few lines in large print, with the prompt for plain text: words, spaces, the end and the length of the answer
-- a page, with the prompt for documents: print too small for the view of the whole page, columns, a table and boxes
+- a page, with the prompt for documents: print too small for the view of the whole page, columns, a table and boxes;
+  where a layout detector finds the elements of pages, it has to find those of this page, too
 - a repeated line, with an n-gram ban so strict that no sound answer can repeat the line: the ban must act
 
 Limit of the last one: a model that reads the line once and stops passes even without a ban. And a banned
@@ -20,9 +21,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
+from twopass.detection.region import DETECT
 from twopass.document import Box, Canary, Element
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, EngineError
@@ -41,6 +44,8 @@ MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
 MAX_PAGE_EDIT_SHARE = 0.1  # of the page's 90 words
 MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
 MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
+MIN_REGION_SHARE = 0.5  # of a region's area that lies on a block, to be a part of it
+MIN_AREA = 1e-9  # of the page
 MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
 MAX_REPEATS = REPEATS // 2
 BAN_WINDOW = 90  # tokens
@@ -59,6 +64,7 @@ BAN_ADVICE = (
 log = structlog.get_logger()
 
 FindFault = Callable[[Completion], str | None]
+FindShown = Callable[[str, Box, Mapping[str, Box]], tuple[str, ...]]  # text and box of an element, and the blocks
 
 
 @dataclass(frozen=True)
@@ -78,16 +84,17 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
     if not settings.canary:
         log.warning("canary is off")
         return Canary.OFF
+    wants_ban = build_sampling(family.sampling).ngram > 0
     try:
         async with asyncio.timeout(settings.canary_timeout_s), task_group.open_group() as group:
-            checks = await _prepare_checks(question, family, page_pool, engine.has_ngram_ban)
+            checks = await _prepare_checks(question, family, page_pool, wants_ban and engine.has_ngram_ban)
             answers = [group.create_task(engine.generate(one.prompt)) for one in checks]
     except TimeoutError:
         message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
         raise EngineError(Code.CANARY, f"{message}: replace the worker, or raise CANARY_TIMEOUT_S") from None
     for one, answer in zip(checks, answers, strict=True):
         _require_no_fault(one, answer.result())
-    if not engine.has_ngram_ban:
+    if wants_ban and not engine.has_ngram_ban:
         log.warning("the engine has no n-gram ban: more answers will loop")
     log.info("canary passed", seconds=[round(answer.result().seconds, 3) for answer in answers])
     return Canary.PASSED
@@ -106,18 +113,20 @@ async def _prepare_checks(
         return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=settings)
 
     page = await page_pool.call(canary_images.draw_page)
-    rung, *_ = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode=mode))
+    rungs = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode=mode))
     text = await page_pool.call(canary_images.draw_text)
     checks = [
         Check(
             build_prompt("text", question.prompt, text, max_tokens=TEXT_TOKENS),
             lambda answer: find_text_fault(strip(answer)),
         ),
-        Check(
-            build_prompt("page", rung.prompt, page.image, max_tokens=PAGE_TOKENS),
-            lambda answer: find_page_fault(answer, family, rung, page),
-        ),
     ]
+    if rung := next((rung for rung in rungs if rung.prompt != DETECT), None):
+        prompt = build_prompt("page", rung.prompt, page.image, max_tokens=PAGE_TOKENS)
+        checks.append(Check(prompt, partial(find_page_fault, family=family, rung=rung, page=page)))
+    if rung := next((rung for rung in rungs if rung.prompt == DETECT), None):
+        prompt = build_prompt("regions", rung.prompt, page.image)
+        checks.append(Check(prompt, partial(find_detection_fault, family=family, rung=rung, page=page)))
     if has_ban:
         image = await page_pool.call(canary_images.draw_repeated_line)
         ban = {"max_tokens": BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
@@ -161,10 +170,20 @@ def find_page_fault(completion: Completion, family: Family, rung: Rung, page: Pa
     tables = [element.table for element in parsed.elements if element.table]
     if max((agreement.cell_overlap(table, TABLE) for table in tables), default=0) < MIN_CELL_OVERLAP:
         return f"the table of the page image says '{TABLE_TEXT}'"
-    return _find_box_fault(parsed.elements, page)
+    return _find_box_fault(parsed.elements, page, _find_shown_text)
 
 
-def _find_box_fault(elements: Sequence[Element], page: PageImage) -> str | None:
+def find_detection_fault(completion: Completion, family: Family, rung: Rung, page: PageImage) -> str | None:
+    """Say what is wrong with the regions of the page's image: a block that none of them shows, or their places."""
+    parsed = family.parse(completion.text, 1, rung)
+    if completion.finish_reason != "stop" or parsed.reason:
+        return f"the layout detector did not answer about the page image ({completion.finish_reason})"
+    if fault := _find_box_fault(parsed.elements, page, _find_covered):
+        return f"the layout detector is wrong: {fault}"
+    return None
+
+
+def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: FindShown) -> str | None:
     """Compare each block's place in the image with the boxes of the elements that show it.
 
     A block may be split among elements, and an element may show several blocks, such as both columns: then its box has
@@ -174,7 +193,7 @@ def _find_box_fault(elements: Sequence[Element], page: PageImage) -> str | None:
     expected[TABLE_TEXT] = page.table_box
     found: dict[tuple[str, ...], list[Box]] = defaultdict(list)
     for element in elements:
-        if element.box and (texts := _find_shown(element.text, element.box, expected)):
+        if element.box and (texts := find_shown(element.text, element.box, expected)):
             found[texts].append(element.box)
     faults = []
     for texts, boxes in found.items():
@@ -187,7 +206,17 @@ def _find_box_fault(elements: Sequence[Element], page: PageImage) -> str | None:
     return "; ".join(faults) or None
 
 
-def _find_shown(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
+def _find_covered(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
+    """The texts of the blocks that a region without text shows: the one that it is part of, or all that it contains."""
+    inside = tuple(block for block, place in expected.items() if _contains(box, place))
+    if inside:
+        return inside
+    shares = {block: box.overlap(place) / max(box.area, MIN_AREA) for block, place in expected.items()}
+    best = max(shares, key=lambda block: shares[block])
+    return (best,) if shares[best] >= MIN_REGION_SHARE else ()
+
+
+def _find_shown_text(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
     """The texts of the blocks that an element shows: the one that it is part of, or all that its box contains."""
     inside = tuple(
         block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from twopass.detection.region import DETECT
 from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, Page, Problem, Severity, State
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code, SourceError, WorkerDied
@@ -49,7 +50,7 @@ async def read(
             raise
         checkpoint = Checkpoint(page=rendered.page, problems=rendered.problems)
         checkpoint = use_text_layer(checkpoint, rendered.words, error.code)
-    return _warn_of_unreadable_text(checkpoint)
+    return warn_of_unreadable_text(checkpoint)
 
 
 async def _try_rungs(
@@ -70,8 +71,8 @@ async def _try_rungs(
         if reason is None:
             return checkpoint
         best = max(best or checkpoint, checkpoint, key=_count_characters)
-        if completion.finish_reason == "crash":
-            break  # the same page on another rung would crash the next engine, too
+        if completion.finish_reason == "crash" and rung.prompt != DETECT:
+            break  # the same page on another rung would crash the next engine, too; a detector is another process
     first_reason = checkpoint.page.attempts[0].reason
     assert best and first_reason
     return use_text_layer(checkpoint.model_copy(update={"elements": best.elements}), rendered.words, first_reason)
@@ -119,7 +120,7 @@ def _record_attempt(
             "page": page.model_copy(update=update),
             "elements": tuple(_add_confidence(element, completion) for element in answer.elements),
             "completions": (*before.completions, to_raw_completion(prompt, completion)),
-            "problems": (*before.problems, *_list_warnings(answer, page.number, before.problems)),
+            "problems": (*before.problems, *list_warnings(answer.flags, page.number, before.problems)),
             "cost": {"engine_s": before.cost.get("engine_s", 0) + completion.seconds},
         }
     )
@@ -168,7 +169,7 @@ def _count_words(elements: Sequence[Element]) -> int:
     return sum(len(prose.split_words(element.text)) for element in elements)
 
 
-def _warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
+def warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
     """Add a warning if text was kept that makes no sense; a failed page has an error already."""
     page = checkpoint.page
     if page.is_lost or not any(UNREADABLE in element.flags for element in checkpoint.elements):
@@ -178,13 +179,14 @@ def _warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
 
 
-def _list_warnings(answer: ParsedPage, number: int, before: Sequence[Problem]) -> tuple[Problem, ...]:
+def list_warnings(flags: Sequence[str], number: int, before: Sequence[Problem] = ()) -> tuple[Problem, ...]:
+    """The warnings that the flags of a page stand for."""
     warnings = [
         Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
         for flag, (code, message) in _WARNINGS.items()
-        if flag in answer.flags
+        if flag in flags
     ]
-    if "lacks_annotations" in answer.flags and not any(problem.code is Code.PARTS_OMITTED for problem in before):
+    if "lacks_annotations" in flags and not any(problem.code is Code.PARTS_OMITTED for problem in before):
         warnings.append(report_omission(number, (ANNOTATIONS,)))
     return tuple(warnings)
 
@@ -198,6 +200,14 @@ _WARNINGS = {
         Code.NO_TEXT,
         "no text was found, and the page is kept as one picture; if it shows text, raise dpi",
     ),
+    "degenerate_regions": (
+        Code.REGIONS_DROPPED,
+        "the layout detector gave regions without an area, which were dropped; check that no text is missing",
+    ),
+    "order_corrected": (
+        Code.ORDER_CORRECTED,
+        "the layout detector's order contradicted the columns and was corrected; check the order",
+    ),
 }
 _EXPLANATIONS = {
     Code.LOOP: "the answer repeats itself",
@@ -210,6 +220,7 @@ _EXPLANATIONS = {
     Code.DAMAGED: "the page is damaged",
     Code.UNGROUNDED: "the answer has no boxes",
     Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
+    Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",
     Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read (it reads Latin, Chinese and Japanese)",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
-from twopass.families.interface import Family, Question, Reply
+from twopass.families.interface import UNREAD, Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
@@ -50,7 +50,7 @@ async def read(
     engine_s = checkpoint.cost.get("engine_s", 0) + sum(seconds for _, _, seconds in answers)
     return checkpoint.model_copy(
         update={
-            "elements": tuple(updated.get(element.id, element) for element in checkpoint.elements),
+            "elements": family.finish_page([updated.get(element.id, element) for element in checkpoint.elements]),
             "completions": (*checkpoint.completions, *(raw for _, completions, _ in answers for raw in completions)),
             "cost": {**checkpoint.cost, "engine_s": engine_s},
         }
@@ -58,13 +58,16 @@ async def read(
 
 
 def select_questions(checkpoint: Checkpoint, rendered: RenderedPage, family: Family, job: Job) -> dict[str, Question]:
-    """The first question about each element that pass 2 reads again, by element id."""
-    if job.pass2 is Pass2.NONE or job.task is not Task.DOCUMENT or checkpoint.page.is_lost:
+    """The first question about each element that pass 2 reads again, by element id.
+
+    Without pass 2, only detected regions are asked about: for them it is the first reading.
+    """
+    if job.task is not Task.DOCUMENT or checkpoint.page.is_lost:
         return {}
     questions = {
         element.id: _next_question(element, checkpoint, rendered, family, job)
         for element in checkpoint.elements
-        if element.box
+        if element.box and (job.pass2 is not Pass2.NONE or UNREAD in element.flags)
     }
     return {element_id: question for element_id, question in questions.items() if question is not None}
 
@@ -104,7 +107,7 @@ def _build_prompt(
         mode=question.mode or job.mode,
         max_crops=job.max_crops or family.crops.default,
         language=job.language,
-        sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True)),
+        sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True), question.sampling),
         priority=0,
         loop_check=family.is_looping,
     )

@@ -10,12 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
+from twopass.detection.structure import Structure
 from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, derive_canary
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
 from twopass.families import registry
+from twopass.families.interface import Family
 from twopass.format_options import FormatOptions
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
@@ -24,7 +27,7 @@ from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.source_files import CheckedFile
 from twopass.result import DocumentResult
 from twopass.runtime.page_pool import PagePool
-from twopass.steps import assemble, enrich, pass1, pass2, previews, upload
+from twopass.steps import assemble, enrich, pass1, pass2, previews, unread_regions, upload
 from twopass.steps.previews import PreviewSource
 from twopass.steps.upload import JSON, Manifest, ManifestDetails
 from twopass.storage.document_folder import MANIFEST, DocumentFolder, page_name
@@ -104,6 +107,12 @@ def restore_job(details: ManifestDetails) -> Job:
     return Job.model_validate({"sources": ["recorded"], **options})
 
 
+def restore_family(options: Mapping[str, Any]) -> Family:
+    """The family that read the document, with the options that change how its answers are parsed."""
+    structure, layer_text = options.get("structure", Structure.AUTO), bool(options.get("layer_text"))
+    return registry.get_family(str(options.get("family")), structure=structure, layer_text=layer_text)
+
+
 def check_source(stored: StoredDocument, file: CheckedFile) -> None:
     """Check that this is the file that was read; raises SourceError."""
     source = stored.details.source
@@ -164,7 +173,7 @@ async def reread_page(
     old: Checkpoint, rendered: RenderedPage, details: ManifestDetails, page_pool: PagePool
 ) -> Checkpoint:
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
-    family, job = registry.get_family(str(details.options.get("family"))), restore_job(details)
+    family, job = restore_family(details.options), restore_job(details)
     key, answers = _index_answers(old.completions)
     first = await pass1.read(rendered, key, job, RecordedEngine(answers, family.name), family, page_pool)
     if first.page.state not in USABLE_STATES:
@@ -172,8 +181,12 @@ async def reread_page(
     new_ids = _match_elements(old.elements, first.elements)
     engine = RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
     second = await pass2.read(first, rendered, key, job, engine, family, page_pool)
+    second = await unread_regions.report(first, second, rendered, page_pool)
+    if second.page.is_lost:
+        return old
     missed = {prompt_id.removeprefix(f"{key}/") for prompt_id in engine.missed}
-    elements = tuple(_flag_unasked(*pair, missed) for pair in zip(first.elements, second.elements, strict=True))
+    before = {element.id: element for element in first.elements}
+    elements = tuple(_flag_unasked(before.get(element.id, element), element, missed) for element in second.elements)
     second = second.model_copy(update={"elements": elements})
     enriched = await enrich.within_limit(second, job.language, page_pool)
     new = upload.name_crops(enriched)
@@ -205,13 +218,18 @@ def _index_answers(completions: Sequence[RawCompletion]) -> tuple[str, dict[str,
 
 
 def _match_elements(old: Sequence[Element], new: Sequence[Element]) -> dict[str, str]:
-    """Map old element ids to new ones by position: the current family may number elements differently."""
+    """Map old element ids to new ones by position: the current family may number elements differently.
+
+    Ids that no old element has stay as they are: the answers about them were merged into other elements.
+    """
     places: dict[object, list[str]] = defaultdict(list)
     for element in new:
         places[element.boxes or element.text].append(element.id)
-    new_ids = {}
+    old_ids = {element.id for element in old}
+    new_ids = {element.id: element.id for element in new if element.id not in old_ids}
     for element in old:
-        if candidates := places[element.boxes or element.text]:
+        # An element that another one was merged into has the boxes of both, its own first.
+        if candidates := places[element.boxes or element.text] or places[element.boxes[:1]]:
             new_ids[element.id] = candidates.pop(0)
     return new_ids
 

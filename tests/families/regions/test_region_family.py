@@ -101,6 +101,19 @@ def test_tables_are_read_in_the_grammar_of_the_reader() -> None:
         assert read.read_by == 2
 
 
+def test_lines_of_a_region_stay_apart_in_markdown() -> None:
+    """A reader ends paragraphs with one line end; items of a list stay one list, with the same bullets."""
+    family = FAMILIES[0]
+    [element] = family.parse(page_of(*stack("text")), 1).elements
+    question = family.next_question(element, False, SIZE, [element])
+    assert question
+
+    read = family.apply_replies(element, [Reply(question, "First.\nSecond:\n• salt\n· amber\nLast.")])
+
+    assert read.text == "First.\nSecond:\n- salt\n- amber\nLast."
+    assert read.markdown == "First.\n\nSecond:\n- salt\n- amber\n\nLast."
+
+
 def test_a_region_that_is_not_read_takes_the_words_of_the_layer() -> None:
     """An empty answer or boilerplate does not lose text that the PDF has; without a layer the element says so."""
     family = FAMILIES[0]
@@ -127,7 +140,7 @@ def test_text_regions_take_a_complete_layer_only_if_asked_to() -> None:
     assert paragraph.text == "Words" and taking.next_question(paragraph, True, SIZE, []) is None
     assert taking.next_question(table, False, SIZE, []) is not None
     assert asked.text == "" and FAMILIES[0].next_question(asked, False, SIZE, []) is not None
-    assert taking.revision != FAMILIES[0].revision
+    assert taking.options != FAMILIES[0].options
 
 
 def test_words_that_the_detector_missed_are_asked_about() -> None:
@@ -137,7 +150,7 @@ def test_words_that_the_detector_missed_are_asked_about() -> None:
 
     elements = family.parse(page_of(*stack("text")), 1, layer=layer).elements
 
-    assert [element.flags for element in elements] == [(), ("missed_by_detector",)]
+    assert [element.flags for element in elements] == [("unread_region",), ("missed_by_detector", "unread_region")]
     assert family.next_question(elements[1], False, SIZE, elements) is not None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from twopass.detection.structure import Structure
 from twopass.engines import structure
 from twopass.engines.detector.engine import BATCH
-from twopass.engines.structure import Structure
 from twopass.settings import Preset, Settings
 
 # In 10^9 bytes of GPU memory, in bfloat16. Estimated from the model's shapes, not measured. Fixed: 33.2 million

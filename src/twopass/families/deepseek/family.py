@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
+from twopass.detection.structure import Structure
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
+from twopass.families import detected_page, formula_numbers
 from twopass.families.grounded import answer_text, element_prompts, elements, grounding, loops, modes, page_answer
 from twopass.families.grounded.element_prompts import QuestionName
 from twopass.families.grounded.grounding import Block
@@ -17,12 +19,14 @@ from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
     CropRange,
+    FamilyOptions,
     PageFeatures,
     PageRequest,
     ParsedPage,
     Question,
     Reply,
     Rung,
+    choose_structure,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -52,6 +56,7 @@ FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe":
 # stops loops of up to 227 tokens (61 in the window of 90). The n-grams stay as long as usual: of the tokens of a table
 # only <td> and </td> may repeat, and with n-grams of 10 the fifth equal cell of a row gets another number.
 RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
+STRUCTURES = (Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK)
 DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
@@ -100,18 +105,37 @@ OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
 class DeepseekOcrFamily:
     """DeepSeek-OCR. The fields hold what differs between versions of the model.
 
-    `knows_figures` is False where the model's authors document no prompts for figures.
+    `knows_figures` is False where the model's authors document no prompts for figures. `structures` are those that
+    `structure` may be; with `layer_text`, detected regions of text take the words of a complete text layer.
     """
 
     name: str = "deepseek_ocr"
-    revision: str = "9f30c71f441d010e5429c532364a86705536c53a"
+    model_revision: str = "9f30c71f441d010e5429c532364a86705536c53a"
     page_modes: tuple[ModeLimits, ...] = PAGE_MODES
     crop_modes: tuple[ModeLimits, ...] = CROP_MODES
     knows_figures: bool = True
+    structures: tuple[Structure, ...] = STRUCTURES
+    structure: Structure = Structure.MODEL
+    layer_text: bool = False
+
+    @property
+    def revision(self) -> str:
+        return detected_page.add_revision(self.model_revision, self.structure)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return detected_page.name_options(self.structure, self.layer_text)
+
+    def configure(self, options: FamilyOptions) -> Self:
+        structure = choose_structure(self.name, options.structure, self.structures)
+        small = options.small_crops and self.crop_modes is CROP_MODES
+        crop_modes = SMALL_CROP_MODES if small else self.crop_modes
+        return replace(self, crop_modes=crop_modes, structure=structure, layer_text=options.layer_text)
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        return PROMPTS if self.knows_figures else MappingProxyType({n: PROMPTS[n] for n in ("document", "free")})
+        own = PROMPTS if self.knows_figures else {name: PROMPTS[name] for name in ("document", "free")}
+        return detected_page.add_prompt(own, self.structure)
 
     @property
     def sampling(self) -> Mapping[str, Any]:
@@ -135,22 +159,28 @@ class DeepseekOcrFamily:
 
     @property
     def tasks(self) -> frozenset[str]:
-        return frozenset({*self.prompts, "custom"})
+        return frozenset({*PROMPTS, "custom"}) if self.knows_figures else frozenset({"document", "free", "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes."""
+        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes.
+
+        A page that is detected is read at once if that fails; one that cannot be read at once is detected.
+        """
         mode = choose_page_mode(features, self.page_modes) if request.mode == "auto" else request.mode
         normal = Rung(NORMAL, _task_prompt(request), mode, request.task)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
         other = replace(again, name="mode", mode=self._other_mode(mode))
-        return normal, again, other, replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
+        free = replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
+        return detected_page.add_to_ladder((normal, again, other, free), self.structure, last=3)
 
     def _other_mode(self, mode: str) -> str:
         return (OTHER_MODE if "large" in self.modes else OTHER_MODE_2)[mode]
 
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        if rung.grammar == detected_page.REGIONS:
+            return element_prompts.build_detection_parser(self.layer_text).parse(text, page, layer)
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         parsed = _parse_answer(text, page, rung, layer)
         return page_answer.flag_tables(parsed) if rung.sampling else parsed
@@ -168,10 +198,16 @@ class DeepseekOcrFamily:
         descriptions: str = "all",
     ) -> Question | None:
         name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures, descriptions)
-        return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes)) if name else None
+        if name is None:
+            return None
+        sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, replies) else {}
+        return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes), sampling)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element_prompts.apply_replies(element, replies)
+
+    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        return formula_numbers.merge(elements)
 
 
 DEEPSEEK_OCR = DeepseekOcrFamily()

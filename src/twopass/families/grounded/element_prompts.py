@@ -22,6 +22,9 @@ then described. Formulas and doubtful text are read without boxes. The first row
 Of two tables with different shapes, pass 2 is used if its words are closer to the text layer, by MIN_OVERLAP_GAIN.
 If the layer does not decide, it is used if it has all cells of pass 1 in their order, and more: pass 1 was cut short.
 
+A detected region has no text before pass 2. Its reply is its first reading: it is used as it is, also if it was cut
+off or repeats itself, after a second try with other sampling. No second reading confirms it, so it has no `agreement`.
+
 Two readings whose similarity is below 0.9 always get pass2_disagrees. A worse second reading therefore never replaces
 the first; both raw answers are in the checkpoint. `confidence` is the similarity of the two readings.
 """
@@ -33,11 +36,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from twopass.document import Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
+from twopass.detection.labels import RULES, Label
+from twopass.document import FIGURES, Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
+from twopass.families.detected_page import DetectionParser, add_flags, fall_back, mark_read
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
-from twopass.families.interface import Reply
+from twopass.families.interface import UNREAD, Reply
 from twopass.text import prose
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
@@ -49,6 +54,7 @@ MIN_LAYER_WORDS = 3
 ALL, CHARTS = "all", "charts"  # which figures are described; any other value means none
 BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
 MAX_SUMMARY_SENTENCES = 3  # of a description
+_ANSWERED = frozenset({"stop", "length", "loop"})  # the engine gave an answer, though perhaps an unusable one
 REPEATS_LIMITED = "repeats_limited"  # flag: pass 1's n-gram ban may have changed equal rows or cells
 # Signs of a bad reading in pass 1, dropped with that reading.
 _RESOLVED_FLAGS = frozenset(
@@ -86,14 +92,25 @@ def choose_question(
         return None
     if element.is_figure and knows_figures:
         return _choose_figure_question(element, replies, descriptions)
-    if replies:
+    if replies and not _may_succeed_again(element, replies):
         return None
     if element.is_figure:
         return QuestionName.VISIBLE_TEXT
     if element.kind is Kind.TABLE:
         return QuestionName.TABLE
-    is_doubtful = text_layer_check.DOUBTFUL in element.flags
-    return QuestionName.TEXT if ask_all or element.kind is Kind.FORMULA or is_doubtful else None
+    is_wanted = ask_all or element.kind is Kind.FORMULA or {text_layer_check.DOUBTFUL, UNREAD} & set(element.flags)
+    return QuestionName.TEXT if is_wanted else None
+
+
+def _may_succeed_again(element: Element, replies: Sequence[Reply]) -> bool:
+    """Whether to ask again about a region that has no text: once, unless the engine failed."""
+    is_unusable = find_failure(replies[0]) is not None and replies[0].finish_reason in _ANSWERED
+    return UNREAD in element.flags and len(replies) == 1 and is_unusable
+
+
+def is_asked_again(name: QuestionName, replies: Sequence[Reply]) -> bool:
+    """Whether the question was asked before, so that it needs another sampling to get another answer."""
+    return any(reply.question.name == name for reply in replies)
 
 
 def _choose_figure_question(element: Element, replies: Sequence[Reply], descriptions: str) -> QuestionName | None:
@@ -107,6 +124,8 @@ def _choose_figure_question(element: Element, replies: Sequence[Reply], descript
 
 def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
     """Return the element after pass 2. A failed reply only adds its flag."""
+    if UNREAD in element.flags:
+        return _apply_first_reading(element, replies)
     for reply in replies:
         flag = find_failure(reply)
         element = (
@@ -131,10 +150,6 @@ def find_failure(reply: Reply) -> str | None:
     if reply.finish_reason != "stop":
         return "pass2_cut"
     return None if grounding.strip_special_tokens(reply.text).strip() else "pass2_empty"
-
-
-def add_flags(element: Element, *flags: str) -> Element:
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
 
 
 class Verdict(NamedTuple):
@@ -216,6 +231,47 @@ def _extends(element: Element, first: str, second: str) -> bool:
 
 def _count_defects(text: str) -> int:
     return len(list(text_layer_check.find_text_defects(text)))
+
+
+def build_detection_parser(use_layer: bool) -> DetectionParser:
+    """The parser of detections for models that are asked about every region but figures for its text."""
+
+    def is_read(label: Label | None) -> bool:
+        return label is None or RULES[label].kind not in FIGURES
+
+    return DetectionParser(is_read, elements.with_content, use_layer)
+
+
+def _apply_first_reading(element: Element, replies: Sequence[Reply]) -> Element:
+    """The region with the text of the last usable reply, else with what can be kept of an unusable one."""
+    answered = [reply for reply in replies if reply.finish_reason in _ANSWERED]
+    for reply in sorted(reversed(answered), key=lambda one: find_failure(one) is not None):
+        read = _write_first_reading(element, reply)
+        if read.text or read.table:
+            update = {"read_by": 2, "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt)}
+            return text_layer_check.check_region(mark_read(read).model_copy(update=update), reply.layer_text)
+    failures = [failure for reply in replies if (failure := find_failure(reply))]
+    words = replies[-1].layer_text if replies else None
+    return fall_back(add_flags(element, *failures), words, elements.with_content)
+
+
+def _write_first_reading(element: Element, reply: Reply) -> Element:
+    """The region with a reply, without what repeats itself in it."""
+    text = reply.text.encode("utf-8", "replace").decode()
+    repeated = loops.find_repetition(text)
+    blocks, has_loop = loops.remove_loops(grounding.parse(text[:repeated]).blocks)
+    if has_loop or repeated is not None or reply.finish_reason == "loop":
+        element = add_flags(element, "loop")
+    elif reply.finish_reason != "stop":
+        element = add_flags(element, "cut_off")
+    content = "\n\n".join(block.content.strip() for block in blocks)
+    if element.kind is Kind.TABLE:
+        parts = table_parser.split_tables(answer_text.fix_markup(content))
+        if table := next((part.table for part in parts if part.table), None):
+            element = add_flags(element, REPEATS_LIMITED) if reply.question.sampling else element
+            return elements.with_content(element, "", table)
+        element = add_flags(element, "not_a_table")
+    return elements.with_content(element, answer_text.clean_prose(content))
 
 
 def _apply_text_reply(element: Element, reply: Reply) -> Element:

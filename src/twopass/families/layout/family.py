@@ -6,13 +6,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from pydantic import ValidationError
 
+from twopass.detection.structure import Structure
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families.interface import NORMAL, CropRange, PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.interface import (
+    NORMAL,
+    CropRange,
+    FamilyOptions,
+    PageFeatures,
+    PageRequest,
+    ParsedPage,
+    Question,
+    Reply,
+    Rung,
+    choose_structure,
+)
 from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -28,6 +40,14 @@ class LayoutFamily:
 
     name: str = "layout"
     revision: str = "pymupdf-layout-2.0+rapidocr-3.10"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return MappingProxyType({})
+
+    def configure(self, options: FamilyOptions) -> Self:
+        choose_structure(self.name, options.structure, (Structure.MODEL,))
+        return self
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -81,6 +101,9 @@ class LayoutFamily:
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element
+
+    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        return tuple(elements)
 
     def parse(self, text: str, page: int, rung: Rung = LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
         try:

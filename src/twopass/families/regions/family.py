@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
-from twopass.detection import polygons, reading_order, recall, region, suppression
+from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
+from twopass.detection.structure import Structure
 from twopass.document import Element
-from twopass.errors import Code
+from twopass.families import detected_page, formula_numbers
+from twopass.families.detected_page import DETECTION, DetectionParser
 from twopass.families.grounded import loops
 from twopass.families.interface import (
-    NORMAL,
+    UNREAD,
     CanaryQuestion,
     CropRange,
+    FamilyOptions,
     PageFeatures,
     PageRequest,
     ParsedPage,
     Question,
     Reply,
     Rung,
+    choose_structure,
 )
 from twopass.families.regions import elements
-from twopass.families.regions.reader import RegionReader, Task
+from twopass.families.regions.reader import READERS, RegionReader, Task
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
-DETECTOR_REVISION = "pp-doclayout-v3"
-LADDER = (Rung(NORMAL, DETECT, grammar="regions"),)
-ORDER_CORRECTED = "order_corrected"  # page flags
-REGIONS_DROPPED = "degenerate_regions"
-SAMPLING: Mapping[str, Any] = MappingProxyType({"ngram": 0, "allowed_tokens": ()})
+LADDER = (DETECTION,)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,16 @@ class RegionFamily:
 
     @property
     def revision(self) -> str:
-        return f"{self.reader.revision}+{DETECTOR_REVISION}" + ("+layer" if self.use_layer else "")
+        return detected_page.add_revision(self.reader.revision, Structure.DETECTOR)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Without the structure, because there is no other."""
+        return MappingProxyType({"layer_text": True} if self.use_layer else {})
+
+    def configure(self, options: FamilyOptions) -> Self:
+        choose_structure(self.name, options.structure, (Structure.DETECTOR,))
+        return replace(self, use_layer=options.layer_text)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -56,7 +65,7 @@ class RegionFamily:
     @property
     def sampling(self) -> Mapping[str, Any]:
         """No n-gram ban: the readers were not trained with one, and a region is short."""
-        return SAMPLING
+        return MappingProxyType({"ngram": 0, "allowed_tokens": (), "max_tokens": self.reader.max_tokens})
 
     @property
     def crops(self) -> CropRange:
@@ -65,7 +74,7 @@ class RegionFamily:
 
     @property
     def canary(self) -> CanaryQuestion:
-        return CanaryQuestion(Task.TEXT, self.reader.prompts[Task.TEXT])
+        return CanaryQuestion(Task.TEXT, self.reader.prompts[Task.TEXT], "auto")
 
     def strip_grammar(self, text: str) -> str:
         return text  # readers write no tags
@@ -83,22 +92,10 @@ class RegionFamily:
         """One attempt: the detector's answers do not vary."""
         return LADDER
 
-    def parse(self, text: str, page: int, rung: Rung = LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
+    def parse(self, text: str, page: int, rung: Rung = DETECTION, layer: TextLayer = NO_LAYER) -> ParsedPage:
         """Elements without text, in reading order; words that the detector missed have elements, too."""
-        try:
-            detection = region.parse(text)
-        except ValueError:
-            return ParsedPage((), Code.UNGROUNDED, ("unparsed",))
-        repaired = polygons.repair(detection.regions)
-        kept = suppression.select(repaired.regions, detection.is_landscape)
-        guarded = recall.add_missed(kept, layer, detection.ink)
-        ordered = reading_order.sort(guarded)
-        is_complete = self.use_layer and recall.is_layer_complete(kept, layer)
-        flags = {ORDER_CORRECTED: ordered.contradictions, REGIONS_DROPPED: repaired.dropped}
-        return ParsedPage(
-            elements.build_elements(ordered.regions, page, layer if is_complete else None),
-            flags=tuple(flag for flag, count in flags.items() if count),
-        )
+        parser = DetectionParser(lambda label: self._choose_task(label) is not None, elements.with_text, self.use_layer)
+        return parser.parse(text, page, layer)
 
     def is_looping(self, text: str) -> bool:
         return loops.find_repetition(text) is not None
@@ -113,14 +110,19 @@ class RegionFamily:
         descriptions: str = "all",
     ) -> Question | None:
         """One question about every region that the reader reads, unless its text is known already."""
-        if replies or element.text:
+        if replies or UNREAD not in element.flags:
             return None
-        task = self._find_task(element)
+        task = self._choose_task(detected_page.find_label(element))
         return Question(task, self.reader.prompts[task]) if task else None
 
-    def _find_task(self, element: Element) -> Task | None:
-        found = region.find_label(element.native_label or "")
-        return self.reader.tasks.get(found) if found else Task.TEXT
+    def _choose_task(self, label: Label | None) -> Task | None:
+        return self.reader.tasks.get(label) if label else Task.TEXT
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         return elements.apply_reply(element, replies[-1], self.reader) if replies else element
+
+    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        return formula_numbers.merge(elements, self.reader.tag)
+
+
+REGION_FAMILIES = tuple(RegionFamily(reader) for reader in READERS.values())

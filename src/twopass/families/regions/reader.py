@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from twopass.detection.labels import RULES, Label
 from twopass.document import Kind
+from twopass.families import formula_numbers
 from twopass.families.regions.resize import ResizeRule
 
 
@@ -31,7 +32,8 @@ class TableGrammar(StrEnum):
 class RegionReader:
     """One model. `tasks` has the labels that are read; regions of other labels keep their box without text.
 
-    `long_text` and `long_table` are the characters from which a repetition is looked for.
+    `long_text` and `long_table` are the characters from which a repetition is looked for. `tag` is the command that
+    gives a formula its number.
     """
 
     name: str
@@ -43,6 +45,7 @@ class RegionReader:
     max_tokens: int
     long_text: int
     long_table: int
+    tag: str = formula_numbers.TAG
 
     def __reduce__(self) -> tuple[object, ...]:
         # Families are sent to page workers, and mapping proxies cannot be pickled.
@@ -91,6 +94,7 @@ PADDLEOCR_VL = RegionReader(
     max_tokens=4096,
     long_text=50,
     long_table=5000,
+    tag=formula_numbers.TAG_AS_WRITTEN,
 )
 READERS = MappingProxyType({reader.name: reader for reader in (GLM_OCR, PADDLEOCR_VL)})
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
+from twopass.detection.structure import Structure
 from twopass.document import Element
+from twopass.families import detected_page, formula_numbers
 from twopass.families.grounded import element_prompts, grounding, loops, modes, page_answer
 from twopass.families.grounded.element_prompts import QuestionName
 from twopass.families.grounded.modes import ModeLimits
 from twopass.families.interface import (
     NORMAL,
+    UNREAD,
     CanaryQuestion,
     CropRange,
+    FamilyOptions,
     PageFeatures,
     PageRequest,
     ParsedPage,
     Question,
     Reply,
     Rung,
+    choose_structure,
 )
 from twopass.families.unlimited import grammar
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -45,21 +50,40 @@ OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
 CROPS = CropRange(default=12, most=12)
 # Pixels, of the longer side: the model invents text in small crops, and cuts larger ones into tiles.
 MIN_CROP_SIDE = 640
+STRUCTURES = (Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK)
 CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
 
 @dataclass(frozen=True)
 class UnlimitedOcrFamily:
-    """Unlimited-OCR, one page at a time."""
+    """Unlimited-OCR, one page at a time.
+
+    With `layer_text`, detected regions of text take the words of a complete text layer.
+    """
 
     name: str = "unlimited_ocr"
-    revision: str = "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"
+    model_revision: str = "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"
     crops: CropRange = CROPS
+    structure: Structure = Structure.MODEL
+    layer_text: bool = False
+
+    @property
+    def revision(self) -> str:
+        return detected_page.add_revision(self.model_revision, self.structure)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return detected_page.name_options(self.structure, self.layer_text)
+
+    def configure(self, options: FamilyOptions) -> Self:
+        structure, most = choose_structure(self.name, options.structure, STRUCTURES), options.max_tiles
+        crops = CropRange(min(self.crops.default, most), most) if most else self.crops
+        return replace(self, crops=crops, structure=structure, layer_text=options.layer_text)
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        return PROMPTS
+        return detected_page.add_prompt(PROMPTS, self.structure)
 
     @property
     def sampling(self) -> Mapping[str, Any]:
@@ -67,7 +91,7 @@ class UnlimitedOcrFamily:
 
     @property
     def canary(self) -> CanaryQuestion:
-        return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", CANARY_NGRAM)
+        return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", ngram=CANARY_NGRAM)
 
     @property
     def modes(self) -> frozenset[str]:
@@ -78,19 +102,24 @@ class UnlimitedOcrFamily:
         return frozenset({DOCUMENT, "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
+        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes.
+
+        A page that is detected is read at once if that fails; one that cannot be read at once is detected.
+        """
         mode = request.mode
         if mode == "auto":
             mode = modes.choose(PAGE_MODES, features.width, features.height, features.ink, features.characters)
         prompt = request.prompt if request.task == "custom" and request.prompt else PROMPTS[DOCUMENT]
         normal = Rung(NORMAL, prompt, mode, request.task)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
-        return (normal, again) if request.task != DOCUMENT else (normal, again, self._change_mode(again, mode))
-
-    def _change_mode(self, rung: Rung, mode: str) -> Rung:
-        return replace(rung, name="mode", mode=OTHER_MODE[mode])
+        if request.task != DOCUMENT:
+            return normal, again
+        other = replace(again, name="mode", mode=OTHER_MODE[mode])
+        return detected_page.add_to_ladder((normal, again, other), self.structure, last=3)
 
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        if rung.grammar == detected_page.REGIONS:
+            return element_prompts.build_detection_parser(self.layer_text).parse(text, page, layer)
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         read = page_answer.read_blocks(grammar.drop_page_marks(text))
         blocks, lists = grammar.split_lists(grammar.clean_blocks(read.blocks))
@@ -114,15 +143,28 @@ class UnlimitedOcrFamily:
         replies: Sequence[Reply] = (),
         descriptions: str = "all",
     ) -> Question | None:
-        """Ask about large tables, formulas and doubtful texts. The model has no prompts for figures."""
-        if element.is_figure or max(crop_size) <= MIN_CROP_SIDE:
+        """Ask about large tables, formulas and doubtful texts, and about detected regions of any size.
+
+        The model has no prompts for figures.
+        """
+        if element.is_figure or (max(crop_size) <= MIN_CROP_SIDE and UNREAD not in element.flags):
             return None
+        replies = _clean_replies(replies)
         name = element_prompts.choose_question(element, ask_all, crop_size, replies, knows_figures=False)
-        return Question(name, PROMPTS[DOCUMENT], "gundam") if name else None
+        if name is None:
+            return None
+        sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, replies) else {}
+        return Question(name, PROMPTS[DOCUMENT], "gundam", sampling)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        cleaned = [replace(reply, text=grammar.clean_reply(reply.text)) for reply in replies]
-        return element_prompts.apply_replies(element, cleaned)
+        return element_prompts.apply_replies(element, _clean_replies(replies))
+
+    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        return formula_numbers.merge(elements)
+
+
+def _clean_replies(replies: Sequence[Reply]) -> list[Reply]:
+    return [replace(reply, text=grammar.clean_reply(reply.text)) for reply in replies]
 
 
 UNLIMITED_OCR = UnlimitedOcrFamily()

@@ -1,0 +1,156 @@
+"""Pages that a layout detector divides into regions, for every family: its answer as elements without text.
+
+What a region becomes is decided here; how its text is asked for, and written into its element, by the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from twopass.detection import polygons, reading_order, recall, region, suppression
+from twopass.detection.labels import RULES, Label
+from twopass.detection.region import DETECT, Region
+from twopass.detection.structure import Structure
+from twopass.document import HEADINGS, Element, Figure, Formula, Kind, Layer, make_element_id
+from twopass.errors import Code
+from twopass.families.grounded.captions import link_captions
+from twopass.families.interface import FROM_LAYER, NORMAL, UNREAD, ParsedPage, Rung
+from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.text import prose
+from twopass.text.confidence import judge_unknown_layer
+
+DETECTOR_REVISION = "pp-doclayout-v3"
+REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
+WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
+DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS)
+MISSED = "missed_by_detector"  # element flag
+ORDER_CORRECTED = "order_corrected"  # page flags
+REGIONS_DROPPED = "degenerate_regions"
+HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
+_LAYER_KINDS = frozenset(
+    {Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.CAPTION, Kind.FOOTNOTE, Kind.PAGE_HEADER, Kind.PAGE_FOOTER}
+)
+
+WriteText = Callable[[Element, str], Element]  # the element with this text
+
+
+@dataclass(frozen=True)
+class DetectionParser:
+    """Parses detections for one family.
+
+    `is_read` says of which regions the family reads the text, by their label (None is an unknown one). With
+    `use_layer`, regions of text take the words of a complete text layer.
+    """
+
+    is_read: Callable[[Label | None], bool]
+    write_text: WriteText
+    use_layer: bool = False
+
+    def parse(self, text: str, page: int, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        """Elements in reading order; words that the detector missed have elements, too."""
+        try:
+            detection = region.parse(text)
+        except ValueError:
+            return ParsedPage((), Code.UNGROUNDED, ("unparsed",))
+        repaired = polygons.repair(detection.regions)
+        kept = suppression.select(repaired.regions, detection.is_landscape)
+        guarded = recall.add_missed(kept, layer, detection.ink)
+        ordered = reading_order.sort(guarded)
+        flags = {ORDER_CORRECTED: ordered.contradictions, REGIONS_DROPPED: repaired.dropped}
+        found = tuple(flag for flag, count in flags.items() if count)
+        words = layer if self.use_layer and recall.is_layer_complete(kept, layer) else NO_LAYER
+        return ParsedPage(self._build_elements(ordered.regions, page, words, found), flags=found)
+
+    def _build_elements(
+        self, regions: Sequence[Region], page: int, words: TextLayer, flags: Sequence[str]
+    ) -> tuple[Element, ...]:
+        built = []
+        for index, one in enumerate(regions):
+            element = _build_element(one, make_element_id(page, index), page)
+            if words:
+                element = self._take_words(element, words)
+            if self.is_read(one.label) and not element.text:
+                element = add_flags(element, UNREAD)
+            built.append(add_flags(element, *flags))
+        # Captions of figures and of tables have one label here, whose name would exclude tables.
+        neutral = [e.model_copy(update={"native_label": "caption"}) if e.kind is Kind.CAPTION else e for e in built]
+        return tuple(
+            linked.model_copy(update={"native_label": element.native_label})
+            for linked, element in zip(link_captions(neutral), built, strict=True)
+        )
+
+    def _take_words(self, element: Element, layer: TextLayer) -> Element:
+        words = layer.inside(element.boxes) if element.kind in _LAYER_KINDS else ""
+        if not words or prose.is_garbage(words):
+            return element
+        confidence, doubts = judge_unknown_layer(words)
+        read = add_flags(self.write_text(element, words), FROM_LAYER, *doubts)
+        return read.model_copy(update={"confidence": confidence})
+
+
+def _build_element(one: Region, element_id: str, page: int) -> Element:
+    kind, layer = (RULES[one.label].kind, RULES[one.label].layer) if one.label else (Kind.TEXT, Layer.BODY)
+    if one.label is Label.NUMBER and one.box.centre[1] < HEADER_HALF:
+        kind = Kind.PAGE_HEADER
+    return Element(
+        id=element_id,
+        page=page,
+        category=kind.category,
+        kind=kind,
+        native_label=one.native_label.encode("utf-8", "replace").decode(),  # else it may not fit into JSON
+        boxes=(one.box,),
+        content_layer=layer,
+        level=(1 if kind is Kind.TITLE else 2) if kind in HEADINGS else None,
+        figure=Figure() if kind in (Kind.PICTURE, Kind.CHART) else None,
+        formula=Formula() if kind is Kind.FORMULA else None,
+        flags=(MISSED,) if one.order is None else (),
+    )
+
+
+def find_label(element: Element) -> Label | None:
+    """The label of a detected region; None for one that is not known."""
+    return region.find_label(element.native_label or "")
+
+
+def add_to_ladder(own: Sequence[Rung], structure: Structure, last: int) -> tuple[Rung, ...]:
+    """Add the detection to the rungs that a model has of its own: as the first one, or before rung `last`."""
+    if structure is Structure.DETECTOR:
+        first, *others = own
+        return DETECTION, first.renamed(WHOLE), *others
+    if structure is Structure.FALLBACK:
+        return *own[:last], DETECTION.renamed(REGIONS), *own[last:]
+    return tuple(own)
+
+
+def add_revision(model: str, structure: Structure) -> str:
+    """The revision of a family whose pages may be detected."""
+    return model if structure is Structure.MODEL else f"{model}+{DETECTOR_REVISION}"
+
+
+def add_prompt(own: Mapping[str, str], structure: Structure) -> Mapping[str, str]:
+    return MappingProxyType(dict(own) if structure is Structure.MODEL else {**own, REGIONS: DETECT})
+
+
+def name_options(structure: Structure, layer_text: bool) -> Mapping[str, Any]:
+    """The options of a family that has a structure of its own; without regions, `layer_text` has no effect."""
+    if structure is Structure.MODEL:
+        return MappingProxyType({})
+    return MappingProxyType({"structure": str(structure), **({"layer_text": True} if layer_text else {})})
+
+
+def fall_back(element: Element, words: str | None, write_text: WriteText) -> Element:
+    """The element of a region that was not read: with the text layer's words where it has some, else still unread."""
+    if not words or prose.is_garbage(words):
+        return add_flags(element, UNREAD)
+    return add_flags(write_text(mark_read(element), words), FROM_LAYER)
+
+
+def mark_read(element: Element) -> Element:
+    return element.model_copy(update={"flags": tuple(flag for flag in element.flags if flag != UNREAD)})
+
+
+def add_flags(element: Element, *flags: str) -> Element:
+    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
