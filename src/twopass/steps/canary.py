@@ -78,16 +78,17 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
     if not settings.canary:
         log.warning("canary is off")
         return Canary.OFF
+    wants_ban = build_sampling(family.sampling).ngram > 0
     try:
         async with asyncio.timeout(settings.canary_timeout_s), task_group.open_group() as group:
-            checks = await _prepare_checks(question, family, page_pool, engine.has_ngram_ban)
+            checks = await _prepare_checks(question, family, page_pool, wants_ban and engine.has_ngram_ban)
             answers = [group.create_task(engine.generate(one.prompt)) for one in checks]
     except TimeoutError:
         message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
         raise EngineError(Code.CANARY, f"{message}: replace the worker, or raise CANARY_TIMEOUT_S") from None
     for one, answer in zip(checks, answers, strict=True):
         _require_no_fault(one, answer.result())
-    if not engine.has_ngram_ban:
+    if wants_ban and not engine.has_ngram_ban:
         log.warning("the engine has no n-gram ban: more answers will loop")
     log.info("canary passed", seconds=[round(answer.result().seconds, 3) for answer in answers])
     return Canary.PASSED
