@@ -34,7 +34,7 @@ PADDLE_CHAT = (
     "{% else %}{% for part in message.content %}{% if part.type != 'text' %}"
     "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>{% endif %}{% endfor %}"
     "{% for part in message.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}"
-    "{% endif %}\n{% endfor %}{% if add_generation_prompt %}Assistant:\n{% endif %}"
+    "{% endif %}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 
