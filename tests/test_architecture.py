@@ -56,8 +56,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "settings", "steps", "telemetry", "text", "worker",
     ),
     "cli": (
-        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages", "pipeline",
-        "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
+        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages",
+        "pipeline", "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
     ),
 }  # fmt: skip
 

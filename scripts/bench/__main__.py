@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("all", "engine", "jobs", "encoder", "host", "stages", "corpus")  # modules of this package
+# modules of this package
+COMMANDS = ("all", "engine", "families", "detector", "jobs", "encoder", "host", "stages", "corpus")
 DEFAULT = "all"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,12 @@ def read_process_start() -> float:
     ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many open files as the machine permits: each sequence has a buffer and a half."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def build_settings(options: Any, stream_interval: int) -> Any:

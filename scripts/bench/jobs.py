@@ -30,6 +30,7 @@ from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.tiled_image import TiledImages
 from twopass.families import registry
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
@@ -179,7 +180,9 @@ def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int],
 def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker:
     """Return the worker with other input for the model; the engine is the same, so `draw_views` stays set."""
     if isinstance(worker.engine, VllmEngine):
-        worker.engine.draw_views = draw_views
+        images = worker.engine.images
+        assert isinstance(images, TiledImages)
+        worker.engine.images = replace(images, draw_views=draw_views)
     return replace(worker, family=registry.get_family(worker.engine.family, small_crops))
 
 

@@ -39,17 +39,34 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "141": Preset(512, 8192, 0.88),  # 512 answers do not need more cache; above 0.9 the memory alert fires
     }
 )
+# For models that read regions, each of a few hundred tokens: 2 GB of weights, 18 KiB (PaddleOCR-VL) or 64 KiB (GLM-OCR)
+# of KV cache per token. The layout detector shares the GPU.
+READER_PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "cpu": Preset(8, 8192, context=16384, dtype="float32", eager=True),
+        "8": Preset(64, 8192, 0.6, context=16384),
+        "16": Preset(256, 8192, 0.75, context=16384),
+        "24": Preset(384, 8192, 0.8, context=16384),
+        "48": Preset(512, 16384, 0.85, context=16384),
+        "80": Preset(1024, 32768, 0.85, context=16384),
+        "141": Preset(1024, 65536, 0.85, context=16384),
+    }
+)
+READERS = frozenset({"glm_ocr", "paddleocr_vl"})
 GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # also accepted as PRESET
 
 
-def find_preset(name: str, memory_gb: float) -> Preset:
-    """The preset of this name; `auto` selects the largest for this much GPU memory, 0 for none. Raises KeyError."""
+def find_preset(name: str, memory_gb: float, model: str = "") -> Preset:
+    """The model's preset of this name; `auto` selects the largest for this much GPU memory, 0 for none.
+
+    Raises KeyError for an unknown name.
+    """
     if name == "auto":
         fitting = [
             size for size in PRESETS if size != "cpu" and int(size) <= memory_gb + 1
         ]  # a GPU of 80 GB reports 79.6
         name = fitting[-1] if fitting else "8" if memory_gb else "cpu"
-    return PRESETS[GPU_NAMES.get(name, name)]
+    return (READER_PRESETS if model in READERS else PRESETS)[GPU_NAMES.get(name, name)]
 
 
 def preset_memory_gb(name: str) -> int:

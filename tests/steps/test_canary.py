@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from tests import ROOT
 from tests.detection import drawn
@@ -34,6 +35,7 @@ from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.families.deepseek.family import PROMPTS
 from twopass.families.interface import CanaryQuestion, PageFeatures, PageRequest
+from twopass.families.unlimited.family import UnlimitedOcrFamily
 from twopass.pages import canary_images, ocr
 from twopass.pages.canary_images import BLOCKS
 from twopass.pages.ocr import Array
@@ -351,6 +353,27 @@ async def test_a_model_that_writes_tags_in_every_answer_passes(page_pool: PagePo
     assert {prompt.text for prompt in engine.prompts} == {family.prompts["document"]}
     bans = Counter((prompt.sampling.ngram, prompt.sampling.window) for prompt in engine.prompts)
     assert bans == {(35, 128): 2, (8, canary.BAN_WINDOW): 1}
+
+
+class UnbannedFamily(UnlimitedOcrFamily):
+    """A family that was made for answers without a ban, as those of region readers."""
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        return {"ngram": 0}
+
+
+async def test_a_family_without_a_ban_is_not_tested_for_one(page_pool: PagePool) -> None:
+    """Nor is it a loss that its engine has none."""
+    engine = TaggingEngine({}, "unlimited_ocr")
+    engine.has_ngram_ban = False
+
+    with capture_logs() as logs:
+        assert await canary.check(engine, UnbannedFamily(), page_pool, Settings()) is Canary.PASSED
+
+    assert {prompt.sampling.ngram for prompt in engine.prompts} == {0}
+    assert len(engine.prompts) == 2
+    assert [entry["event"] for entry in logs] == ["canary passed"]
 
 
 class TaggingEngine(ReplayEngine):

@@ -21,6 +21,7 @@ from tests.vllm import phrase_model, tiny
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.tiled_image import TiledImages
 from twopass.engines.vllm.tiling import DEEPSEEK_OCR, TileGrid
 from twopass.errors import Code, EngineError
 from twopass.pages.rendered_page import PagePointer
@@ -177,16 +178,17 @@ async def test_draw_views_renders_the_tiles_of_scalable_pages(
     running: Running, tmp_path: Path, draw_views: bool, is_scalable: bool, number: int, is_rendered: bool
 ) -> None:
     """Without it, or if rendering fails (there is no page 3), they are cut out of the resized image."""
-    running.engine.draw_views = draw_views
     page, grid = PagePointer(write_pdf(tmp_path / "bees.pdf"), number, is_scalable=is_scalable), TileGrid(2, 1)
     with pymupdf.open(page.file) as pdf:
         zoom = pymupdf.Matrix(1280 / 200, 640 / 280)
         rendered = np.frombuffer(pdf[0].get_pixmap(matrix=zoom).samples, np.uint8).reshape(640, 1280, 3)
     prompt = Prompt("p", TEXT, Pixels(1000, 500, data=NOISE.tobytes()), page, mode="gundam")
 
-    assert running.engine.buffers
-    async with running.engine.buffers.lend(DEEPSEEK_OCR.nbytes("gundam", grid)) as buffer:
-        await running.engine.prepare_views(prompt, "gundam", grid, buffer)
+    image = TiledImages(DEEPSEEK_OCR, draw_views).plan(prompt)
+
+    assert running.engine.buffers and image and image.grid == grid
+    async with running.engine.buffers.lend(image.nbytes) as buffer:
+        await image.write(buffer, running.page_pool)
         tiles = np.hstack(tiling.map_views(DEEPSEEK_OCR, buffer, "gundam", grid).tiles)
 
         resized = np.hstack(tiling.make_views(DEEPSEEK_OCR, NOISE, "gundam", grid).tiles)

@@ -30,7 +30,7 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
     buffers = PixelBufferPool(1, 1 << 62, fixed_size=DEEPSEEK_OCR.max_nbytes)
     (number,) = buffers.descriptors
     tiling.copy_views(views, tiling.map_views(DEEPSEEK_OCR, PixelBuffer(number), "gundam", grid))
-    item = inputs.build_item(PixelBuffer(number), 1024, 640, grid)
+    item = inputs.build_views(PixelBuffer(number), 1024, 640, grid)
     ref = BufferRef(*item[BUFFER].data.tolist())
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:

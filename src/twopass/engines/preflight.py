@@ -47,7 +47,7 @@ def check_memory(settings: Settings, gpus: GpuInfo) -> None:
     if not gpus.count:
         return
     try:
-        chosen, size = find_preset(settings.preset, gpus.memory_gb), preset_memory_gb(settings.preset)
+        chosen, size = find_preset(settings.preset, gpus.memory_gb, settings.model), preset_memory_gb(settings.preset)
     except KeyError:
         return
     if size > gpus.memory_gb * MEMORY_TOLERANCE:

@@ -1,4 +1,4 @@
-"""The decoding of raw outputs. That it equals Transformers' is tested in tests/vllm/test_detector.py."""
+"""The decoding of raw outputs. That it equals Transformers' is tested in tests/vllm_families/test_detector.py."""
 
 from __future__ import annotations
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.reader import READERS, RegionReader, Task
-from twopass.families.regions.resize import ResizeRule
+from twopass.pages.resize_rule import ResizeRule
 
 TAGS = ["<fcel>", "<ecel>", "<lcel>", "<ucel>", "<xcel>", "<nl>", "<ched>", "one", "two ", "<br>", "|"]
 answers = st.lists(st.sampled_from(TAGS), max_size=30).map("".join)
@@ -109,7 +110,11 @@ def test_boilerplate_is_no_text() -> None:
     assert cleanup.clean_text("The image is too blurry to recognize any text content.", 50) == ("", False)
 
 
-@given(st.sampled_from([reader.resize for reader in READERS.values()]), st.integers(1, 9000), st.integers(1, 9000))
+@given(
+    st.sampled_from([one.resize for one in CROP_INPUTS.values()]),
+    st.integers(1, 9000),
+    st.integers(1, 9000),
+)
 def test_every_crop_has_a_size_that_its_reader_accepts(rule: ResizeRule, width: int, height: int) -> None:
     """Both sides are multiples, and the pixels are within the limits but for rounding a thin side up."""
     across, down = rule.apply(width, height)

@@ -22,17 +22,21 @@ from typing import Any
 import structlog
 
 from twopass.engines import preflight
+from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.detector import placement
 from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
-from twopass.engines.vllm import prompt_tokens, render_tiles, startup, tiling
+from twopass.engines.vllm import startup, tiling
+from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
+from twopass.engines.vllm.image_input import ImageInput, PlannedImage
 from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER, compatibility
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
+from twopass.engines.vllm.tiled_image import TiledImages
 from twopass.engines.vllm.tiling import VisionSpec
 from twopass.engines.vllm.time_share import TimeShare
-from twopass.errors import Code, EngineError, TwopassError
+from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning, retry
 from twopass.runtime.page_pool import PagePool
@@ -69,8 +73,9 @@ class VllmEngine(Engine):
         """
         if not find_spec("vllm"):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
-        self._vision = _find_vision_spec(settings.model, settings.max_tiles)
+        self.images = choose_image_input(settings)
         self.family = settings.model
+        self.has_ngram_ban = settings.model not in CROP_INPUTS
         self._page_pool: PagePool | None = None
         with startup.read_ahead(model):
             gpus = startup.prepare_environment(settings.engine_cache)
@@ -85,12 +90,11 @@ class VllmEngine(Engine):
     def _init_state(self, settings: Settings) -> None:
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
-        self.draw_views = settings.draw_views
-        self.precision = _describe_precision(self.arguments, self.draw_views)
+        self.precision = _describe_precision(self.arguments, self.images)
         self.buffers: PixelBufferPool | None = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,
-            fixed_size=self._vision.max_nbytes,
+            fixed_size=self.images.max_nbytes,
         )
         self._max_restarts = settings.engine_restarts
         self.start_s = settings.engine_start_s
@@ -157,7 +161,7 @@ class VllmEngine(Engine):
             message = f"vLLM did not start: {type(error).__name__}: {error}; the log has more"
             raise EngineError(Code.ENGINE_DEAD, message) from error
         self.tokenizer = core.renderer.tokenizer
-        self._tokenize = lru_cache(maxsize=256)(partial(prompt_tokens.tokenize, self.tokenizer))
+        self._tokenize = lru_cache(maxsize=256)(partial(self.images.tokenize, self.tokenizer))
         return core
 
     async def _wait_for_restart(self) -> None:
@@ -221,32 +225,18 @@ class VllmEngine(Engine):
 
     async def _answer(self, prompt: Prompt) -> Completion:
         assert self._page_pool and self.buffers, "open the engine first"
-        mode = "gundam" if prompt.mode == "auto" else prompt.mode
-        if mode not in self._vision.modes:
+        image = self.images.plan(prompt)
+        if image is None:
             return Completion("", "error")
-        grid = self._vision.choose_grid(prompt.image.width, prompt.image.height, mode, prompt.max_crops)
-        async with self.buffers.lend(self._vision.nbytes(mode, grid)) as buffer:
-            await self.prepare_views(prompt, mode, grid, buffer)
-            return await self._request(prompt, self._build_input(prompt.text, buffer, mode, grid))
+        async with self.buffers.lend(image.nbytes) as buffer:
+            await image.write(buffer, self._page_pool)
+            return await self._request(prompt, self._build_input(prompt.text, image, buffer))
 
-    async def prepare_views(self, prompt: Prompt, mode: str, grid: tiling.TileGrid, buffer: PixelBuffer) -> None:
-        """Write the image's views into the buffer; tiles of a scalable page are rendered, if that fails, resized."""
-        assert self._page_pool
-        call, page, image = self._page_pool.call, prompt.page, prompt.image
-        if self.draw_views and page and page.is_scalable and self._vision.is_upscaled(image.width, image.height, grid):
-            try:
-                return await call(render_tiles.write_views, self._vision, page, image, mode, grid, buffer)
-            except TwopassError as error:
-                log.warning("tiles resized, not rendered", prompt=prompt.id, code=error.code, reason=error.message)
-        await call(tiling.write_views, self._vision, image, mode, grid, buffer)
-
-    def _build_input(self, text: str, buffer: PixelBuffer, mode: str, grid: tiling.TileGrid) -> Any:
+    def _build_input(self, text: str, image: PlannedImage, buffer: PixelBuffer) -> Any:
         from twopass.engines.vllm.plugin import inputs
 
         before, image_token, after = self._tokenize(text)
-        image = inputs.build_item(buffer, self._vision.modes[mode].base_size, self._vision.tile_size, grid)
-        count = self._vision.count_tokens(mode, grid)
-        return inputs.build_prompt(before, image_token, count, after, image, uuid.uuid4().hex)
+        return inputs.build_prompt(before, image_token, image.tokens, after, image.build_item(buffer), uuid.uuid4().hex)
 
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
         from vllm.v1.engine.exceptions import EngineGenerateError
@@ -304,7 +294,7 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: 
         # an image that has more tokens than a step would never be encoded
         "max_num_batched_tokens": max(
             settings.max_num_batched_tokens or defaults.batched_tokens,
-            _find_vision_spec(settings.model, settings.max_tiles).max_tokens,
+            choose_image_input(settings).max_tokens,
         ),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
@@ -316,8 +306,8 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: 
         "scheduling_policy": "priority",
         "scheduler_cls": SCHEDULER,
         "worker_cls": WORKER,
-        "logits_processors": [NGRAM],
-        "limit_mm_per_prompt": {"image": 1},
+        **({} if settings.model in CROP_INPUTS else {"logits_processors": [NGRAM]}),
+        "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
         "mm_processor_cache_gb": 0,
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
@@ -385,26 +375,34 @@ def _check_attention(settings: Settings, memory_gb: float) -> None:
         raise EngineError(Code.ENGINE_DEAD, message)
 
 
+def choose_image_input(settings: Settings) -> ImageInput:
+    """Return how the settings' model takes images; raises EngineError for an unknown model."""
+    if settings.model in CROP_INPUTS:
+        return CropImages(CROP_INPUTS[settings.model])
+    return TiledImages(_find_vision_spec(settings.model, settings.max_tiles), settings.draw_views)
+
+
 def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
     """Return how a model cuts images; `max_tiles` applies to Unlimited-OCR."""
     if model not in VISION_SPECS:
-        raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {', '.join(VISION_SPECS)}")
+        known = ", ".join([*VISION_SPECS, *CROP_INPUTS])
+        raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {known}")
     spec = VISION_SPECS[model]
     return replace(spec, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
 
 
 def _find_preset(settings: Settings, memory_gb: float) -> Preset:
     try:
-        return placement.leave_room(find_preset(settings.preset, memory_gb), settings, memory_gb)
+        preset = find_preset(settings.preset, memory_gb, settings.model)
+        return placement.leave_room(preset, settings, memory_gb)
     except KeyError:
         raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
 
 
-def _describe_precision(arguments: dict[str, Any], draw_views: bool) -> str:
+def _describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:
     """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
     parts = [arguments["dtype"], arguments["quantization"]]
     parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
     parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
     parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
-    parts += ["rendered-tiles"] if draw_views else []
-    return "+".join(filter(None, parts))
+    return "+".join(filter(None, [*parts, images.precision]))

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from twopass.detection.labels import RULES, Label
 from twopass.document import Kind
 from twopass.families import formula_numbers
-from twopass.families.regions.resize import ResizeRule
 
 
 class Task(StrEnum):
@@ -40,7 +39,6 @@ class RegionReader:
     revision: str
     prompts: Mapping[Task, str]
     tasks: Mapping[Label, Task]
-    resize: ResizeRule
     tables: TableGrammar
     max_tokens: int
     long_text: int
@@ -70,7 +68,6 @@ GLM_OCR = RegionReader(
         {Task.TEXT: "Text Recognition:", Task.TABLE: "Table Recognition:", Task.FORMULA: "Formula Recognition:"}
     ),
     tasks=_assign_tasks({Label.CHART: None, Label.SEAL: Task.TEXT}),
-    resize=ResizeRule(multiple=28, least=12_544, most=9_633_792),
     tables=TableGrammar.HTML,
     max_tokens=8192,
     long_text=2048,
@@ -89,7 +86,6 @@ PADDLEOCR_VL = RegionReader(
         }
     ),
     tasks=_assign_tasks({Label.SEAL: Task.SEAL}),
-    resize=ResizeRule(multiple=28, least=112_896, most=1_003_520),
     tables=TableGrammar.OTSL,
     max_tokens=4096,
     long_text=50,

@@ -9,6 +9,8 @@ ARCHITECTURES = {
     "DeepseekOCRForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr",
     "DeepseekOCR2ForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr2",
     "UnlimitedOCRForCausalLM": "twopass.engines.vllm.plugin.model:UnlimitedOcr",
+    "GlmOcrForConditionalGeneration": "twopass.engines.vllm.plugin.readers:GlmOcr",
+    "PaddleOCRVLForConditionalGeneration": "twopass.engines.vllm.plugin.readers:PaddleOcrVl",
 }
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"

@@ -48,6 +48,7 @@ _PROCESSOR, _DUMMY, _INFO = (
     "DeepseekOCRProcessingInfo",
 )
 _UNLIMITED = "model_executor/models/unlimited_ocr.py"
+_GLM4V, _GLM, _PADDLE = (f"model_executor/models/{name}.py" for name in ("glm4_1v", "glm_ocr", "paddleocr_vl"))
 _DUMMY2, _INFO2 = "DeepseekOCR2DummyInputsBuilder", "DeepseekOCR2ProcessingInfo"
 _FILL_IN = "self scheduler_output sampler_output logits hidden_states num_scheduled_tokens"
 
@@ -116,6 +117,18 @@ FUNCTIONS = (
     Function(_OCR2, "DeepseekOCR2ForCausalLM", "__init__", "self vllm_config prefix"),
     Function(_OCR2, "DeepseekOCR2ForCausalLM", "embed_multimodal", "self kwargs"),
     Function(_UNLIMITED, "UnlimitedOCRForCausalLM", "__init__", "self vllm_config prefix"),
+    # readers.py
+    Function(_GLM, "GlmOcrForConditionalGeneration", "__init__", "self vllm_config prefix"),
+    Function(_GLM4V, "Glm4vForConditionalGeneration", "embed_multimodal", "self kwargs"),
+    Function(_PADDLE, "PaddleOCRVLForConditionalGeneration", "__init__", "self vllm_config prefix"),
+    Function(_PADDLE, "PaddleOCRVLForConditionalGeneration", "embed_multimodal", "self kwargs"),
+    Function(
+        _PADDLE,
+        "SiglipVisionModel",
+        "forward",
+        "self pixel_values interpolate_pos_encoding position_ids image_grid_thw cu_seqlens",
+    ),
+    Function(_PADDLE, "Projector", "forward", "self image_features image_grid_thw"),
     # sam.py, inputs.py
     Function("model_executor/models/deepencoder.py", None, "get_rel_pos", "q_size k_size rel_pos"),
     Function("model_executor/models/deepencoder.py", "ImageEncoderViT", "get_abs_pos", "self abs_pos tgt_size"),
@@ -135,6 +148,10 @@ FRAGMENTS = (
     Fragment(_SCHEDULER, "num_running >= self.max_num_running_reqs"),
     Fragment(_CACHE, "self.empty_kv_cache_blocks"),
     Fragment("v1/core/single_type_kv_cache_manager.py", "self.req_to_blocks"),
+    # Which runner worker.py changes, and where positions of region readers come from (inputs.py).
+    Fragment(_WORKER, "self.use_v2_model_runner"),
+    Fragment(_GLM4V, 'mm_feature.data["image_grid_thw"].data.tolist()'),
+    Fragment(_PADDLE, 'mm_feature.data["image_grid_thw"].data.tolist()'),
     # How engine.py finds the processes of a core that hangs.
     Fragment("v1/engine/core_client.py", "self.resources.engine_manager"),
     Fragment("v1/engine/utils.py", "self.processes"),

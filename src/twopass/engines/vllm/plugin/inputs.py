@@ -1,13 +1,13 @@
-"""Build vLLM's input for a prompt whose image views are in a shared buffer.
+"""Build vLLM's input for a prompt whose image is in a shared buffer, as views or as patches.
 
-vLLM carries only a reference to the buffer and the layout of the views. Otherwise ten megabytes a page would be
+vLLM carries only a reference to the buffer and the layout of what is in it. Otherwise ten megabytes a page would be
 copied into a socket, out of it, and into memory that a GPU may read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from vllm.multimodal.inputs import (
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.pages.shared_pixels import PixelBuffer
 
-BUFFER = "buffer"
+BUFFER, GRID = "buffer", "image_grid_thw"  # the second is what vLLM calls it, which computes positions from it
 _ON_CPU = MultiModalBatchedField(keep_on_cpu=True)  # Python reads it; each read from a GPU would wait for the GPU
 
 
@@ -42,9 +42,29 @@ class BufferRef(NamedTuple):
         return TileGrid(self.columns, self.rows)
 
 
-def build_item(buffer: PixelBuffer, base_size: int, tile_size: int, grid: TileGrid) -> MultiModalKwargsItem:
-    ref = BufferRef(os.getpid(), buffer.descriptor, base_size, tile_size, *grid)
-    return MultiModalKwargsItem({BUFFER: MultiModalFieldElem(data=torch.tensor(ref), field=_ON_CPU)})
+class PatchesRef(NamedTuple):
+    """A buffer by its owner's process id and descriptor, and the number of patches in it."""
+
+    owner: int
+    descriptor: int
+    patches: int
+
+
+def build_views(buffer: PixelBuffer, base_size: int, tile_size: int, grid: TileGrid) -> MultiModalKwargsItem:
+    """The item of an image whose global view and tiles are in the buffer."""
+    return _build_item({BUFFER: BufferRef(os.getpid(), buffer.descriptor, base_size, tile_size, *grid)})
+
+
+def build_patches(buffer: PixelBuffer, rows: int, columns: int) -> MultiModalKwargsItem:
+    """The item of an image whose patches are in the buffer: one picture of so many rows and columns."""
+    ref = PatchesRef(os.getpid(), buffer.descriptor, rows * columns)
+    return _build_item({BUFFER: ref, GRID: (1, rows, columns)})
+
+
+def _build_item(values: Mapping[str, Sequence[int]]) -> MultiModalKwargsItem:
+    return MultiModalKwargsItem(
+        {name: MultiModalFieldElem(data=torch.tensor(value), field=_ON_CPU) for name, value in values.items()}
+    )
 
 
 def build_prompt(

@@ -31,9 +31,14 @@ class DecodingWorker(Worker):
         self._startup_seconds: dict[str, float] = {}
 
     def init_device(self) -> None:
-        """Put DecodingRunner's methods in front of those of the runner that vLLM chose."""
+        """Put DecodingRunner's methods in front of those of vLLM's first runner.
+
+        The second, which vLLM chooses for small models without a ban, does this work on the GPU.
+        """
         with self._measure_stage("device_s"):
             super().init_device()
+        if self.use_v2_model_runner:
+            return
         chosen = type(self.model_runner)
         self.model_runner.__class__ = type(chosen.__name__, (DecodingRunner, chosen), {})
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import PPDocLayoutV3Config, PPDocLayoutV3ForObjectDetection, PPDocLayoutV3ImageProcessor
+from transformers import PPDocLayoutV3ForObjectDetection, PPDocLayoutV3ImageProcessor
 
+from tests.vllm_families import tiny_detector
+from tests.vllm_families.tiny_detector import QUERIES
 from twopass.detection import region
 from twopass.engines.detector import decode, model
 from twopass.engines.detector.decode import RawPage
@@ -25,20 +27,7 @@ from twopass.runtime.page_pool import PagePool
 pytestmark = pytest.mark.filterwarnings("default")  # torch emits warnings that we cannot fix
 
 THRESHOLD = 0.3
-QUERIES, MASK_SIDE = 60, 200
-SMALL = {
-    "arch": "S",
-    "stem_channels": [3, 8, 8],
-    "stage_in_channels": [8, 16, 16, 32],
-    "stage_mid_channels": [8, 8, 8, 16],
-    "stage_out_channels": [16, 16, 32, 64],
-    "stage_num_blocks": [1, 1, 1, 1],
-    "stage_numb_of_layers": [1, 1, 1, 1],
-    "hidden_sizes": [16, 16, 32, 64],
-    "embedding_size": 8,
-    "out_features": ["stage1", "stage2", "stage3", "stage4"],
-    "return_idx": [0, 1, 2, 3],
-}
+MASK_SIDE = 200
 
 
 def draw_page(width: int, height: int, seed: int) -> Pixels:
@@ -52,31 +41,7 @@ PAGES = [draw_page(595, 842, 1), draw_page(1190, 842, 2), draw_page(400, 1600, 3
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of the real class with small random weights, whose scores are on both sides of the threshold."""
-    torch.manual_seed(1)
-    config = PPDocLayoutV3Config(
-        backbone_config={"model_type": "hgnet_v2", **SMALL},
-        encoder_in_channels=[16, 32, 64],
-        num_labels=25,
-        num_queries=QUERIES,
-        d_model=32,
-        encoder_hidden_dim=32,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        decoder_in_channels=[32, 32, 32],
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        decoder_layers=2,
-        x4_feat_dim=16,
-        mask_feature_channels=[16, 16],
-    )
-    detector = PPDocLayoutV3ForObjectDetection(config)
-    with torch.no_grad():
-        for weight in detector.parameters():
-            weight.normal_(0, 0.2)
-    path = tmp_path_factory.mktemp("detector")
-    detector.save_pretrained(path)
-    return path
+    return tiny_detector.write_checkpoint(tmp_path_factory.mktemp("detector"))
 
 
 @pytest.fixture(scope="module")
