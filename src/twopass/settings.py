@@ -40,16 +40,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 # For models that read regions, each of a few hundred tokens: 2 GB of weights, 18 KiB (PaddleOCR-VL) or 64 KiB (GLM-OCR)
-# of KV cache per token. The layout detector shares the GPU.
+# of KV cache per token.
 READER_PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "cpu": Preset(8, 8192, context=16384, dtype="float32", eager=True),
-        "8": Preset(64, 8192, 0.6, context=16384),
-        "16": Preset(256, 8192, 0.75, context=16384),
-        "24": Preset(384, 8192, 0.8, context=16384),
-        "48": Preset(512, 16384, 0.85, context=16384),
-        "80": Preset(1024, 32768, 0.85, context=16384),
-        "141": Preset(1024, 65536, 0.85, context=16384),
+        "8": Preset(64, 8192, 0.9, context=16384),
+        "16": Preset(256, 8192, 0.9, context=16384),
+        "24": Preset(384, 8192, 0.9, context=16384),
+        "48": Preset(512, 16384, 0.9, context=16384),
+        "80": Preset(1024, 32768, 0.9, context=16384),
+        "141": Preset(1024, 65536, 0.88, context=16384),
     }
 )
 READERS = frozenset({"glm_ocr", "paddleocr_vl"})

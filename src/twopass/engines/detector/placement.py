@@ -9,12 +9,11 @@ from twopass.engines import structure
 from twopass.engines.detector.engine import BATCH
 from twopass.settings import Preset, Settings
 
-# In 10^9 bytes of GPU memory, in bfloat16. Estimated from the model's shapes, not measured. Fixed: 33.2 million
-# weights are 0.07, a CUDA context 0.5, workspaces of cuDNN and cuBLAS 0.4. A page of 800 x 800: Transformers keeps the
-# masks of 300 queries at 200 x 200 for each of six decoder layers and stacks them, 0.144 twice; the other 0.11 are
-# activations, mostly of the first layers, which have 64 channels at 400 x 400. A batch of 64 pages would take 26.6.
-FIXED_GB, PAGE_GB = 1.0, 0.4
-ROOM = 0.12  # of the GPU's memory: 4 pages at once on 24 GB, 21 on 80 GB, 39 on 141 GB
+# In 10^9 bytes of GPU memory, in bfloat16. A page of 800 x 800 takes 0.54 (H200: 0.6 for one page, 34.5 for 64, weights
+# included), because Transformers keeps the masks of 300 queries for each of six decoder layers. FIXED_GB is estimated:
+# 0.07 of weights, a CUDA context, workspaces of cuDNN and cuBLAS.
+FIXED_GB, PAGE_GB = 1.0, 0.54
+ROOM = 0.12  # of the GPU's memory: 3 pages at once on 24 GB, 15 on 80 GB, 29 on 141 GB
 CPU_BATCH = 8  # pages: a batch of 64 would take minutes, and a page of a later job would wait for it
 
 
