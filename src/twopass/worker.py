@@ -105,7 +105,8 @@ def open_worker(
     )  # first, because it may fork, and threads do not survive a fork
     stages["engine_s"] = time.monotonic() - before
     family = _choose_family(settings, engine)
-    default_slots = round(SLOTS_PER_SEQUENCE * (engine.sequences or settings.page_worker_count))
+    pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page
+    default_slots = round(SLOTS_PER_SEQUENCE * pages)
     slots = settings.window or max(MIN_SLOTS, default_slots)
     page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
     budget = settings.window_bytes or max(MIN_BUFFER_BYTES, slots * PAGE_BYTES)

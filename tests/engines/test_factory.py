@@ -81,6 +81,14 @@ def test_a_reader_of_regions_gets_a_detector_in_front(detector_folder: Path) -> 
     assert describe(engine)["detector"] == "pp_doclayout_v3@0123456789ab+float32"
 
 
+@pytest.mark.parametrize(("structure", "prompts"), [("detector", 4), ("fallback", 1)])
+def test_a_page_of_regions_asks_several_prompts_at_once(detector_folder: Path, structure: str, prompts: int) -> None:
+    """With a detector before every page, fewer pages are in flight; as a fallback it changes nothing."""
+    settings = Settings(**SERVER, structure=structure, detector_dir=detector_folder, detector_device="cpu")
+
+    assert factory.create_engine(settings).prompts_per_page == prompts
+
+
 def test_documents_name_revision_and_precision_of_the_detector(detector_folder: Path) -> None:
     """Other weights or other arithmetic may find other regions; weights of unknown origin are named as such."""
     reader = ReplayEngine({}, "glm_ocr")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import documents
 from twopass.document import Element
+from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families.interface import Question, Reply
@@ -37,6 +38,18 @@ def test_there_are_a_quarter_more_page_slots_than_engine_sequences(settings: dic
         assert worker.page_slots.count == count
         assert len(worker.buffers.descriptors) == worker.page_slots.max_in_flight
         asyncio.run(borrow_all_buffers(worker))
+
+
+def test_a_page_that_asks_several_prompts_at_once_counts_as_several() -> None:
+    """Else a worker behind a layout detector would hold the pixels of more pages than its engine can read."""
+
+    def create_engine(settings: Settings) -> Engine:
+        engine = CpuEngine(512)
+        engine.prompts_per_page = 4
+        return engine
+
+    with open_worker(Settings(page_workers=1, log_level="ERROR"), create_engine=create_engine) as worker:
+        assert worker.page_slots.count == 160
 
 
 async def borrow_all_buffers(worker: Worker) -> None:

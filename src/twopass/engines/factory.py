@@ -31,13 +31,14 @@ def put_detector_first(
 ) -> Engine:
     """Return the reader with the layout detector of this folder in front of it."""
     from twopass.engines.detector import placement
-    from twopass.engines.detector.engine import DetectorFirstEngine
+    from twopass.engines.detector.engine import REGIONS_AT_ONCE, DetectorFirstEngine
     from twopass.engines.detector.process import ChildDetector, DetectorOptions
 
     device, precision, batch, _ = placement.choose(settings, detect_gpus().memory_gb)
     options = DetectorOptions(folder, device, precision, settings.detector_compile)
     name = f"{weights.DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
-    return DetectorFirstEngine(ChildDetector(options), reader, reader.family, batch, name)
+    prompts = REGIONS_AT_ONCE if structure.choose(settings) is Structure.DETECTOR else 1
+    return DetectorFirstEngine(ChildDetector(options), reader, reader.family, batch, name, prompts)
 
 
 def create_reader(settings: Settings) -> Engine:

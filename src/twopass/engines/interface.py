@@ -85,6 +85,7 @@ class Engine(Protocol):
     """Answers prompts. It is constructed on the main thread; its methods run on the worker's event loop.
 
     `sequences`: how many prompts it processes at once.
+    `prompts_per_page`: how many of them a page has at once; fewer pages are in flight where it is more than one.
     `family`: name of the family whose prompts it answers.
     `needs_canary`: whether it runs a model, which must read a known image correctly before it serves.
     `has_ngram_ban`: whether it has to apply `Sampling.ngram`; then it must be seen to act before the engine serves.
@@ -106,6 +107,7 @@ class Engine(Protocol):
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
     detector: str | None = None
+    prompts_per_page: int = 1
 
     async def open(self, page_pool: PagePool) -> None:
         """Load and warm up; raises EngineError."""

@@ -14,6 +14,7 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
 
 BATCH = 64  # pages: a batch of more is no faster per page
+REGIONS_AT_ONCE = 4  # prompts of a page: half of what a page of text has, because some pages render or wait
 
 
 class Detector(Protocol):
@@ -33,7 +34,13 @@ class DetectorFirstEngine(Engine):
     """
 
     def __init__(
-        self, detector: Detector, reader: Engine, family: str, batch: int = BATCH, name: str | None = None
+        self,
+        detector: Detector,
+        reader: Engine,
+        family: str,
+        batch: int = BATCH,
+        name: str | None = None,
+        prompts_per_page: int = 1,
     ) -> None:
         self._detector = detector
         self._reader = reader
@@ -45,6 +52,7 @@ class DetectorFirstEngine(Engine):
         self.has_ngram_ban = reader.has_ngram_ban
         self.buffers = reader.buffers
         self.detector = name
+        self.prompts_per_page = prompts_per_page
 
     @property
     def is_gone(self) -> bool:  # type: ignore[override]
