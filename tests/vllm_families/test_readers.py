@@ -205,13 +205,14 @@ class ScriptedDetector:
         """Do nothing: nothing was opened."""
 
 
-def write_pdf(path: Path, pages: int) -> str:
-    """Pages of coloured areas, without words."""
+def write_pdf(path: Path, pages: int, text: str = "") -> str:
+    """Pages of coloured areas, without words but `text` at their foot."""
     with pymupdf.open() as pdf:
         for number in range(pages):
             page = pdf.new_page(width=300, height=400)
             for part in range(8):
                 page.draw_rect((40, 20 + 45 * part, 260, 60 + 45 * part), fill=(part / 8, 0.4, number / pages))
+            page.insert_text((40, 392), text)
         pdf.save(path)
     return str(path)
 
@@ -254,14 +255,19 @@ async def test_a_core_that_is_killed_loses_nothing(running: Running, tmp_path: P
 
 
 async def test_a_real_detector_and_a_real_reader_read_a_document(running: Running, tmp_path: Path) -> None:
-    """Both with random weights: what is detected is read, and nothing fails."""
+    """Both with random weights: words outside of what is detected are read, and nothing fails.
+
+    What random weights detect has no area, and is dropped.
+    """
     detector = ChildDetector(DetectorOptions(tiny_detector.write_checkpoint(tmp_path / "detector")))
-    source = write_pdf(tmp_path / "page.pdf", pages=1)
+    source = write_pdf(tmp_path / "page.pdf", pages=1, text="Words at the foot of the page")
 
     result = await running.read(detector, source=source, output=f"{tmp_path}/out")
     await detector.close()
 
     assert (result.status, result.documents[0].pages) == ("success", {"read": 1})
-    [first, *answers] = load(tmp_path / "out", "0001.json")["completions"]
+    checkpoint = load(tmp_path / "out", "0001.json")
+    [first, answer] = checkpoint["completions"]
     assert json.loads(first["text"])["regions"]
-    assert answers
+    assert answer["prompt"] == READERS[running.name].prompts[Task.TEXT]
+    assert "missed_by_detector" in checkpoint["elements"][-1]["flags"]
