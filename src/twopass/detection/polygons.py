@@ -1,4 +1,4 @@
-"""Polygons of regions: boxes around them, and what becomes of degenerate ones."""
+"""Polygons of regions: boxes around them, and the repair of degenerate ones."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def compute_checksums(path: Path) -> dict[str, str]:
 
 @contextmanager
 def _go_online() -> Iterator[None]:
-    """Let the hub's library use the network: whoever calls `download` was allowed to."""
+    """Let the hub's library use the network: only callers that are allowed to download call `download`."""
     before = os.environ.pop(OFFLINE, None)
     try:
         yield

@@ -49,7 +49,7 @@ class Batcher(Generic[T, R]):
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([request.result])
             if not request.result.cancel():
-                request.result.exception()  # else asyncio reports that nobody looked at it
+                request.result.exception()  # else asyncio logs that it was never retrieved
             raise
 
     async def _serve(self) -> None:
