@@ -32,7 +32,9 @@ from typing import Any
 
 from scripts.bench.engine_setup import open_engine, raise_descriptor_limit
 from scripts.bench.report import print_json
-from scripts.bench.workload import DISTINCT_PAGES, PAGE_PROMPT
+from scripts.bench.workload import DISTINCT_PAGES
+from twopass.families.regions.reader import READERS
+from twopass.families.registry import FAMILIES
 
 # Of an A4 page at 144 dpi: label, left, top, width and height in pixels. Text of 10 points has 13 pixels a line.
 REGIONS = (
@@ -46,11 +48,8 @@ REGIONS = (
     ("text", 120, 1450, 480, 160),
 )
 TOKENS = {"text": 120, "table": 400, "formula": 60}
-PROMPTS = {
-    "glm_ocr": {"text": "Text Recognition:", "table": "Table Recognition:", "formula": "Formula Recognition:"},
-    "paddleocr_vl": {"text": "OCR:", "table": "Table Recognition:", "formula": "Formula Recognition:"},
-}
-PAGE_PROMPTS = {"deepseek_ocr": PAGE_PROMPT, "unlimited_ocr": "<image>document parsing."}
+PROMPTS = {name: {str(task): text for task, text in reader.prompts.items()} for name, reader in READERS.items()}
+PAGE_PROMPTS = {name: FAMILIES[name].prompts["document"] for name in ("deepseek_ocr", "unlimited_ocr")}
 PAGE_LENGTHS = (500, 1400)
 READER_STAGES, PAGE_STAGES = ("imports", "twopass", "detected", "stock", "server"), ("pages",)
 WARM_UP_REGIONS = 64

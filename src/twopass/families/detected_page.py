@@ -16,8 +16,8 @@ from twopass.detection.region import DETECT, Region
 from twopass.detection.structure import Structure
 from twopass.document import HEADINGS, Element, Figure, Formula, Kind, Layer, make_element_id
 from twopass.errors import Code
-from twopass.families.grounded.captions import link_captions
-from twopass.families.interface import FROM_LAYER, NORMAL, UNREAD, ParsedPage, Rung
+from twopass.families.captions import link_captions
+from twopass.families.interface import FROM_LAYER, NORMAL, UNREAD, ParsedPage, Rung, add_flags
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer
@@ -150,7 +150,3 @@ def fall_back(element: Element, words: str | None, write_text: WriteText) -> Ele
 
 def mark_read(element: Element) -> Element:
     return element.model_copy(update={"flags": tuple(flag for flag in element.flags if flag != UNREAD)})
-
-
-def add_flags(element: Element, *flags: str) -> Element:
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})

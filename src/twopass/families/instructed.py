@@ -25,9 +25,8 @@ from twopass.document import (
 )
 from twopass.families import lenient_json, table_parser, text_layer_check
 from twopass.families.deepseek.family import DeepseekOcrFamily, choose_crop_mode
-from twopass.families.detected_page import add_flags
 from twopass.families.grounded import element_prompts, elements, figures
-from twopass.families.interface import Question, Reply
+from twopass.families.interface import Question, Reply, add_flags
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
 from twopass.text import surrounding_text
 

@@ -20,6 +20,11 @@ UNREAD = "unread_region"  # element flag: a detected region whose text was not r
 FROM_LAYER = "text_layer"  # element flag: its text is that of the PDF's text layer
 
 
+def add_flags(element: Element, *flags: str) -> Element:
+    """The element with these flags, each of them once."""
+    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
+
+
 def choose_structure(family: str, wanted: Structure, supported: Sequence[Structure]) -> Structure:
     """Return the wanted structure, for `auto` the first supported one; raises EngineError for an unsupported one."""
     if wanted is Structure.AUTO:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from twopass.document import Confidence, ConfidenceMethod, Element, Kind
 from twopass.families import agreement
+from twopass.families.interface import add_flags
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 
@@ -77,9 +78,7 @@ def _flag_doubts(element: Element) -> Element:
 
 def _add_doubts(element: Element, doubts: Sequence[str]) -> Element:
     """Flag the doubts, if any, and request pass 2."""
-    if not doubts:
-        return element
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *doubts, DOUBTFUL)))})
+    return add_flags(element, *doubts, DOUBTFUL) if doubts else element
 
 
 def _find_doubts(element: Element) -> Iterator[str]:

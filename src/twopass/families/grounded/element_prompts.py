@@ -39,10 +39,10 @@ from typing import NamedTuple
 from twopass.detection.labels import RULES, Label
 from twopass.document import FIGURES, Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
-from twopass.families.detected_page import DetectionParser, add_flags, fall_back, mark_read
+from twopass.families.detected_page import DetectionParser, fall_back, mark_read
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
-from twopass.families.interface import UNREAD, Reply
+from twopass.families.interface import UNREAD, Reply, add_flags
 from twopass.text import prose
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot

@@ -18,8 +18,8 @@ from twopass.document import (
     Table,
     make_element_id,
 )
-from twopass.families import table_parser
-from twopass.families.grounded import answer_text, captions
+from twopass.families import captions, table_parser
+from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from twopass.errors import Code
 from twopass.families import text_layer_check
-from twopass.families.detected_page import add_flags
 from twopass.families.grounded import element_prompts, elements, grounding, loops
 from twopass.families.grounded.grounding import Block
-from twopass.families.interface import ParsedPage
+from twopass.families.interface import ParsedPage, add_flags
 from twopass.pages.text_layer import TextLayer
 
 

@@ -15,8 +15,8 @@ from twopass.document import (
     Table,
 )
 from twopass.families import table_parser, text_layer_check
-from twopass.families.detected_page import add_flags, fall_back, mark_read
-from twopass.families.interface import Reply
+from twopass.families.detected_page import fall_back, mark_read
+from twopass.families.interface import Reply, add_flags
 from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.reader import RegionReader, TableGrammar, Task
 from twopass.text import headings, prose

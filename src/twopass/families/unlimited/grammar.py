@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from twopass.document import HEADINGS, Box, Element, Kind
-from twopass.families.grounded import captions, elements, grounding
+from twopass.families import captions
+from twopass.families.grounded import elements, grounding
 from twopass.families.grounded.grounding import Block
 
 LIST = "list"
