@@ -263,9 +263,15 @@ async def test_recorded_regions_are_parsed_again_as_they_were_read(
     engine = ScriptedEngine(name, answer_detections(*build_numbered_formula()))
     _, document = await read(reader, scan, engine, structure)
     [manifest] = scan.parent.rglob("manifest.json")
+    stored = manifest.parent / "pages" / "0001.json"
+    checkpoint = json.loads(stored.read_text())
+    checkpoint["elements"][0]["text"] = "As an older parser read it."
+    stored.write_text(json.dumps(checkpoint))
     again = reparse_folder.Options(str(manifest.parent), source=str(scan), output=f"{scan.parent}/again")
 
     report = await asyncio.to_thread(reparse_folder.run, again, Settings(page_workers=1))
 
     assert [element["text"] for element in document["elements"]] == ["First.", r"a = b \tag{3}", "Last."]
-    assert not report["pages_changed"]
+    [path] = (scan.parent / "again").rglob("document.json")
+    assert report["pages_changed"] == (1,)
+    assert json.loads(path.read_text())["elements"] == document["elements"]
