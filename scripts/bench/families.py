@@ -148,14 +148,18 @@ def measure_twopass(options: Any, model: str) -> None:
 
 def measure_detected(options: Any, model: str) -> None:
     from scripts.bench import detector
+    from twopass.engines.detector import placement
     from twopass.engines.detector.engine import DetectorFirstEngine
     from twopass.engines.detector.process import DetectorOptions
+    from twopass.engines.gpus import detect_gpus
+    from twopass.settings import Settings
 
     weights = detector.write_checkpoint(options.folder / "detector", options.tiny)
     engine = _start_engine(options, model, _write_reader(options, model))
-    device, precision = detector.choose_device()
-    child = detector.create(DetectorOptions(weights, device, precision))
-    front: Any = DetectorFirstEngine(child, engine, model)
+    placed = placement.choose(Settings(model=model), detect_gpus().memory_gb)
+    print_json(model=model, stage="detector", **placed._asdict())
+    child = detector.create(DetectorOptions(weights, placed.device, placed.precision))
+    front: Any = DetectorFirstEngine(child, engine, model, placed.batch)
     asyncio.run(_measure_regions(front, options, model, "detected"))
 
 

@@ -1,7 +1,7 @@
 """Benchmark whole jobs on this machine's GPU against the engine alone on the same requests: PDFs and artefacts on S3.
 
-    python -m scripts.bench jobs --model-dir DIR [--json bench.json] [--jobs 1 2 4] [--windows 8 32 128 512]
-                                 [--ways pass2_all mode_auto]
+    python -m scripts.bench jobs --model-dir DIR [--model unlimited_ocr] [--json bench.json] [--jobs 1 2 4]
+                                 [--windows 8 32 128 512] [--ways pass2_all mode_auto]
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and photos. Random weights will do: the
 engine generates as many tokens as the mix says, and its answer is replaced by a scripted one that fits the page, so
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str]) -> None:
     os.environ |= ENVIRONMENT
     with local_s3.start_server() as endpoint:
         settings = Settings(
-            engine="vllm", model_dir=options.model_dir, load_format=choose_load_format(options.model_dir),
-            max_num_seqs=options.sequences,
+            engine="vllm", model=options.model, model_dir=options.model_dir, max_num_seqs=options.sequences,
+            load_format=choose_load_format(options.model_dir),
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,
             bucket_access_key_id=local_s3.ACCESS_KEY, bucket_secret_access_key=local_s3.SECRET_KEY,
@@ -92,6 +92,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
         prog="python -m scripts.bench jobs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model-dir", type=Path, required=True)
+    parser.add_argument("--model", choices=("deepseek_ocr", "unlimited_ocr"), default="deepseek_ocr")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pages", type=int, default=1600)
     parser.add_argument("--jobs", type=int, nargs="*", default=[1], help="jobs at once, one number after the other")
@@ -164,7 +165,8 @@ def _measure_jobs(worker: Worker, documents: DocumentSet, counts: Sequence[int],
             engine = worker.submit(run_jobs(worker, documents, count)).result()
             speed = engine.meter.tokens_per_s
             resources = {"cpu_ms_per_page": engine.meter.cpu_ms(tokens), **usage.summarize(*engine.meter.period)}
-            print_json(jobs=count, tokens_per_s=speed, **resources)
+            print_json(jobs=count, tokens_per_s=speed, pages_begun_per_s=engine.meter.pages_begun_per_s,
+                       prompts=len(engine.asked), **resources)  # fmt: skip
             facts.add_rate(f"{count}_jobs", speed / tokens)
             if first is None:
                 first = engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 from scripts.bench.page_drawing import PHOTO_TOKENS, SENTENCE, ScriptedAnswer
 from scripts.bench.usage import read_cpu_seconds
 from scripts.bench.workload import STREAM_INTERVAL
-from twopass.engines.interface import Completion, Engine, Prompt, Sampling
-from twopass.families.deepseek.family import PROMPTS
+from twopass.engines.interface import Completion, Engine, Prompt
+from twopass.families import registry
+
+_TAGS = re.compile(r"<\|ref\|>(.*?)<\|/ref\|><\|det\|>\[(\[.*?\])\]<\|/det\|>")
 
 
 class Snapshot(NamedTuple):
@@ -50,6 +53,12 @@ class TokenMeter:
         first, last = self.snapshots[0], self.snapshots[-1]
         return (last.tokens - first.tokens) / (last.at - first.at)
 
+    @property
+    def pages_begun_per_s(self) -> float:
+        """Unlike tokens, pages compare models that ask about different crops."""
+        start, end = self.period
+        return (self.pages - min(self.first, self.pages - 1)) / (end - start)
+
     def cpu_ms(self, tokens: float) -> dict[str, float]:
         """Return the CPU milliseconds that so many tokens took, by kind of process."""
         first, last = self.snapshots[0], self.snapshots[-1]
@@ -67,6 +76,7 @@ class ScriptedAnswerEngine(Engine):
         self._inner, self._answers, self.meter = inner, answers, meter
         self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
         self.sequences, self.needs_canary, self.buffers = inner.sequences, inner.needs_canary, inner.buffers
+        self._page_prompt = registry.get_family(inner.family).prompts["document"]
         self.asked: list[Prompt] = []
         self.unknown: Counter[str] = Counter()  # prompts without a scripted answer, by page and element
 
@@ -81,7 +91,7 @@ class ScriptedAnswerEngine(Engine):
             answer = ScriptedAnswer(SENTENCE, PHOTO_TOKENS)
         self.asked.append(prompt)
         completion = await self._generate_tokens(prompt, answer)
-        return replace(completion, text=answer.text, finish_reason="stop")
+        return replace(completion, text=write_tags(answer.text, self.family), finish_reason="stop")
 
     async def _generate_tokens(self, prompt: Prompt, answer: ScriptedAnswer) -> Completion:
         counted = 0
@@ -96,8 +106,8 @@ class ScriptedAnswerEngine(Engine):
                 prompt.loop_check(answer.text[: round(len(answer.text) * counted / answer.tokens)])
             return False
 
-        sampling = Sampling(max_tokens=answer.tokens, ignore_eos=True)
-        if _asks_about_page(prompt):
+        sampling = replace(prompt.sampling, max_tokens=answer.tokens, ignore_eos=True)
+        if prompt.text == self._page_prompt and "-e" not in prompt.id:
             self.meter.begin_page()
         completion = await self._inner.generate(replace(prompt, sampling=sampling, loop_check=count))
         if completion.finish_reason != "length":
@@ -106,5 +116,6 @@ class ScriptedAnswerEngine(Engine):
         return completion
 
 
-def _asks_about_page(prompt: Prompt) -> bool:
-    return prompt.text == PROMPTS["document"] and "-e" not in prompt.id
+def write_tags(answer: str, family: str) -> str:
+    """Write an answer of DeepSeek-OCR with the tags of another family: Unlimited-OCR has the label beside the box."""
+    return _TAGS.sub(r"<|det|>\1 \2<|/det|>", answer) if family == "unlimited_ocr" else answer

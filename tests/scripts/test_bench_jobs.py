@@ -67,6 +67,26 @@ async def test_a_job_asks_about_every_crop_of_the_mix_and_nothing_else(
     assert not engine.unknown
 
 
+async def test_a_job_of_another_family_gets_answers_in_its_form(
+    page_pool: PagePool, buffers: PixelBufferPool, tmp_path: Path
+) -> None:
+    """Unlimited-OCR reads the same pages from its own tags, without doubtful pages or unscripted questions."""
+    pages = [next(page for page in MIX if page["kind"] == "letter" and page["crops"])]
+    ((data, answers),) = mix_documents.build_documents(pages)
+    (tmp_path / "mix.pdf").write_bytes(data)
+    inner = SteadyEngine()
+    inner.family = "unlimited_ocr"
+    engine = ScriptedAnswerEngine(inner, answers, TokenMeter(SEQUENCES, 1))
+
+    result = await Reader(page_pool, buffers, engine).run(
+        source=str(tmp_path / "mix.pdf"), output=f"{tmp_path}/out", mode="gundam"
+    )
+
+    assert result.documents[0].pages == {"read": 1}
+    assert not engine.unknown
+    assert engine.meter.begun == 1
+
+
 def test_pages_for_a_latency_run_are_one_document() -> None:
     """A result has its stages by document, so nineteen pages must not be cut into documents of sixteen."""
     assert [len(list(mix_documents.build_documents(MIX[:19], count))) for count in (16, 19)] == [2, 1]
