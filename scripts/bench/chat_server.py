@@ -63,7 +63,7 @@ class Server:
 
     async def ask(self, questions: Sequence[Question], concurrency: int) -> int:
         """Ask all, so many at once; returns the number of tokens of all answers."""
-        bodies = {id(question): json.dumps(question.to_body()).encode() for question in set(questions)}
+        bodies = {id(question): json.dumps(question.to_body()).encode() for question in questions}
         seats = asyncio.Semaphore(concurrency)
         limits = httpx.Limits(max_connections=concurrency)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{PORT}", timeout=600, limits=limits) as client:

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,10 @@ def measure_detected(options: Any, model: str) -> None:
     from twopass.engines.gpus import detect_gpus
     from twopass.settings import Settings
 
-    weights = detector.write_checkpoint(options.folder / "detector", options.tiny)
+    weights = options.folder / "detector"
+    # In a process of its own: PyTorch starts threads there, and after that an engine that is forked here hangs.
+    with ProcessPoolExecutor(1) as child_process:
+        child_process.submit(detector.write_checkpoint, weights, options.tiny).result()
     engine = _start_engine(options, model, _write_reader(options, model))
     placed = placement.choose(Settings(model=model), detect_gpus().memory_gb)
     print_json(model=model, stage="detector", **placed._asdict())
