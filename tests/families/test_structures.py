@@ -19,6 +19,7 @@ from twopass.errors import EngineError
 from twopass.families import registry
 from twopass.families.detected_page import DETECTION
 from twopass.families.interface import UNREAD, Family, PageFeatures, PageRequest, Reply, Rung, Structure
+from twopass.formats.explanations import INFORMATIONAL_FLAGS
 from twopass.pages.text_layer import TextLayer
 
 NAMES = ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"]
@@ -177,7 +178,7 @@ def test_what_can_be_kept_of_two_unusable_answers_is_kept(name: str) -> None:
 
     assert cut.text.startswith("Salt came") and cut.flags == ("cut_off",)
     assert looping.text.startswith("Salt came") and len(looping.text) < 40 and looping.flags == ("loop",)
-    assert layer.text == "Salt came by ship" and "text_layer" in layer.flags and UNREAD not in layer.flags
+    assert layer.text == "Salt came by ship" and "from_text_layer" in layer.flags and UNREAD not in layer.flags
     assert nothing.text == "" and UNREAD in nothing.flags and "pass2_empty" in nothing.flags
 
 
@@ -194,6 +195,7 @@ def test_regions_take_the_words_of_a_complete_layer_only_if_asked_to(name: str) 
         ]
 
     assert found == {False: [("", True), ("", True)], True: [("Words", False), ("", True)]}
+    assert "layer_text" in elements[0].flags and "layer_text" in INFORMATIONAL_FLAGS
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)

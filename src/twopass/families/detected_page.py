@@ -26,7 +26,8 @@ DETECTOR_REVISION = "pp-doclayout-v3"
 REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
 WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
 DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS)
-MISSED = "missed_by_detector"  # element flag
+MISSED = "missed_by_detector"  # element flags
+LAYER_TEXT = "layer_text"  # named after the setting that takes the words
 ORDER_CORRECTED = "order_corrected"  # page flags
 REGIONS_DROPPED = "degenerate_regions"
 HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
@@ -87,7 +88,7 @@ class DetectionParser:
         if not words or prose.is_garbage(words):
             return element
         confidence, doubts = judge_unknown_layer(words)
-        read = add_flags(self.write_text(element, words), FROM_LAYER, *doubts)
+        read = add_flags(self.write_text(element, words), LAYER_TEXT, *doubts)
         return read.model_copy(update={"confidence": confidence})
 
 

@@ -17,7 +17,7 @@ from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # name of the first rung of every ladder
 UNREAD = "unread_region"  # element flag: a detected region whose text was not read (yet)
-FROM_LAYER = "text_layer"  # element flag: its text is that of the PDF's text layer
+FROM_LAYER = "from_text_layer"  # element flag: a region that was not read has the words of the PDF's text layer
 
 
 def add_flags(element: Element, *flags: str) -> Element:

@@ -124,7 +124,7 @@ def test_a_region_that_is_not_read_takes_the_words_of_the_layer() -> None:
     with_layer = family.apply_replies(element, [Reply(question, "", layer_text="The words of the page")])
     without = family.apply_replies(element, [Reply(question, "[Non-Text]")])
 
-    assert with_layer.text == "The words of the page" and "text_layer" in with_layer.flags
+    assert with_layer.text == "The words of the page" and "from_text_layer" in with_layer.flags
     assert without.text == "" and "unread_region" in without.flags
 
 
