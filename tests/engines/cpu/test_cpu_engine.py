@@ -16,8 +16,7 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from twopass.engines.cpu import page as cpu_page
-from twopass.engines.cpu import reading_order
+from twopass.engines.cpu import geometry, layout_regions, reading_order
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
 from twopass.engines.interface import Prompt
@@ -159,7 +158,7 @@ def test_a_dense_page_is_read_without_the_model(tmp_path: Path) -> None:
     """The layout model's time grows faster than the number of lines; above a limit, white space gives the order."""
     document = pymupdf.open()
     page = document.new_page(width=1200, height=1700)
-    for row in range(cpu_page.DENSE_LINES // 6 + 1):
+    for row in range(layout_regions.DENSE_LINES // 6 + 1):
         for col in range(6):
             page.insert_text((50 + 190 * col, 50 + 13 * row), f"c{col} r{row} tells of its gauge", fontsize=8)
     path = save(document, tmp_path / "dense.pdf")
@@ -320,10 +319,10 @@ def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
 
 def test_a_full_page_picture_with_text_becomes_text() -> None:
     """The words of a picture region that fills the page become text regions."""
-    page = reading_order.Rect(0, 0, 600, 800)
-    rects = [reading_order.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
-    words = [reading_order.StyledWord(rect, "w", n // 10) for n, rect in enumerate(rects)]
-    regions = reading_order.assign_words([reading_order.Region("picture", page)], words, page)
+    page = geometry.Rect(0, 0, 600, 800)
+    rects = [geometry.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
+    words = [geometry.StyledWord(rect, "w", n // 10) for n, rect in enumerate(rects)]
+    regions = reading_order.assign_words([geometry.Region("picture", page)], words, page)
 
     assert {region.label for region in regions} == {"orphan"}
     assert sum(len(region.words) for region in regions) == 40
@@ -387,7 +386,7 @@ async def test_a_page_worker_does_not_leak_memory(
             for number in range(1, pages + 1):
                 pointer = PagePointer(str(path), number)
                 rendered = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
-                await page_pool.call(cpu_page.read_page, pointer, Pixels(rendered.width, rendered.height, buffer), None)
+                await page_pool.call(read_page, pointer, Pixels(rendered.width, rendered.height, buffer), None)
                 memory.append(child.memory_info().rss)
             path.unlink()
     await page_pool.close()

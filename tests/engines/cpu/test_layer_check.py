@@ -10,7 +10,7 @@ import pymupdf
 import pytest
 
 from twopass.engines.cpu import layer_check
-from twopass.engines.cpu.reading_order import Rect, StyledWord
+from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.pages.ocr import Array
 
 LINES = (

@@ -11,7 +11,8 @@ import time
 
 import structlog
 
-from twopass.engines.cpu.page import load_layout_model, read_page, read_page_simply
+from twopass.engines.cpu.layout_regions import load_layout_model
+from twopass.engines.cpu.page import read_page, read_page_simply
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.runtime.cpu_budget import limit_share

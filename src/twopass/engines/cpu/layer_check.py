@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.reading_order import Rect, StyledWord
+from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
 from twopass.text import prose
 from twopass.text.plausibility import measure_plausibility
@@ -88,7 +87,7 @@ def _is_readable(text: str) -> bool:
 
 
 def _cut(line: Sequence[StyledWord], array: ocr.Array, scale: float) -> ocr.Array:
-    box = reading_order.enclose([word.box for word in line])
+    box = enclose([word.box for word in line])
     margin = MARGIN * box.height
     grown = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
     x0, y0, x1, y1 = (max(round(value * scale), 0) for value in grown)

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.reading_order import Rect, StyledWord
+from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
 
 MIN_SKEW = 0.2  # degrees: a smaller skew does not change the order of lines
@@ -71,7 +70,7 @@ def draw_page(page: Any, array: ocr.Array, words: Sequence[StyledWord], skew: fl
     page.insert_image(page.rect, pixmap=pixmap)
     for _, group in groupby(words, key=lambda word: word.line):
         line = list(group)
-        box = reading_order.enclose([word.box for word in line])
+        box = enclose([word.box for word in line])
         _write_hidden_line(page, box, " ".join(word.text for word in line))
 
 

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from twopass.engines.cpu.reading_order import Grid, Rect, StyledWord, group_rows
+from twopass.engines.cpu.geometry import Grid, Rect, StyledWord
+from twopass.engines.cpu.reading_order import group_rows
 
 SAME_LINE = 4.0  # points: grid lines closer than this are one line
 MAX_RULE_WIDTH = 3.0  # points: a filled box no wider than this is a rule

@@ -1,6 +1,6 @@
 """The JSON that describes a page's layout: written by the CPU engine, parsed by the layout family.
 
-The grammar (`v` 2; written by engines/cpu/page.py; lengths in points of the page as displayed):
+The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the page as displayed):
 
     {"v": 2, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,

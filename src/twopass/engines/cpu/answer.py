@@ -1,0 +1,89 @@
+"""Write what was read on a page as the JSON that families/layout/ parses."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twopass.engines.cpu import reading_order, scanned_page, table_grid
+from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+
+GRAMMAR_VERSION = 2
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
+
+    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell.
+    """
+
+    width: float
+    height: float
+    via: str
+    regions: Sequence[Region]
+    score: float | None = None
+    dense: bool = False
+    unreadable: bool = False
+    skew: float = 0.0
+    lacks_annotations: bool = False
+    agreement: float | None = None
+
+
+def to_json(content: PageContent) -> str:
+    answer: dict[str, Any] = {
+        "v": GRAMMAR_VERSION,
+        "width": round(content.width, 2),
+        "height": round(content.height, 2),
+        "via": content.via,
+        "score": 1.0 if content.score is None else round(content.score, 4),
+        "agreement": None if content.agreement is None else round(content.agreement, 4),
+        "dense": content.dense,
+        "unreadable_script": content.unreadable,
+        **({"lacks_annotations": True} if content.lacks_annotations else {}),
+        "boxes": [_region_to_json(region, content) for region in content.regions],
+    }
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+
+def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
+    box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
+    if region.grid is not None:
+        rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
+        box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
+        return box
+    if region.words:
+        lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
+        box["lines"] = [_line_to_json(line, content) for line in lines(region.words)]
+    return box
+
+
+def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "box": _to_page_box(enclose([word.box for word in words]), content),
+        "text": " ".join(word.text for word in words),
+        "size": round(statistics.median(word.size for word in words), 1),
+    }
+    if all(word.bold for word in words):
+        line["bold"] = True
+    if all(word.mono for word in words):
+        line["mono"] = True
+    if content.via == "ocr":
+        line["score"] = round(statistics.mean(word.score for word in words), 4)
+    return line
+
+
+def _to_page_box(box: Rect, content: PageContent) -> list[float]:
+    """Return the box in page coordinates: words of a skewed scan were straightened."""
+    if not content.skew:
+        return [round(value, 2) for value in box]
+    corners = [
+        scanned_page.rotate_point(x, y, content.skew, content.width, content.height)
+        for x in (box.x0, box.x1)
+        for y in (box.y0, box.y1)
+    ]
+    xs, ys = zip(*corners, strict=True)
+    return [round(value, 2) for value in (min(xs), min(ys), max(xs), max(ys))]

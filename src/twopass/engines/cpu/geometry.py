@@ -1,0 +1,77 @@
+"""Rectangles, words and regions of a page, in points of the page as displayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Rect(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def area(self) -> float:
+        return max(self.x1 - self.x0, 0.0) * max(self.y1 - self.y0, 0.0)
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+    def overlap_area(self, other: Rect) -> float:
+        return Rect(max(self.x0, other.x0), max(self.y0, other.y0), min(self.x1, other.x1), min(self.y1, other.y1)).area
+
+    def intersects(self, other: Rect) -> bool:
+        return self.x0 <= other.x1 and other.x0 <= self.x1 and self.y0 <= other.y1 and other.y0 <= self.y1
+
+    def contains(self, point: tuple[float, float], margin: float = 0.0) -> bool:
+        x, y = point
+        return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
+
+    def union(self, other: Rect) -> Rect:
+        return Rect(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
+
+
+def enclose(rects: Sequence[Rect]) -> Rect:
+    bounds = rects[0]
+    for rect in rects[1:]:
+        bounds = bounds.union(rect)
+    return bounds
+
+
+@dataclass(frozen=True)
+class StyledWord:
+    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text."""
+
+    box: Rect
+    text: str
+    line: int
+    size: float = 0.0
+    bold: bool = False
+    mono: bool = False
+    upright: bool = True
+    score: float = 1.0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The positions of row and column lines inside a table, and the rules drawn in and around it."""
+
+    rows: tuple[float, ...]
+    cols: tuple[float, ...]
+    rules: tuple[Rect, ...] = ()
+
+
+@dataclass(frozen=True)
+class Region:
+    label: str
+    box: Rect
+    words: tuple[StyledWord, ...] = ()
+    grid: Grid | None = field(default=None, repr=False)

@@ -1,0 +1,123 @@
+"""Find the regions of a page with PyMuPDF's layout model, and the rules that are drawn in its tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from twopass.engines.cpu import reading_order, table_grid
+from twopass.engines.cpu.geometry import Grid, Rect, Region, StyledWord, enclose
+
+# A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
+DENSE_LINES = 700
+DENSE_SHAPES = 350  # scattered drawings: 500 squares took 2.7 s, 1,000 9 s, 2,000 20 s; tables have 1 to 60
+BACKGROUND_SHARE = 0.02  # of the page: a larger drawing is a background, which would join all others
+MASK_SIDE = 2000  # pixels of the mask in which drawings are counted
+MAX_DRAWINGS = 10_000  # the ruled tables of a page had 2,470 at most
+MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
+MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
+
+
+@cache
+def load_layout_model() -> None:
+    """Load the layout model, which takes a second or two; the models of RapidOCR load at the first scan."""
+    import onnxruntime
+
+    def one_thread() -> Any:
+        options = make_options()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        return options
+
+    # pymupdf.layout uses default session options: a spinning thread per core in every worker, 0.35 s of CPU time
+    # per page instead of 0.23. Replacing SessionOptions is the only way to change them.
+    make_options, onnxruntime.SessionOptions = onnxruntime.SessionOptions, one_thread
+    import pymupdf4llm  # noqa: F401 - importing it activates the layout model
+
+
+def is_dense(blocks: Sequence[Any], words: Sequence[StyledWord], bounds: Rect) -> bool:
+    """Return whether the layout model would take too long for the page."""
+    return (
+        bounds.area > MAX_LAYOUT_AREA
+        or len({word.line for word in words}) > DENSE_LINES
+        or _count_shapes(blocks, bounds) > DENSE_SHAPES
+    )
+
+
+def detect(page: Any, blocks: Sequence[Any]) -> list[Region]:
+    """Return the regions that the layout model finds, and pictures that it missed."""
+    load_layout_model()
+    from pymupdf4llm.helpers import utils
+
+    page.get_layout(return_raw=True)
+    groups = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
+    rules = tuple(_find_rules(blocks))
+    regions = [_build_region(group, rules) for group in groups]
+    page.layout_information = [(*region.box, region.label) for region in regions]
+    detected = len(regions)
+    utils.add_image_orphans(page, list(blocks))
+    regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[detected:]]
+    drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
+    return reading_order.grow_pictures(regions, drawings, Rect(*page.rect))
+
+
+def _count_shapes(blocks: Sequence[Any], bounds: Rect) -> int:
+    """Count scattered drawings: not the rules of a table, which touch each other, nor its cells, which are aligned."""
+    drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
+    drawings = [box for box in drawings if box.area < BACKGROUND_SHARE * bounds.area]
+    if not DENSE_SHAPES < len(drawings) <= MAX_DRAWINGS:
+        return len(drawings)
+    import cv2  # most pages have few drawings and do without it
+
+    aligned = min(len({round(box.x0) for box in drawings}), len({round(box.y0) for box in drawings}))
+    scale = min(1.0, MASK_SIDE / max(bounds.x1, bounds.y1))  # at most one pixel per point
+    mask = np.zeros((math.ceil(scale * bounds.y1) + 1, math.ceil(scale * bounds.x1) + 1), np.uint8)
+    for box in drawings:
+        x0, y0, x1, y1 = (int(scale * side) for side in box)
+        cv2.rectangle(mask, (x0, y0), (x1, y1), 1, cv2.FILLED)
+    separate = cv2.connectedComponents(mask)[0] - 1  # without the background
+    return min(separate, aligned)
+
+
+def _is_large(box: Sequence[float]) -> bool:
+    return box[2] - box[0] > 2 and box[3] - box[1] > 2
+
+
+def _build_region(group: Any, rules: Sequence[Rect]) -> Region:
+    box, label, lines = Rect(*map(float, group["group_bbox"])), group["class_name"], group.get("table_grid")
+    if label != "table":
+        return Region(label, box)
+    if not lines:
+        return Region("text", box)
+    rows = tuple(float(y) + box.y0 for y in lines.h_lines)
+    cols = tuple(float(x) + box.x0 for x in lines.v_lines)
+    return Region(label, box, grid=Grid(rows, cols, tuple(_find_table_rules(box, rules))))
+
+
+def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
+    """Return the rules that cross the table's text and the rules around those, without frames of the page."""
+    margin = table_grid.MAX_BORDER_DISTANCE
+    width, height = box.x1 - box.x0 + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
+    fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
+    outer = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
+    crossing = [rule for rule in fitting if rule.intersects(outer)]
+    bounds = enclose([box, *crossing])
+    return [rule for rule in fitting if bounds.contains(rule.centre, table_grid.SAME_LINE)]
+
+
+def _find_rules(blocks: Sequence[Any]) -> Iterator[Rect]:
+    """Yield thin drawings and the four sides of drawn boxes."""
+    for block in blocks:
+        if block["type"] != 3:
+            continue
+        box = Rect(*block["bbox"])
+        if min(box.x1 - box.x0, box.y1 - box.y0) <= table_grid.MAX_RULE_WIDTH:
+            yield box
+        elif block.get("stroked") and block.get("isrect"):
+            yield box._replace(y1=box.y0)
+            yield box._replace(y0=box.y1)
+            yield box._replace(x1=box.x0)
+            yield box._replace(x0=box.x1)
