@@ -17,13 +17,17 @@ SAMPLES_PER_LISTING = 10  # samples between two listings of the group; a page wo
 
 @dataclass(frozen=True)
 class GroupUsage:
-    """What a process group uses: `memory` in bytes, shared pages counted once, file-backed pages left out."""
+    """What a process group uses: `memory` in bytes, shared pages counted once, file-backed pages left out.
+
+    `connections` are TCP connections to one port of this machine, which `sockets` leaves out.
+    """
 
     memory: int
     processes: int
     threads: int
     files: int
     sockets: int
+    connections: int
 
 
 def list_members(group: int) -> tuple[int, ...]:
@@ -37,12 +41,23 @@ def list_members(group: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def measure_group(group: int) -> GroupUsage:
+def measure_group(group: int, port: int | None = None) -> GroupUsage:
+    """Measure a process group; `port` is the one to which connections are counted."""
     pids = list_members(group)
     links = [link for pid in pids for link in _list_links(pid)]
-    sockets = sum(link.startswith("socket:") for link in links)
+    sockets = [link for link in links if link.startswith("socket:")]
+    connected = _list_connections(port)
+    connections = sum(link in connected for link in sockets)
     threads = sum(len(os.listdir(PROC / str(pid) / "task")) for pid in pids)
-    return GroupUsage(sum(map(measure_memory, pids)), len(pids), threads, len(links) - sockets, sockets)
+    memory = sum(map(measure_memory, pids))
+    files = len(links) - len(sockets)
+    return GroupUsage(memory, len(pids), threads, files, len(sockets) - connections, connections)
+
+
+def _list_connections(port: int | None) -> set[str]:
+    """The links of all IPv4 sockets of this machine that are connected to a port."""
+    rows = [line.split() for line in (PROC / "net/tcp").read_text().splitlines()[1:]]
+    return {f"socket:[{row[9]}]" for row in rows if int(row[2].rpartition(":")[2], 16) == port}
 
 
 def measure_memory(pid: int) -> int:

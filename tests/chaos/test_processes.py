@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from tests.chaos.chaos import read_count
 HOLDER = """
 import socket, sys, threading
 kept = bytearray(64 << 20), socket.socket(), open("/dev/null"), threading.Event()
+connected = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(2)]
 threading.Thread(target=kept[3].wait, daemon=True).start()
 print("holding", flush=True)
 sys.stdin.read()
@@ -19,18 +21,22 @@ sys.stdin.read()
 
 
 def test_the_resources_of_a_process_group_are_measured() -> None:
-    """Memory, sockets and threads of a live process are counted, and an ended process is not listed."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
-    ) as child:
+    """Memory, sockets, threads and connections to a port are counted, and an ended process is not listed."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    command = [sys.executable, "-c", HOLDER, str(port)]
+    with (
+        listener,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as child,
+    ):
         assert child.stdout and child.stdin
         child.stdout.readline()
         with processes.PeakMemory(child.pid).watch() as peaks:
             time.sleep(0.1)
-            usage = processes.measure_group(child.pid)
+            usage = processes.measure_group(child.pid, port)
         child.stdin.close()
 
-    assert (usage.processes, usage.threads, usage.sockets) == (1, 2, 1)
+    assert (usage.processes, usage.threads, usage.sockets, usage.connections) == (1, 2, 1, 2)
     assert usage.memory > 64 << 20 and peaks.bytes[child.pid] > 64 << 20
     assert processes.list_members(child.pid) == ()
 
