@@ -32,7 +32,7 @@ from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.errors import Code
 from twopass.families.regions.family import RegionFamily
-from twopass.families.regions.reader import READERS, Task
+from twopass.families.regions.reader import GLM_OCR, READERS, Task
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -61,9 +61,9 @@ class Running:
     page_pool: PagePool
     buffers: PixelBufferPool
 
-    async def ask(self, size: tuple[int, int] = SIZES[0], tokens: int = TOKENS, task: Task = Task.TEXT) -> Completion:
-        sampling = Sampling(max_tokens=tokens, ngram=0, allowed_tokens=(), ignore_eos=True)
-        text = READERS[self.name].prompts[task]
+    async def ask(self, size: tuple[int, int] = SIZES[0], tokens: int = TOKENS, penalty: float = 1.0) -> Completion:
+        sampling = Sampling(max_tokens=tokens, ngram=0, allowed_tokens=(), ignore_eos=True, repetition_penalty=penalty)
+        text = READERS[self.name].prompts[Task.TEXT]
         return await self.engine.generate(Prompt("p", text, draw_crop(*size), sampling=sampling))
 
     async def read(self, detector: Detector, **fields: Any) -> Any:
@@ -114,7 +114,8 @@ def process(processor: Any, name: str, image: Image.Image) -> Any:
     )  # fmt: skip
 
 
-async def test_answers_equal_those_of_transformers(running: Running) -> None:
+@pytest.mark.parametrize("penalty", [1.0, GLM_OCR.repetition_penalty])
+async def test_answers_equal_those_of_transformers(running: Running, penalty: float) -> None:
     """Token by token, for crops of several sizes that vLLM encodes and answers together."""
     processor = transformers.AutoProcessor.from_pretrained(running.folder)
     model = transformers.AutoModelForImageTextToText.from_pretrained(running.folder, dtype=torch.float32).eval()
@@ -124,12 +125,14 @@ async def test_answers_equal_those_of_transformers(running: Running) -> None:
     for size in SIZES:
         inputs = process(processor, running.name, resize_crop(running.name, size))
         with torch.inference_mode():
-            answer = model.generate(**inputs, do_sample=False, max_new_tokens=TOKENS, min_new_tokens=TOKENS)
+            answer = model.generate(
+                **inputs, do_sample=False, max_new_tokens=TOKENS, min_new_tokens=TOKENS, repetition_penalty=penalty
+            )
         tokens = answer[0, inputs["input_ids"].shape[1] :].tolist()
         text = running.engine.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         expected.append((inputs["input_ids"].shape[1], text))
 
-    answers = await asyncio.gather(*(running.ask(size) for size in SIZES))
+    answers = await asyncio.gather(*(running.ask(size, penalty=penalty) for size in SIZES))
 
     assert [(answer.tokens_in, answer.text) for answer in answers] == expected
     assert len({answer.text for answer in answers}) == len(SIZES)  # the model sees the image

@@ -21,6 +21,8 @@ class Sampling:
     """How an engine samples tokens; an engine ignores the fields that it does not support.
 
     `ngram` is the length of the n-grams that may not repeat within the last `window` tokens; 0 allows every repetition.
+    `repetition_penalty` divides the logits of tokens that the prompt or the answer already has; 1 changes nothing. vLLM
+    refuses it together with an n-gram ban.
     """
 
     temperature: float = 0.0
@@ -28,6 +30,7 @@ class Sampling:
     ngram: int = 30
     window: int = 90
     allowed_tokens: tuple[int, ...] = (128821, 128822)  # <td> and </td> may repeat
+    repetition_penalty: float = 1.0
     ignore_eos: bool = False  # for benchmarks, which need answers of a fixed length
 
 

@@ -120,6 +120,18 @@ async def test_unlimited_ocr_is_asked_as_its_recipe_says(server: OpenAIServer, p
     assert plugin["messages"] == stock["messages"]
 
 
+async def test_glm_ocr_is_asked_with_the_sampling_of_its_sdk(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A repetition penalty and no ban; a job that sets a ban gets no penalty, because servers refuse both together."""
+    family = registry.get_family("glm_ocr")
+    for override in ({}, {"ngram": 30}):
+        await ask(server, page_pool, replace(PROMPT, sampling=build_sampling(family.sampling, override)))
+
+    usual, banned = server.requests
+    assert (usual["temperature"], usual["repetition_penalty"]) == (0.0, 1.1)
+    assert "vllm_xargs" not in usual
+    assert banned["vllm_xargs"]["ngram_size"] == 30 and "repetition_penalty" not in banned
+
+
 async def test_a_ban_of_size_zero_is_not_sent(server: OpenAIServer, page_pool: PagePool) -> None:
     """A job may turn the n-gram ban off with size 0, which vLLM's logits processor and ours refuse."""
     await ask(server, page_pool, replace(PROMPT, sampling=Sampling(ngram=0)))

@@ -75,6 +75,8 @@ def _build_vllm_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
             "window_size": sampling.window,
             **({"whitelist_token_ids": list(sampling.allowed_tokens)} if sampling.allowed_tokens else {}),
         }
+    elif sampling.repetition_penalty != 1.0:
+        fields["repetition_penalty"] = sampling.repetition_penalty
     if server.priority:
         fields["priority"] = prompt.priority
     if server.modes:

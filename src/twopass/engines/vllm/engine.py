@@ -346,6 +346,7 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
     }
     return SamplingParams(
         temperature=sampling.temperature,
+        repetition_penalty=sampling.repetition_penalty,
         max_tokens=min(sampling.max_tokens or max_tokens, max_tokens),
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,  # the only kind that respects the stream interval

@@ -27,7 +27,7 @@ from twopass.families.interface import (
     Rung,
     choose_structure,
 )
-from twopass.families.regions import elements
+from twopass.families.regions import bullets, elements
 from twopass.families.regions.reader import READERS, RegionReader, Task
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -65,7 +65,14 @@ class RegionFamily:
     @property
     def sampling(self) -> Mapping[str, Any]:
         """No n-gram ban: the readers were not trained with one, and a region is short."""
-        return MappingProxyType({"ngram": 0, "allowed_tokens": (), "max_tokens": self.reader.max_tokens})
+        return MappingProxyType(
+            {
+                "ngram": 0,
+                "allowed_tokens": (),
+                "max_tokens": self.reader.max_tokens,
+                "repetition_penalty": self.reader.repetition_penalty,
+            }
+        )
 
     @property
     def crops(self) -> CropRange:
@@ -122,7 +129,7 @@ class RegionFamily:
         return elements.apply_reply(element, replies[-1], self.reader) if replies else element
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return formula_numbers.merge(elements, self.reader.tag)
+        return bullets.add_missing(formula_numbers.merge(elements, self.reader.tag))
 
 
 REGION_FAMILIES = tuple(RegionFamily(reader) for reader in READERS.values())

@@ -32,7 +32,7 @@ class RegionReader:
     """One model. `tasks` has the labels that are read; regions of other labels keep their box without text.
 
     `long_text` and `long_table` are the characters from which a repetition is looked for. `tag` is the command that
-    gives a formula its number.
+    gives a formula its number. `repetition_penalty` is that of `Sampling`.
     """
 
     name: str
@@ -44,6 +44,7 @@ class RegionReader:
     long_text: int
     long_table: int
     tag: str = formula_numbers.TAG
+    repetition_penalty: float = 1.0
 
     def __reduce__(self) -> tuple[object, ...]:
         # Families are sent to page workers, and mapping proxies cannot be pickled.
@@ -59,8 +60,8 @@ def _assign_tasks(changes: Mapping[Label, Task | None]) -> Mapping[Label, Task]:
     return MappingProxyType({label: task for label, task in tasks.items() if task})
 
 
-# Prompts and limits are those of GLM's SDK at cef4d0e. It does not read headers, footers, footnotes and references;
-# their text is content, so that it is read here.
+# Prompts, limits and sampling are those of GLM's SDK at cef4d0e, whose top_k of 1 is greedy. It does not read headers,
+# footers, footnotes and references; their text is content, so that it is read here.
 GLM_OCR = RegionReader(
     name="glm_ocr",
     revision="2e85a62840ccac27daa451df36c736c4636b8628",
@@ -72,6 +73,7 @@ GLM_OCR = RegionReader(
     max_tokens=8192,
     long_text=2048,
     long_table=5000,
+    repetition_penalty=1.1,
 )
 PADDLEOCR_VL = RegionReader(
     name="paddleocr_vl",
