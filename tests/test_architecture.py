@@ -52,8 +52,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
     "acceptance": (
-        "__init__", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline", "runtime",
-        "settings", "steps", "telemetry", "text", "worker",
+        "__init__", "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline",
+        "runtime", "settings", "steps", "telemetry", "text", "worker",
     ),
     "cli": (
         "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages",
@@ -115,7 +115,12 @@ HOMES = {
         "engines/detector/process.py",
     },
     "tokenizers": {"acceptance/reference.py"},
-    "transformers": {"engines/detector/model.py", "engines/hf/models.py", "engines/vllm/plugin"},
+    "transformers": {
+        "acceptance/region_reader_model.py",
+        "engines/detector/model.py",
+        "engines/hf/models.py",
+        "engines/vllm/plugin",
+    },
     "huggingface_hub": {"engines/hub.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from twopass.acceptance import greedy_tokens, pictures
 from twopass.acceptance.checks import Outcome
 from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, build_requests
+from twopass.engines.interface import Sampling
 
 PICTURE = pictures.Picture("formula", pictures.draw_all()[-1].image)
-REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, max_tokens=50)
+REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, usual=Sampling(max_tokens=50))
 TEXT = "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, and the wind."
 SOUND = Answer(TEXT, "stop")
 STOCK = Answers([SOUND] * 4, [SOUND] * 12, preemptions=3, halves=[SOUND] * 12)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tests.fakes import recorded
 from tests.fakes.reader import Reader
 from tests.fakes.recorded import RecordingEngine
-from twopass.acceptance import rates, trial_run
+from twopass.acceptance import rates
 from twopass.acceptance.checks import Outcome
 from twopass.acceptance.rates import MIN_RUN, Rates
-from twopass.acceptance.trial_run import PageKey
+from twopass.acceptance.trials import trial_run
+from twopass.acceptance.trials.trial_run import PageKey
 from twopass.document import Checkpoint
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.errors import Code, StoreError

@@ -96,3 +96,11 @@ def test_record_asks_about_the_runs_own_pictures(tmp_path: Path, folder: Path) -
     assert ran.returncode == 1
     assert "no completion is recorded for prompt record/" in ran.stderr
     assert not (tmp_path / "kept" / "records.json").exists()
+
+
+def test_a_model_that_reads_regions_has_no_records(tmp_path: Path, folder: Path) -> None:
+    """Recorded answers are about whole pages; the option is refused before an engine starts."""
+    ran = accept(folder, "--record", str(tmp_path / "kept"), MODEL="glm_ocr")
+
+    assert ran.returncode == 2
+    assert "glm_ocr reads single regions" in " ".join(ran.stderr.replace("│", " ").split())

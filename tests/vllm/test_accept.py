@@ -15,9 +15,9 @@ from PIL import Image
 from tests.vllm import tiny
 from twopass.acceptance import model_files, pictures, reference, vision_inputs
 from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.model_stages import PROMPTS
 from twopass.acceptance.plan import Plan, RequestCounts
 from twopass.acceptance.run import run
+from twopass.acceptance.whole_page_model import WholePageModel
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.tiling import TileGrid, Views, VisionSpec
 from twopass.settings import Settings
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnin
 
 PICTURES = pictures.draw_all()
 FORMULA = PICTURES[-1]
+DEEPSEEK = WholePageModel("deepseek_ocr")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_the_wrong_tokenizer_class_is_caught(tmp_path: Path) -> None:
     tokenizer = reference.load_tokenizer(folder)
 
     assert find_failed(model_files.check_tokenizer(tokenizer, folder)) == ["encoding", "round trip"]
-    assert find_failed(model_files.check_prompts(tokenizer, folder, PROMPTS["deepseek_ocr"])) == ["prompts"]
+    assert find_failed(DEEPSEEK.check_tokens(tokenizer, folder, [])) == ["prompts"]
 
 
 def test_special_tokens_with_other_ids_are_caught(folder: Path, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_special_tokens_with_other_ids_are_caught(folder: Path, tmp_path: Path) 
     changed = tiny.write_checkpoint(tmp_path / "tiny")
     (changed / "tokenizer.json").write_text(other)
 
-    checks = model_files.check_tokenizer(reference.load_tokenizer(changed), changed)
+    checks = DEEPSEEK.check_tokens(reference.load_tokenizer(changed), changed, [])
 
     assert find_failed(checks) == ["special tokens"]
 
@@ -101,7 +102,9 @@ def test_a_prompt_of_another_length_than_recorded_is_caught(folder: Path) -> Non
 @pytest.mark.parametrize("model", ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"])
 def test_the_views_of_every_picture_are_official(folder: Path, model: str) -> None:
     """Prompt ids, grid and pixels equal those of vLLM's own processor."""
-    checks = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[model][0], PICTURES)
+    checks = vision_inputs.check_views(
+        model, reference.load_tokenizer(folder), WholePageModel(model).prompts[0], PICTURES
+    )
 
     assert find_failed(checks) == []
     assert [check.name for check in checks] == [f"{picture.name}: views" for picture in PICTURES]
@@ -131,7 +134,7 @@ def test_other_pixels_are_caught(folder: Path, make_views: vision_inputs.MakeVie
     """Each changes only one of the views."""
     tokenizer = reference.load_tokenizer(folder)
 
-    prompt = PROMPTS["deepseek_ocr"][0]
+    prompt = DEEPSEEK.prompts[0]
     (check,) = vision_inputs.check_views("deepseek_ocr", tokenizer, prompt, PICTURES[:1], make_views)
 
     assert (check.outcome, check.value) == (Outcome.FAILED, fault)
@@ -142,6 +145,6 @@ def test_another_beginning_of_text_is_caught(tmp_path: Path) -> None:
     folder = tiny.write_checkpoint(tmp_path / "tiny")
     rewrite(folder / "tokenizer_config.json", bos_token=tiny.EOS)
 
-    checks = model_files.check_tokenizer(reference.load_tokenizer(folder), folder)
+    checks = DEEPSEEK.check_tokens(reference.load_tokenizer(folder), folder, [])
 
-    assert find_failed(checks) == ["begin and end of text"]
+    assert find_failed(checks) == ["begin and end of text", "prompts"]

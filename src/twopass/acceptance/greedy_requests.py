@@ -51,10 +51,12 @@ class Answers:
     halves: Sequence[Answer] = ()
 
 
-def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, max_tokens: int) -> list[Request]:
-    """Return so many requests: every picture with each prompt in turn, every third with a ban that often acts."""
-    usual = Sampling(max_tokens=max_tokens)
-    strict = replace(usual, ngram=STRICT_NGRAM)
+def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, usual: Sampling) -> list[Request]:
+    """Return so many requests: every picture with each prompt in turn.
+
+    Every third has a ban that often acts, if the model is used with an n-gram ban.
+    """
+    strict = replace(usual, ngram=STRICT_NGRAM) if usual.ngram else usual
     pairs = islice(cycle([(prompt, picture) for prompt in prompts for picture in pictures]), count)
     return [
         Request(

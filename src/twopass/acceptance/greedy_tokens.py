@@ -76,7 +76,8 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
         if chosen:
             batching = _compare(requests, stock.halves, stock.together, chosen)
             found = _compare(requests, ours.together, stock.together, chosen)
-            checks += _judge(f"{len(chosen)} at once, {name} n-gram ban", found, batching, chosen)
+            ban = f", {name} n-gram ban" if requests[0].sampling.ngram else ""
+            checks += _judge(f"{len(chosen)} at once{ban}", found, batching, chosen)
     value = f"{ours.preemptions} by our engine, {stock.preemptions} by stock vLLM"
     if ours.preemptions:
         return [*checks, Check(STAGE, "interrupted answers", Outcome.PASSED, value)]

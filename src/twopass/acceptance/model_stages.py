@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,36 +27,32 @@ from twopass.acceptance import (
     records,
     reference,
     stock_vllm,
-    vision_inputs,
 )
 from twopass.acceptance.checks import STAGES, Check, Outcome, has_failed, skip
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.acceptance.pictures import Picture
 from twopass.acceptance.plan import NEEDS_MODEL, NEEDS_VLLM, RANDOM_WEIGHTS, Plan, RequestCounts
 from twopass.acceptance.records import Record
-from twopass.acceptance.vision_inputs import Agreement, RecordedInput
+from twopass.acceptance.region_reader_model import RegionReaderModel
+from twopass.acceptance.tested_model import TestedModel
+from twopass.acceptance.whole_page_model import WholePageModel
+from twopass.detection.structure import Structure
 from twopass.document import Canary
-from twopass.engines import weights
-from twopass.engines.interface import Engine, Prompt
+from twopass.engines import factory, structure, weights
+from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
-from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context
-from twopass.engines.vllm.tiling import TileGrid
+from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context, choose_preset
 from twopass.errors import Code, EngineError
-from twopass.families.interface import PageFeatures, PageRequest
-from twopass.families.registry import FAMILIES
-from twopass.pages import canary_images
-from twopass.settings import Preset, Settings, find_preset
+from twopass.settings import Preset, Settings
 from twopass.steps import canary
 from twopass.worker import Worker, open_worker
 
 
-def _list_prompts(model: str) -> list[str]:
-    """The prompts with which the model reads whole pages."""
-    ladder = FAMILIES[model].ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest())
-    return list(dict.fromkeys(rung.prompt for rung in ladder))
+def choose_model(name: str) -> TestedModel:
+    """Return what the stages know of a model."""
+    return RegionReaderModel(name) if weights.look_up(name).reads_regions else WholePageModel(name)
 
 
-PROMPTS: Mapping[str, Sequence[str]] = {model: _list_prompts(model) for model in VISION_SPECS}
 # of our engine's arguments, those that stock vLLM gets too
 SHARED_ARGUMENTS = (
     "model", "dtype", "quantization", "kv_cache_dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
@@ -84,29 +81,30 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
     if not find_spec("vllm"):
         message = "stages (a) to (c) need vllm, which is not installed: make gpu, or use the container image"
         raise EngineError(Code.ENGINE_DEAD, message)
-    folder, model = weights.find(plan.settings), plan.settings.model
+    folder, model = weights.find(plan.settings), choose_model(plan.settings.model)
     gpu = startup.prepare_environment(plan.settings.engine_cache)
     # In a process of its own: PyTorch starts threads, and the engine's core is forked from this process.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        yield pool.submit(_check_files, model, folder, plan.is_random, plan.usable_records).result()
+        yield pool.submit(_check_files, plan.settings.model, folder, plan.is_random, plan.usable_records).result()
         images = [*plan.pictures, *_list_images(plan.usable_records)]
-        views = pool.submit(_check_inputs, model, folder, images, plan.usable_records).result()
-    if has_failed(views):
-        yield views
+        inputs = pool.submit(_check_inputs, plan.settings.model, folder, images, plan.usable_records).result()
+    if has_failed(inputs):
+        yield inputs
         return
     counts = plan.counts
-    requests = greedy_requests.build_requests(PROMPTS[model], plan.pictures, counts.together, counts.max_tokens)
-    preset = find_preset(plan.settings.preset, gpu.memory_gb)
-    with _open_worker(plan.settings, folder, _count_blocks(plan.settings, preset, requests, counts)) as worker:
-        engine = worker.engine
-        assert isinstance(engine, VllmEngine)
-        yield [*views, *worker.submit(_check_embeddings(engine, model, images)).result()]
-        alone = worker.submit(_ask(engine, requests[: counts.alone], at_once=False)).result()
-        together = worker.submit(_ask(engine, requests, at_once=True)).result()
+    sampling = replace(model.sampling, max_tokens=counts.max_tokens)
+    requests = greedy_requests.build_requests(model.prompts, plan.pictures, counts.together, sampling)
+    preset = choose_preset(plan.settings, gpu.memory_gb)
+    blocks = _count_blocks(model, plan.settings, preset, requests, counts)
+    with _open_worker(model, plan, folder, blocks) as (worker, engine):
+        yield [*inputs, *worker.submit(model.check_embeddings(engine, images)).result()]
+        alone = worker.submit(_ask(model, engine, requests[: counts.alone], at_once=False)).result()
+        together = worker.submit(_ask(model, engine, requests, at_once=True)).result()
         ours = Answers(alone, together, _count_preemptions())
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
         arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
-    yield greedy_tokens.check_answers(requests, ours, stock_vllm.ask(arguments, requests, counts.alone))
+    stock = stock_vllm.ask(arguments, requests, counts.alone, model.build_stock_input)
+    yield greedy_tokens.check_answers(requests, ours, stock)
     yield answers
 
 
@@ -118,7 +116,8 @@ async def _check_recorded_answers(plan: Plan, worker: Worker) -> list[Check]:
         return [skip("d", name, RANDOM_WEIGHTS) for name in ("canary", "recorded answers")]
     canary_check = await _check_canary(worker, plan.settings)
     if not plan.usable_records:
-        reason = f"no record is of {plan.settings.model}: make some with --record"
+        made = "answers about single regions are not recorded" if plan.reads_regions else "make some with --record"
+        reason = f"no record is of {plan.settings.model}: {made}"
         return [canary_check, skip("d", "recorded answers", reason)]
     try:
         return [canary_check, *await recorded_answers.compare(plan.usable_records, worker.engine.generate)]
@@ -148,18 +147,26 @@ async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
 
 
 @contextmanager
-def _open_worker(settings: Settings, folder: Path, blocks: int) -> Iterator[Worker]:
-    """Open a worker whose engine has a KV cache of so many blocks and counts preemptions."""
+def _open_worker(model: TestedModel, plan: Plan, folder: Path, blocks: int) -> Iterator[tuple[Worker, VllmEngine]]:
+    """Open a worker whose engine has a KV cache of so many blocks and counts preemptions; yields both.
+
+    The model is compared, not the detector: only a model that cannot read without one gets it, for its canary.
+    """
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # so that a function can be sent to vLLM's worker
+    settings = plan.settings.model_copy(update={"canary": False, "structure": "auto"})
+    if model.max_tiles:  # vLLM's own class cuts images into as many tiles as the model can have
+        settings = settings.model_copy(update={"max_tiles": model.max_tiles})
+    needs_detector = structure.choose(settings) is not Structure.MODEL and not plan.is_random
+    detector = weights.find_detector(settings) if needs_detector else None
+    engines: list[VllmEngine] = []
 
     def create_engine(settings: Settings) -> Engine:
-        return VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
+        engine = VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
+        engines.append(engine)
+        return factory.put_detector_first(engine, settings, detector) if detector else engine
 
-    # vLLM's own class cuts images into as many tiles as the model can have; the model is compared, not the detector
-    model = {"max_tiles": reference.MAX_CROPS[settings.model], "structure": "auto"}
-    settings = settings.model_copy(update={"canary": False, **model})
     with open_worker(settings, create_engine=create_engine) as worker:
-        yield worker
+        yield worker, engines[0]
 
 
 def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[Record]) -> list[Check]:
@@ -172,24 +179,17 @@ def _check_files(model: str, folder: Path, is_random: bool, recorded: Sequence[R
     except Exception as error:  # the libraries raise errors of many types, some of them plain exceptions
         meaning = f"{type(error).__name__}: {error}; {model_files.WRONG_FILES}"
         return [*files, Check("a", "tokenizer", Outcome.FAILED, "cannot be loaded", meaning=meaning)]
+    tested = choose_model(model)
     return [
         *files,
         *model_files.check_tokenizer(tokenizer, folder),
-        *model_files.check_prompts(tokenizer, folder, PROMPTS[model]),
-        *model_files.check_prompt_lengths(
-            tokenizer, [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded if one.prompt_tokens]
-        ),
+        *tested.check_tokens(tokenizer, folder, recorded),
     ]
 
 
 def _check_inputs(model: str, folder: Path, images: Sequence[Picture], recorded: Sequence[Record]) -> list[Check]:
     """The part of stage (b) that needs no engine; runs in a child process."""
-    inputs = {
-        one.image: RecordedInput(one.image, one.width, one.height, TileGrid(one.columns, one.rows), one.image_tokens)
-        for one in recorded
-    }
-    views = vision_inputs.check_views(model, reference.load_tokenizer(folder), PROMPTS[model][0], images)
-    return [*vision_inputs.check_recorded_inputs(model, inputs.values()), *views]
+    return choose_model(model).check_inputs(reference.load_tokenizer(folder), folder, images, recorded)
 
 
 def _list_images(recorded: Sequence[Record]) -> list[Picture]:
@@ -197,51 +197,28 @@ def _list_images(recorded: Sequence[Record]) -> list[Picture]:
     return [Picture(name, record.read_image()) for name, record in {one.image: one for one in recorded}.items()]
 
 
-async def _check_embeddings(engine: VllmEngine, model: str, images: Sequence[Picture]) -> list[Check]:
-    async def compare(picture: Picture) -> Agreement:
-        image = picture.image
-        arguments = (model, image.width, image.height, image.array().tobytes())
-        try:
-            found, *_ = await engine.core.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
-        except Exception as error:  # vLLM raises a plain Exception for whatever fails in its worker
-            return Agreement(error=f"{type(error).__name__}: {error}")
-        return Agreement(*found)
-
-    return await vision_inputs.check_embeddings(images, compare)
-
-
-async def _ask(engine: Engine, requests: Sequence[Request], at_once: bool) -> list[Answer]:
+async def _ask(model: TestedModel, engine: Engine, requests: Sequence[Request], at_once: bool) -> list[Answer]:
     limit = asyncio.Semaphore(len(requests) if at_once else 1)
 
     async def ask(request: Request) -> Answer:
-        prompt = Prompt(
-            request.name,
-            request.prompt,
-            request.image,
-            mode=reference.MODE,
-            max_crops=reference.MAX_CROPS[engine.family],
-            sampling=request.sampling,
-        )
         async with limit:
-            completion = await engine.generate(prompt)
+            completion = await engine.generate(model.build_prompt(request))
         return Answer(completion.text, completion.finish_reason)
 
     return await asyncio.gather(*map(ask, requests))
 
 
-def _count_blocks(settings: Settings, preset: Preset, requests: Sequence[Request], counts: RequestCounts) -> int:
+def _count_blocks(
+    model: TestedModel, settings: Settings, preset: Preset, requests: Sequence[Request], counts: RequestCounts
+) -> int:
     """Choose a KV cache that holds one context, and half of the requests that run at once: some are interrupted."""
-    spec, block_tokens = VISION_SPECS[settings.model], settings.block_size or counts.block_tokens
-
-    def count(request: Request) -> int:
-        image = request.image
-        grid = spec.choose_grid(image.width, image.height, reference.MODE, reference.MAX_CROPS[settings.model])
-        tokens = spec.count_tokens(reference.MODE, grid) + counts.max_tokens
-        return math.ceil(tokens / block_tokens)
-
+    block_tokens = settings.block_size or counts.block_tokens
     running = requests[: settings.max_num_seqs or settings.engine_sequences or preset.sequences]
+    needed = [
+        math.ceil((model.count_image_tokens(request.image) + counts.max_tokens) / block_tokens) for request in running
+    ]
     context = settings.max_model_len or choose_context(settings.model, preset.context)
-    return max(math.ceil(context / block_tokens) + 1, sum(map(count, running)) // 2)
+    return max(math.ceil(context / block_tokens) + 1, sum(needed) // 2)
 
 
 def _count_preemptions() -> int:

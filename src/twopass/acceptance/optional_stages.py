@@ -7,10 +7,11 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from twopass.acceptance import rates, trial_documents, trial_run, tuning
+from twopass.acceptance import rates
 from twopass.acceptance.checks import Check, Outcome, skip
 from twopass.acceptance.plan import NEEDS_GPU, NEEDS_MODEL, NEEDS_VLLM, RANDOM_WEIGHTS, Plan
-from twopass.acceptance.trial_run import Choice, Trial
+from twopass.acceptance.trials import trial_documents, trial_run, tuning
+from twopass.acceptance.trials.trial_run import Choice, Trial
 from twopass.engines import gpus
 from twopass.errors import TwopassError
 

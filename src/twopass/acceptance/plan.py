@@ -61,9 +61,16 @@ class Plan:
         return self.settings.load_format == "dummy"
 
     @property
+    def family(self) -> str:
+        return self.settings.openai_family if self.settings.engine == "openai" else self.settings.model
+
+    @property
+    def reads_regions(self) -> bool:
+        """Whether the model reads single regions, so that it has no answers about pages that could be recorded."""
+        return self.family in weights.MODELS and weights.MODELS[self.family].reads_regions
+
+    @property
     def usable_records(self) -> list[Record]:
         """The records of the model that is tested."""
-        settings = self.settings
-        family = settings.openai_family if settings.engine == "openai" else settings.model
-        repo = weights.MODELS[family].repo if family in weights.MODELS else None
+        repo = weights.MODELS[self.family].repo if self.family in weights.MODELS else None
         return [record for record in self.records if record.model == repo and not self.is_random]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twopass.acceptance import trial_documents
 from twopass.acceptance.checks import Check, Outcome, skip
-from twopass.acceptance.trial_run import PageKey
-from twopass.acceptance.trial_scores import MODEL_STATES
+from twopass.acceptance.trials import trial_documents
+from twopass.acceptance.trials.trial_run import PageKey
+from twopass.acceptance.trials.trial_scores import MODEL_STATES
 from twopass.document import Checkpoint, Element
 from twopass.errors import Code
 from twopass.families.interface import NORMAL

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,23 @@ from typing import Any
 from twopass.acceptance import child_process
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.engines.interface import Sampling
+from twopass.pages.shared_pixels import Pixels
 
 NGRAM_BAN = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 PREEMPTIONS = "vllm:num_preemptions"
 LIMIT_S = 1800
 
+BuildInput = Callable[[Request], tuple[str, Pixels]]
 
-def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -> Answers:
+
+def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int, build_input: BuildInput) -> Answers:
     """Return the answers to so many requests one at a time, to all at once, and in halves. Raises EngineError.
 
-    `arguments` are those of `vllm.LLM`.
+    `arguments` are those of `vllm.LLM`; `build_input` returns text and image as vLLM's own model class expects them.
     """
     with tempfile.TemporaryDirectory(prefix="twopass-accept-") as name:
         folder = Path(name)
-        job = {"arguments": arguments, "requests": _save(requests, folder), "alone": alone}
+        job = {"arguments": arguments, "requests": _save(requests, folder, build_input), "alone": alone}
         # The second variable lets vLLM's worker be asked for the class of its model.
         environment = os.environ | {"VLLM_PLUGINS": "", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
         found = child_process.run(__name__, job, folder, environment, "vLLM without our plugin", LIMIT_S)
@@ -38,13 +41,14 @@ def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int) -
     return Answers(**answers, preemptions=found["preemptions"])
 
 
-def _save(requests: Sequence[Request], folder: Path) -> list[dict[str, Any]]:
+def _save(requests: Sequence[Request], folder: Path, build_input: BuildInput) -> list[dict[str, Any]]:
     saved = []
     for number, request in enumerate(requests):
+        prompt, pixels = build_input(request)
         path = folder / f"{number}.rgb"
-        path.write_bytes(request.image.array().tobytes())
-        image = [str(path), request.image.width, request.image.height]
-        saved.append({"prompt": request.prompt, "image": image, "sampling": asdict(request.sampling)})
+        path.write_bytes(pixels.array().tobytes())
+        image = [str(path), pixels.width, pixels.height]
+        saved.append({"prompt": prompt, "image": image, "sampling": asdict(request.sampling)})
     return saved
 
 
@@ -53,7 +57,9 @@ def main(source: Path, target: Path) -> None:
     from vllm import LLM
 
     job = json.loads(source.read_text())
-    llm = LLM(logits_processors=[NGRAM_BAN], disable_log_stats=False, **job["arguments"])
+    bans = any(one["sampling"]["ngram"] for one in job["requests"])
+    arguments = {"logits_processors": [NGRAM_BAN], **job["arguments"]} if bans else job["arguments"]
+    llm = LLM(disable_log_stats=False, **arguments)
     if not all(module.startswith("vllm.") for module in llm.collective_rpc(_find_model_module)):
         sys.exit("the model class is not vLLM's own, so there is nothing to compare with: VLLM_PLUGINS had no effect")
     prompts, params = [_build_prompt(one) for one in job["requests"]], [_build_params(one) for one in job["requests"]]
@@ -88,7 +94,13 @@ def _build_params(request: Mapping[str, Any]) -> Any:
         "window_size": sampling.window,
         "whitelist_token_ids": sampling.allowed_tokens,
     }
-    return SamplingParams(temperature=0, max_tokens=sampling.max_tokens, detokenize=False, extra_args=ban)
+    return SamplingParams(
+        temperature=0,
+        max_tokens=sampling.max_tokens,
+        repetition_penalty=sampling.repetition_penalty,
+        detokenize=False,
+        extra_args=ban if sampling.ngram else None,
+    )
 
 
 def _answer(llm: Any, prompts: list[Any], params: list[Any]) -> list[tuple[str, str]]:

@@ -85,12 +85,14 @@ def command(
         typer.echo(checks.format_table(stage))
 
     try:
-        run(
-            Plan(
-                settings, report, records=load(records or SHIPPED), recording=record, tune=tune, rates=rates,
-                files=files, artefacts=artefacts, announce=typer.echo,
-            )
+        plan = Plan(
+            settings, report, records=load(records or SHIPPED), recording=record, tune=tune, rates=rates, files=files,
+            artefacts=artefacts, announce=typer.echo,
         )  # fmt: skip
+        if record and plan.reads_regions:
+            message = f"{plan.family} reads single regions, and only answers about pages are recorded; leave it out."
+            raise typer.BadParameter(message, param_hint="--record")
+        run(plan)
     except TwopassError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None

@@ -82,7 +82,7 @@ class VllmEngine(Engine):
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
-            preset = _find_preset(settings, gpus.memory_gb)
+            preset = choose_preset(settings, gpus.memory_gb)
             self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0) | overrides
             self._init_state(settings)
             self.core = self._start_core()
@@ -392,7 +392,8 @@ def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
     return replace(spec, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
 
 
-def _find_preset(settings: Settings, memory_gb: float) -> Preset:
+def choose_preset(settings: Settings, memory_gb: float) -> Preset:
+    """The preset of these settings, with room for a detector on the GPU if there is one; raises EngineError."""
     try:
         preset = find_preset(settings.preset, memory_gb, settings.model)
         return placement.leave_room(preset, settings, memory_gb)

@@ -1,7 +1,7 @@
 """One trial: documents read with one choice of settings, by a fresh worker in a process of its own.
 
-`python -m twopass.acceptance.trial_run IN OUT` is that process. It reads its settings from the environment, as every
-worker does.
+`python -m twopass.acceptance.trials.trial_run IN OUT` is that process. It reads its settings from the environment, as
+every worker does.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.acceptance import trial_scores, tuning
 from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.trial_documents import TrialDocument, Truth
-from twopass.acceptance.trial_run import Choice, Trial
-from twopass.acceptance.trial_scores import Errors, Verdict
-from twopass.acceptance.tuning import AGAIN, DEFAULTS, TOGETHER, Skipped, Tuning
+from twopass.acceptance.trials import trial_scores, tuning
+from twopass.acceptance.trials.trial_documents import TrialDocument, Truth
+from twopass.acceptance.trials.trial_run import Choice, Trial
+from twopass.acceptance.trials.trial_scores import Errors, Verdict
+from twopass.acceptance.trials.tuning import AGAIN, DEFAULTS, TOGETHER, Skipped, Tuning
 from twopass.document import Attempt, Cell, Checkpoint, Element, Kind, Page, State
 from twopass.errors import Code, EngineError
 from twopass.settings import PRESETS, Settings

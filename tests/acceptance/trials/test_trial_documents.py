@@ -8,8 +8,9 @@ import pymupdf
 import pytest
 
 from tests.fakes import recorded
-from twopass.acceptance import drawn_pages, trial_documents, trial_scores
-from twopass.acceptance.trial_documents import TrialDocument
+from twopass.acceptance import drawn_pages
+from twopass.acceptance.trials import trial_documents, trial_scores
+from twopass.acceptance.trials.trial_documents import TrialDocument
 
 
 @pytest.fixture(scope="module")

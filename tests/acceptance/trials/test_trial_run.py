@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from twopass.acceptance import drawn_pages, trial_documents, trial_run, trial_scores
-from twopass.acceptance.trial_documents import TrialDocument, Truth
-from twopass.acceptance.trial_run import Choice
+from twopass.acceptance import drawn_pages
+from twopass.acceptance.trials import trial_documents, trial_run, trial_scores
+from twopass.acceptance.trials.trial_documents import TrialDocument, Truth
+from twopass.acceptance.trials.trial_run import Choice
 from twopass.errors import Code, EngineError
 from twopass.settings import Settings
 

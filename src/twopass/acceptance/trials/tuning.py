@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from twopass.acceptance import trial_scores
 from twopass.acceptance.checks import Check, Outcome, skip
-from twopass.acceptance.trial_documents import TrialDocument
-from twopass.acceptance.trial_run import Choice, Trial
-from twopass.acceptance.trial_scores import Comparison, Verdict
+from twopass.acceptance.trials import trial_scores
+from twopass.acceptance.trials.trial_documents import TrialDocument
+from twopass.acceptance.trials.trial_run import Choice, Trial
+from twopass.acceptance.trials.trial_scores import Comparison, Verdict
 from twopass.document import State
 from twopass.errors import Code, TwopassError
 from twopass.settings import PRESETS, Settings, find_preset
@@ -67,7 +67,7 @@ def list_choices(settings: Settings, memory_gb: float) -> list[Choice | Skipped]
         choices.append(_toggle("SMALL_CROPS", settings.small_crops))
     else:
         choices.append(Skipped("SMALL_CROPS=true", f"{settings.model} has no mode for small crops"))
-    chosen = find_preset(settings.preset, memory_gb)
+    chosen = find_preset(settings.preset, memory_gb, settings.model)
     cache = "auto" if settings.kv_cache_dtype == FP8 else FP8
     choices += [OFFICIAL_BAN, Choice(f"KV_CACHE_DTYPE={cache}", {"KV_CACHE_DTYPE": cache})]
     if FP8 in (settings.quantization, chosen.quantization):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from twopass.acceptance.drawn_pages import Rows
-from twopass.acceptance.trial_documents import TrialDocument
-from twopass.acceptance.trial_run import Trial
+from twopass.acceptance.trials.trial_documents import TrialDocument
+from twopass.acceptance.trials.trial_run import Trial
 from twopass.document import Checkpoint, State, Table
 from twopass.text import prose
 

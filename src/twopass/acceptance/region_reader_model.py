@@ -1,0 +1,137 @@
+"""GLM-OCR and PaddleOCR-VL in the acceptance run: models that see a region as one image of patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twopass.acceptance import model_files
+from twopass.acceptance.checks import Check, judge
+from twopass.acceptance.greedy_requests import Request
+from twopass.acceptance.pictures import Picture
+from twopass.acceptance.records import Record
+from twopass.acceptance.tested_model import TestedModel
+from twopass.acceptance.vision_inputs import WRONG_INPUT
+from twopass.engines.crop_inputs import CROP_INPUTS, CropInput
+from twopass.engines.interface import Prompt, Sampling, build_sampling
+from twopass.engines.vllm import crop_image
+from twopass.engines.vllm.crop_image import CropImages
+from twopass.engines.vllm.engine import VllmEngine
+from twopass.families.regions.reader import READERS
+from twopass.families.registry import FAMILIES
+from twopass.pages import pillow_image
+from twopass.pages.shared_pixels import Pixels
+
+# Of the published vocabularies, those that stand in the prompts.
+TOKEN_IDS = {
+    "glm_ocr": {
+        "[gMASK]": 59248, "<sop>": 59250, "<|user|>": 59253, "<|assistant|>": 59254, "<|begin_of_image|>": 59256,
+        "<|end_of_image|>": 59257, "<|image|>": 59280,
+    },
+    "paddleocr_vl": {
+        "<|begin_of_sentence|>": 100273, "<|IMAGE_PLACEHOLDER|>": 100295, "<|IMAGE_START|>": 101305,
+        "<|IMAGE_END|>": 101306,
+    },
+}  # fmt: skip
+WRONG_CHAT = (
+    "chat_template.jinja of the weights writes this prompt in another way than the released one: download the model "
+    "again with `twopass download-weights`"
+)
+MAX_DIFFERENCE = 1e-4  # of a normalised pixel, in float32: 1 of 255 levels is 0.015 or more
+
+CutPatches = Callable[[CropInput, crop_image.Array], crop_image.Array]
+
+
+@dataclass(frozen=True)
+class RegionReaderModel(TestedModel):
+    """`cut_patches` is the part of our image input that the tests replace."""
+
+    name: str
+    max_tiles: None = None
+    cut_patches: CutPatches = crop_image.cut_patches
+
+    @property
+    def sampling(self) -> Sampling:  # type: ignore[override]
+        return build_sampling(FAMILIES[self.name].sampling)
+
+    @property
+    def prompts(self) -> Sequence[str]:  # type: ignore[override]
+        return list(READERS[self.name].prompts.values())
+
+    @property
+    def _input(self) -> CropInput:
+        return CROP_INPUTS[self.name]
+
+    def check_tokens(self, tokenizer: Any, folder: Path, recorded: Sequence[Record]) -> list[Check]:
+        """The ids of each prompt are those of the chat template that lies beside the weights."""
+        wrong = [
+            prompt
+            for prompt in self.prompts
+            if self._tokenize(tokenizer, prompt) != _apply_chat_template(tokenizer, prompt)
+        ]
+        found = wrong or f"{len(self.prompts)} prompts"
+        prompts = judge("a", "prompts", not wrong, found, "ids of the chat template", WRONG_CHAT)
+        return [*model_files.check_special_tokens(tokenizer, TOKEN_IDS[self.name]), prompts]
+
+    def _tokenize(self, tokenizer: Any, prompt: str) -> list[int]:
+        before, image, after = CropImages(self._input).tokenize(tokenizer, prompt)
+        return [*before, image, *after]
+
+    def check_inputs(
+        self, tokenizer: Any, folder: Path, images: Sequence[Picture], recorded: Sequence[Record]
+    ) -> list[Check]:
+        """Compare the size and the pixels of each image's patches with those of the weights' image processor."""
+        from transformers import AutoImageProcessor
+
+        processor = AutoImageProcessor.from_pretrained(folder)
+        return [self._check_picture(processor, picture) for picture in images]
+
+    def _check_picture(self, processor: Any, picture: Picture) -> Check:
+        resized = self._resize(picture.image)
+        official = processor(images=[pillow_image.to_image(resized.array()).convert("RGB")], return_tensors="np")
+        rows, columns = resized.height // self._input.patch, resized.width // self._input.patch
+        frames = official["pixel_values"].reshape(rows * columns, 3, -1, self._input.patch, self._input.patch)
+        patches = self.cut_patches(self._input, resized.array())
+        mean, std = (np.array(value).reshape(3, 1, 1) for value in (processor.image_mean, processor.image_std))
+        ours = (patches / 255 - mean) / std
+        name = f"{picture.name}: patches"
+        if official["image_grid_thw"].tolist() != [[1, rows, columns]]:
+            grid = f"{columns} x {rows}"
+            return judge("b", name, False, grid, official["image_grid_thw"].tolist(), WRONG_INPUT)
+        difference = float(np.abs(frames - ours[:, :, None]).max())
+        value = f"{columns} x {rows}, pixels differ by up to {difference:.1g}"
+        return judge("b", name, difference <= MAX_DIFFERENCE, value, f"at most {MAX_DIFFERENCE}", WRONG_INPUT)
+
+    def _resize(self, image: Pixels) -> Pixels:
+        """The image in the size at which the model sees it."""
+        size = self._input.resize.apply(image.width, image.height)
+        resized = pillow_image.to_rgb_array(pillow_image.to_image(image.array()).resize(size))
+        return Pixels(*size, data=resized.tobytes())
+
+    async def check_embeddings(self, engine: VllmEngine, images: Sequence[Picture]) -> list[Check]:
+        """None: the encoder is vLLM's own, and stage (c) compares what is read with it."""
+        return []
+
+    def build_prompt(self, request: Request) -> Prompt:
+        return Prompt(request.name, request.prompt, request.image, sampling=request.sampling)
+
+    def build_stock_input(self, request: Request) -> tuple[str, Pixels]:
+        """The chat, and the image in the size of our input, which vLLM's processor leaves as it is."""
+        return self._input.format_prompt(request.prompt), self._resize(request.image)
+
+    def count_image_tokens(self, image: Pixels) -> int:
+        planned = CropImages(self._input).plan(Prompt("", "", image))
+        assert planned is not None  # only other modes than "auto" have none
+        return planned.tokens
+
+
+def _apply_chat_template(tokenizer: Any, prompt: str) -> list[int]:
+    content = [{"type": "image"}, {"type": "text", "text": prompt}]
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": content}], tokenize=True, add_generation_prompt=True, return_dict=False
+    )
+    return list(ids)
