@@ -170,3 +170,26 @@ def test_covered_words_equal_those_of_a_plain_loop(words: list[Box], boxes: list
         return False
 
     assert recall.find_covered(words, boxes) == [is_covered(word) for word in words]
+
+
+STAMP = TextLayer.of([Word(Box(0.8, 0.02, 0.9, 0.03), "ABC-0001")])
+
+
+@pytest.mark.parametrize("labels", [(), ("table",), ("image",)])
+def test_a_stamp_is_no_complete_layer_where_no_text_was_detected(labels: tuple[str, ...]) -> None:
+    """Ink counts, so that the paragraphs of a scan are not lost."""
+    regions = [make_region(label, Box(0.1, 0.7, 0.9, 0.9), order=0) for label in labels]
+    ink_box = Box(0.1, 0.2, 0.9, 0.5)
+
+    found = recall.add_missed(regions, STAMP, [ink_box])
+
+    assert [region.box for region in found if region.label == "text"] == [STAMP[0].box, ink_box]
+
+
+def test_a_watermark_does_not_fill_a_region() -> None:
+    """One word in a large region of text is no text layer of that region."""
+    region = make_region("text", Box(0.1, 0.1, 0.9, 0.5), order=0)
+    watermark = TextLayer.of([Word(Box(0.4, 0.3, 0.5, 0.32), "DRAFT")])
+
+    assert not recall.is_layer_complete([region], watermark)
+    assert recall.find_filled([region.box, Box(0.39, 0.29, 0.51, 0.33)], watermark) == [False, True]

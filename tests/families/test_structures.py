@@ -183,6 +183,28 @@ def test_what_can_be_kept_of_two_unusable_answers_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
+def test_a_stray_word_does_not_replace_a_region(name: str) -> None:
+    """The region is asked about, although the layer has a word in it."""
+    family = registry.get_family(name, structure="detector", layer_text=True)
+    layer = TextLayer.of([Word(Box(0.2, 0.025, 0.21, 0.03), "x")])
+
+    (element,) = family.parse(detect("text"), 1, DETECTION, layer).elements
+
+    assert element.text == "" and UNREAD in element.flags
+
+
+@pytest.mark.parametrize("name", ["glm_ocr", "paddleocr_vl", "unlimited_ocr"])
+def test_words_in_a_picture_that_is_not_read_are_kept(name: str) -> None:
+    """The text layer's words are the visible text of the picture, without being asked for."""
+    family = registry.get_family(name, structure="detector")
+    layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Inlet")])
+
+    (element,) = family.parse(detect("image"), 1, DETECTION, layer).elements
+
+    assert element.figure and element.figure.visible_text == "Inlet"
+
+
+@pytest.mark.parametrize("name", ALL_NAMES)
 def test_regions_take_the_words_of_a_complete_layer_only_if_asked_to(name: str) -> None:
     """Then nothing is asked about them; tables are read in any case."""
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Words"), Word(Box(0.2, 0.055, 0.4, 0.065), "12")])

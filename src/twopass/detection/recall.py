@@ -22,7 +22,8 @@ COVERED_SHARE = 0.5  # of a word's area in regions, for words whose centre is in
 WIDE_GAP = 3.0  # of the word's height: a wider one on a line separates columns
 LINE_GAP = 1.2  # of the word's height: a larger one ends the paragraph
 SAME_LINE = 0.5  # of the word's height between centres
-TRUSTED_SHARE = 0.5  # of the text regions that have words, on a page whose layer says what the page shows
+TRUSTED_SHARE = 0.5  # of the text regions that words fill, on a page whose layer says what the page shows
+FILLED_SHARE = 0.1  # of a region's area under words: lines of print fill half of it or more, a stamp a hundredth
 _TEXT_LABELS = frozenset({Label.TEXT, Label.ABSTRACT, Label.CONTENT, Label.DOC_TITLE, Label.PARAGRAPH_TITLE})
 
 
@@ -35,12 +36,19 @@ def add_missed(regions: Sequence[Region], layer: TextLayer, ink: Sequence[Box]) 
 
 
 def is_layer_complete(regions: Sequence[Region], layer: TextLayer) -> bool:
-    """Whether the layer has words in most regions of text, so that it is no stamp on a scan."""
-    if not layer:
-        return False
-    texts = [region for region in regions if region.label in _TEXT_LABELS]
-    found = sum(bool(layer.inside([region.box])) for region in texts)
-    return found >= TRUSTED_SHARE * len(texts)
+    """Whether the layer's words fill most regions of text, so that it is no stamp on a scan."""
+    texts = [region.box for region in regions if region.label in _TEXT_LABELS]
+    return bool(texts) and sum(find_filled(texts, layer)) >= TRUSTED_SHARE * len(texts)
+
+
+def find_filled(boxes: Sequence[Box], layer: TextLayer) -> list[bool]:
+    """Which of the boxes are filled with words."""
+    if not layer or not boxes:
+        return [False] * len(boxes)
+    outer = stack_boxes(boxes)
+    shared = overlap_areas(outer, stack_boxes([word.box for word in layer])).sum(axis=1)
+    areas = (outer[:, 2] - outer[:, 0]) * (outer[:, 3] - outer[:, 1])
+    return [bool(is_filled) for is_filled in shared >= FILLED_SHARE * np.maximum(areas, np.finfo(float).tiny)]
 
 
 def find_missed_paragraphs(layer: TextLayer, boxes: Sequence[Box]) -> list[Box]:

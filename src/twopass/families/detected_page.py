@@ -62,17 +62,19 @@ class DetectionParser:
         ordered = reading_order.sort(guarded)
         flags = {ORDER_CORRECTED: ordered.contradictions, REGIONS_DROPPED: repaired.dropped}
         found = tuple(flag for flag, count in flags.items() if count)
-        words = layer if self.use_layer and recall.is_layer_complete(kept, layer) else NO_LAYER
-        return ParsedPage(self._build_elements(ordered.regions, page, words, found), flags=found)
+        takes_words = self.use_layer and recall.is_layer_complete(kept, layer)
+        return ParsedPage(self._build_elements(ordered.regions, page, layer, takes_words, found), flags=found)
 
     def _build_elements(
-        self, regions: Sequence[Region], page: int, words: TextLayer, flags: Sequence[str]
+        self, regions: Sequence[Region], page: int, layer: TextLayer, takes_words: bool, flags: Sequence[str]
     ) -> tuple[Element, ...]:
         built = []
         for index, one in enumerate(regions):
             element = _build_element(one, make_element_id(page, index), page)
-            if words:
-                element = self._take_words(element, words)
+            if takes_words:
+                element = self._take_words(element, layer)
+            if not self.is_read(one.label):
+                element = _keep_visible_words(element, layer)
             if self.is_read(one.label) and not element.text:
                 element = add_flags(element, UNREAD)
             built.append(add_flags(element, *flags))
@@ -84,7 +86,8 @@ class DetectionParser:
         )
 
     def _take_words(self, element: Element, layer: TextLayer) -> Element:
-        words = layer.inside(element.boxes) if element.kind in _LAYER_KINDS else ""
+        is_filled = element.kind in _LAYER_KINDS and all(recall.find_filled(element.boxes, layer))
+        words = layer.inside(element.boxes) if is_filled else ""
         if not words or prose.is_garbage(words):
             return element
         confidence, doubts = judge_unknown_layer(words)
@@ -109,6 +112,14 @@ def _build_element(one: Region, element_id: str, page: int) -> Element:
         formula=Formula() if kind is Kind.FORMULA else None,
         flags=(MISSED,) if one.order is None else (),
     )
+
+
+def _keep_visible_words(element: Element, layer: TextLayer) -> Element:
+    """A picture that is not read, with the words that the text layer has in it."""
+    words = layer.inside(element.boxes) if element.figure else ""
+    if not element.figure or not words or prose.is_garbage(words):
+        return element
+    return element.model_copy(update={"figure": element.figure.model_copy(update={"visible_text": words})})
 
 
 def find_label(element: Element) -> Label | None:
