@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from scripts import ROOT
-from twopass.settings import MEGABYTE, PRESETS, Settings
+from twopass.settings import MEGABYTE, PRESETS, READER_PRESETS, Settings
 
 README = ROOT / "README.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -43,10 +43,15 @@ page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` a
 
 
 def render_presets() -> str:
-    rows = ["| `PRESET` | prompts at once | tokens a step | context | number format |", "|---|---|---|---|---|"]
+    rows = [
+        "| `PRESET` | prompts at once | tokens a step | context | number format | region readers: the first three |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, preset in PRESETS.items():
         numbers = ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
-        cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers)
+        reader = READER_PRESETS[name]
+        readers = f"{reader.sequences}, {reader.batched_tokens}, {reader.context}"
+        cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers, readers)
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows) + "\n"
 

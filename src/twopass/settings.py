@@ -135,7 +135,8 @@ class Settings(BaseSettings):
         "auto", description="where the layout detector runs: cpu or cuda; auto: on the GPU if there is one"
     )
     detector_compile: bool = Field(
-        False, description="compile the layout detector: starts a minute later, and pays off after thousands of pages"
+        False,
+        description="compile the layout detector: its first batches take minutes; pays off after thousands of pages",
     )
     layer_text: bool = Field(
         False,

@@ -163,3 +163,30 @@ def test_spans_without_bounds_take_no_time() -> None:
 
     assert len(table.cells) == 1000
     assert time.process_time() - started < 2
+
+
+def test_text_beside_a_table_becomes_rows_of_it() -> None:
+    """A title before, a note between and a second table after it are all kept, in their order."""
+    parts = table_parser.split_tables(
+        "Table 3 Salt\n<table><tr><td>a</td><td>b</td></tr></table>\nin tonnes\n<table><tr><td>c</td></tr></table>"
+    )
+
+    table = table_parser.join_parts(parts)
+
+    assert table and (table.rows, table.cols) == (4, 2)
+    assert [(cell.row, cell.col_span, cell.text) for cell in table.cells] == [
+        (0, 2, "Table 3 Salt"), (1, 1, "a"), (1, 1, "b"), (2, 2, "in tonnes"), (3, 1, "c"),
+    ]  # fmt: skip
+
+
+@given(st.text(alphabet="ab <>/td|-\n", max_size=80))
+def test_no_word_of_an_answer_about_a_table_is_lost(text: str) -> None:
+    """Whatever surrounds a table, its words are words of the joined table."""
+    parts = table_parser.split_tables(f"{text}<table><tr><td>x</td></tr></table>{text}")
+    table = table_parser.join_parts(parts)
+
+    expected = [part.table for part in parts if part.table]
+    assert table and len(table.cells) >= max(len(one.cells) for one in expected)
+    prose = " ".join(table_parser.clean_cell_text(part.text) for part in parts if not part.table).split()
+    found = " ".join(cell.text for cell in table.cells).split()
+    assert not [word for word in prose if word not in found]

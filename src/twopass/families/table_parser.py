@@ -65,6 +65,29 @@ def split_tables(text: str) -> list[Part]:
     return [part for part in (*found, Part(text[at:], None)) if part.text.strip()]
 
 
+def join_parts(parts: Sequence[Part]) -> Table | None:
+    """One table of all parts of an answer about one table; None if none of them is a table.
+
+    Text before, between and after tables becomes a row of one cell over all columns, so that none is lost.
+    """
+    tables = [part.table for part in parts if part.table and part.table.cells]
+    if not tables:
+        return None
+    if len(tables) == 1 and all(part.table for part in parts):
+        return tables[0]
+    columns = max(table.cols for table in tables)
+    cells: list[Cell] = []
+    row = 0
+    for part in parts:
+        if part.table:
+            cells += [cell.model_copy(update={"row": row + cell.row}) for cell in part.table.cells]
+            row += part.table.rows
+        elif text := clean_cell_text(part.text):
+            cells.append(Cell(row=row, col=0, col_span=columns, text=text))
+            row += 1
+    return table_markup.build_table(row, columns, cells)
+
+
 def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each outermost HTML table.
 

@@ -136,6 +136,7 @@ S3_CONFLICT = RetryPolicy(attempts=5, delays=(0.05, 0.2, 0.8, 2.0))  # 409: anot
 HTTPS_SOURCE = RetryPolicy(attempts=3, delays=(0.3, 1.0))
 
 OPENAI_REQUEST = RetryPolicy(attempts=8, delays=Backoff(0.5, 30.0), longest_retry_after_s=60.0)  # OPENAI_TRIES
+DETECTOR_PAGE = RetryPolicy(attempts=2, is_retryable=is_worker_death)  # a page whose detector process died
 VLLM_PROMPT = RetryPolicy(attempts=3)  # a prompt whose engine core died; the last attempt runs alone
 
 PAGE = RetryPolicy(attempts=2, is_retryable=is_worker_death)  # a page whose page worker died

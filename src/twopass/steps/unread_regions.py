@@ -1,4 +1,4 @@
-"""After pass 2: count the detected regions that were not read, and fail a page of which nothing was read."""
+"""After pass 2: warn of detected regions that were not or only partly read, and fail a page of which nothing was."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from twopass.pages.rendered_page import RenderedPage
 from twopass.runtime.page_pool import PagePool
 from twopass.steps import pass1
 
+# A code, the flags of elements whose answers ended in this way, and what to do.
+_CUTS = (
+    (
+        Code.TRUNCATED,
+        {"cut_off"},
+        "were cut at the token limit, text may be missing; raise sampling.max_tokens",
+    ),
+    (Code.LOOP, {"loop", "repetition_cut"}, "repeat themselves; the repetition was cut, and text may be missing"),
+)
+
 
 class _Failed(NamedTuple):
     """The regions whose text the model did not give: those without any, and those with the text layer's."""
@@ -26,12 +36,13 @@ class _Failed(NamedTuple):
 
 
 async def report(first: Checkpoint, second: Checkpoint, rendered: RenderedPage, page_pool: PagePool) -> Checkpoint:
-    """Return the page after both passes with a warning if regions were not read; `first` is the page before pass 2.
+    """Return the page after both passes with warnings of unread and cut regions; `first` is the page before pass 2.
 
     A page of which nothing was read ends as one without a usable answer: with its text layer, or failed. If it shows
     no line of script, its regions were mistaken for text, and it keeps its pictures. Raises WorkerDied.
     """
     asked = {element.id for element in first.elements if UNREAD in element.flags}
+    second = _warn_of_cuts(second, asked)
     failed = _find_failed(asked, second.elements)
     if first.page.is_lost or not failed.ids:
         return second
@@ -43,6 +54,17 @@ async def report(first: Checkpoint, second: Checkpoint, rendered: RenderedPage, 
         if picture:
             return _keep_pictures(second, picture, failed, len(asked))
     return pass1.warn_of_unreadable_text(pass1.use_text_layer(second, rendered.words, reason))
+
+
+def _warn_of_cuts(page: Checkpoint, asked: set[str]) -> Checkpoint:
+    """The page with a warning for each way in which answers about regions ended too early."""
+    regions = [element for element in page.elements if element.id in asked]
+    number, problems = page.page.number, []
+    for code, flags, what in _CUTS:
+        if count := sum(bool(flags & set(element.flags)) for element in regions):
+            message = f"page {number}: {count} of {len(asked)} regions {what}"
+            problems.append(Problem(code=code, severity=Severity.WARNING, page=number, message=message))
+    return page.model_copy(update={"problems": (*page.problems, *problems)}) if problems else page
 
 
 def _find_failed(asked: set[str], elements: Sequence[Element]) -> _Failed:

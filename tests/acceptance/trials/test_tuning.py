@@ -267,6 +267,14 @@ def test_presets_that_need_more_memory_are_not_tried() -> None:
     }  # fmt: skip
 
 
+def test_a_region_reader_has_choices_of_its_own() -> None:
+    """It has no tiles to render and no ban, and the preset in use, which is one for readers, is not tried again."""
+    choices = {choice.name: choice for choice in tuning.list_choices(Settings(model="glm_ocr"), 24)}
+
+    assert isinstance(choices["DRAW_VIEWS=true"], Skipped) and isinstance(choices["n-gram 20/50"], Skipped)
+    assert "PRESET=24" not in choices and isinstance(choices["PRESET=16"], Choice)
+
+
 def test_choices_are_the_opposite_of_what_is_set() -> None:
     """A setting that is on is tried off, and fp8 weights that a small GPU needs are not tried again."""
     settings = Settings(draw_views=True, small_crops=True, kv_cache_dtype="fp8")

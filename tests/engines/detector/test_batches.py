@@ -100,3 +100,15 @@ async def test_requests_after_a_failure_are_served() -> None:
         await batcher.ask(-1)
 
     assert await batcher.ask(4) == 8
+
+
+async def test_a_batch_that_fails_halves_the_limit() -> None:
+    """A GPU whose memory is too small for a batch is not asked for as much again."""
+    gate = Gate()
+    gate.open.set()
+    batcher: Batcher[int, int] = Batcher(gate.run, 8)
+
+    await asyncio.gather(*(batcher.ask(number) for number in (1, -1, 3, 4)), return_exceptions=True)
+    await asyncio.gather(*(batcher.ask(number) for number in range(4)))
+
+    assert [len(batch) for batch in gate.batches] == [4, 1, 1, 1, 1, 2, 2]

@@ -87,6 +87,17 @@ async def test_a_page_that_kills_the_detector_is_a_crash_of_that_page() -> None:
     assert [answer.finish_reason for answer in answers] == ["stop", "crash", "error"]
 
 
+async def test_a_page_is_tried_again_after_a_death() -> None:
+    """One death of the detector's process may be an accident, also for a page that was alone."""
+    detector = ScriptedDetector()
+    engine = build(detector)
+
+    answer = await engine.generate(Prompt("p1", DETECT, KILLER))
+
+    assert answer.finish_reason == "crash"
+    assert detector.sizes == [1, 1]
+
+
 async def test_a_detector_that_does_not_start_stops_the_worker() -> None:
     """A worker without its detector serves nothing, and says why."""
     with pytest.raises(EngineError, match="layout detector did not start"):

@@ -23,6 +23,9 @@ def test_the_number_of_tiles_is_the_same_for_family_and_engine() -> None:
 
         assert (spec.default_crops, spec.most_crops) == crops
     assert get_family("unlimited_ocr", max_tiles=4).crops == (4, 4)
+    # A document that was read with another number has another id.
+    assert get_family("unlimited_ocr", max_tiles=32).options == {"max_tiles": 32}
+    assert get_family("unlimited_ocr", max_tiles=12).options == get_family("unlimited_ocr").options == {}
     assert engine._find_vision_spec("unlimited_ocr", 32).max_nbytes > 2 * tiling.UNLIMITED_OCR.max_nbytes
 
 
@@ -40,12 +43,12 @@ def test_a_detector_on_the_same_gpu_gets_memory() -> None:
     """vLLM would otherwise fill the card with its cache before the detector opens, and again after a restart."""
     alone, beside = Settings(engine="vllm"), Settings(engine="vllm", structure="fallback")
 
-    shares = [engine._find_preset(settings, 80).memory for settings in (alone, beside)]
+    shares = [engine.choose_preset(settings, 80).memory for settings in (alone, beside)]
 
     assert shares[0] == PRESETS["80"].memory
     assert shares[1] * 80 < shares[0] * 80 - 5
     chosen = beside.model_copy(update={"gpu_memory_utilization": 0.5})
-    preset = engine._find_preset(chosen, 80)
+    preset = engine.choose_preset(chosen, 80)
     assert engine.build_arguments(chosen, Path("m"), preset)["gpu_memory_utilization"] == 0.5
 
 

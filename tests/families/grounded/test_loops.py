@@ -180,3 +180,12 @@ def calls_of(function: Callable[[str], object], text: str) -> int:
     finally:
         sys.setprofile(None)
     return events["call"] + events["c_call"]
+
+
+@pytest.mark.parametrize("columns", [5, 10, 31])
+def test_the_rows_of_an_empty_form_in_otsl_are_no_loop(columns: int) -> None:
+    """As many rows as in HTML may be equal: 149."""
+    row = "<fcel>Name" + "<ecel>" * columns + "<nl>\n"
+
+    assert loops.find_repetition(row * 140) is None
+    assert loops.find_repetition("<ecel><ecel><nl>\n" * 200) is not None

@@ -108,6 +108,23 @@ def test_a_chart_of_lines_is_a_table() -> None:
 def test_boilerplate_is_no_text() -> None:
     """What a model says instead of text is not the page's text."""
     assert cleanup.clean_text("The image is too blurry to recognize any text content.", 50) == ("", False)
+    assert cleanup.clean_text("None.", 50) == ("None.", False)  # a field of a form may say so
+
+
+def test_signs_of_code_are_kept() -> None:
+    """Leaders and bullets are shortened and rewritten in text only."""
+    code = "x = ______init\n* y"
+
+    assert cleanup.clean_code(f"```python\n{code}\n```", 50) == (code, False)
+    assert cleanup.clean_text(code, 50) == ("x = ___init\n- y", False)
+
+
+def test_equal_rows_of_a_long_table_are_kept() -> None:
+    """Text may repeat a unit ten times; a table may have as many equal rows as the loop check allows."""
+    rows = "<tr><td>lime</td><td></td></tr>\n" * 200
+
+    assert cleanup.cut_repetition(f"<table>{rows[: 31 * 100]}", 50)[1] is False
+    assert cleanup.cut_repetition(f"<table>{rows}", 50)[1] is True
 
 
 @given(

@@ -24,7 +24,10 @@ class _Request(Generic[T, R]):
 
 
 class Batcher(Generic[T, R]):
-    """Runs one batch at a time, of at most `limit` items, on one event loop. A request alone does not wait."""
+    """Runs one batch at a time, of at most `limit` items, on one event loop. A request alone does not wait.
+
+    A batch that fails halves the limit, because the GPU's memory may be too small for that many.
+    """
 
     def __init__(self, run: RunBatch[T, R], limit: int) -> None:
         self._run = run
@@ -56,6 +59,7 @@ class Batcher(Generic[T, R]):
         try:
             while batch := self._take():
                 if not await self._try(batch) and len(batch) > 1:
+                    self._limit = max(len(batch) // 2, 1)
                     for request in batch:
                         await self._try([request])
         finally:

@@ -6,15 +6,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import structlog
+
 from twopass.detection.region import DETECT
 from twopass.engines.detector.batches import Batcher
 from twopass.engines.interface import Completion, Engine, Incident, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
+from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
 
 BATCH = 64  # pages: a batch of more is no faster per page
 REGIONS_AT_ONCE = 4  # prompts of a page: half of what a page of text has, because some pages render or wait
+
+log = structlog.get_logger()
 
 
 class Detector(Protocol):
@@ -90,9 +95,12 @@ class DetectorFirstEngine(Engine):
             return await self._reader.generate(prompt)
         started = time.monotonic()
         try:
-            text = await self._batcher.ask(prompt.image)
-        except WorkerDied:
+            text = await retry.DETECTOR_PAGE.run_async(lambda: self._batcher.ask(prompt.image))
+        except WorkerDied as error:
+            log.error("the layout detector failed on a page", prompt=prompt.id, code=error.code, reason=error.message)
             return Completion("", "crash", seconds=time.monotonic() - started)
+        if not text:
+            log.error("the layout detector's outputs for a page are no numbers", prompt=prompt.id)
         return Completion(text, "stop" if text else "error", seconds=time.monotonic() - started)
 
     async def close(self) -> None:

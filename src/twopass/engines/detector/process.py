@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from twopass.engines.detector.model import DetectorModel
 
 BATCH_CPU_S = 300.0  # processor seconds of a batch, its start with the weights included
+COMPILED_BATCH_CPU_S = 1800.0  # the same where a batch of a new size may be compiled first: one of 8 took 99 s
 MEMORY_BYTES = 16 << 30  # of the child, without what is on the GPU
 # Which GPUs it sees, where compiled code is kept, and that no hub is asked. Other children need none of them.
 INHERITED = (
@@ -49,7 +50,8 @@ class ChildDetector:
 
         The child has the buffers of `page_pool`.
         """
-        self._pool = page_pool.create_sibling(1, BATCH_CPU_S, MEMORY_BYTES, INHERITED)
+        limit_s = COMPILED_BATCH_CPU_S if self._options.compiled else BATCH_CPU_S
+        self._pool = page_pool.create_sibling(1, limit_s, MEMORY_BYTES, INHERITED)
         await self._pool.open()
         await self._pool.call(detect, self._options, ())
 

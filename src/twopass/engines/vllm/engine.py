@@ -389,7 +389,7 @@ def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
         known = ", ".join([*VISION_SPECS, *CROP_INPUTS])
         raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {known}")
     spec = VISION_SPECS[model]
-    return replace(spec, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
+    return replace(spec, default_crops=max_tiles, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
 
 
 def choose_preset(settings: Settings, memory_gb: float) -> Preset:

@@ -267,7 +267,7 @@ def _write_first_reading(element: Element, reply: Reply) -> Element:
     content = "\n\n".join(block.content.strip() for block in blocks)
     if element.kind is Kind.TABLE:
         parts = table_parser.split_tables(answer_text.fix_markup(content))
-        if table := next((part.table for part in parts if part.table), None):
+        if table := table_parser.join_parts(parts):
             element = add_flags(element, REPEATS_LIMITED) if reply.question.sampling else element
             return elements.with_content(element, "", table)
         element = add_flags(element, "not_a_table")

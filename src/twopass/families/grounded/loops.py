@@ -45,7 +45,7 @@ NEW_BLOCKS = 8  # since the last check: six in 128 tokens, the one that was unfi
 LATEST_BLOCKS = NEW_BLOCKS + MAX_PERIOD  # in which a loop that is still running repeats itself
 _DIGITS = re.compile(r"\d+")
 _BOXES = re.compile(r"\[\s*\[")
-_MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>")
+_MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>|<(?:[felux]cel|ched|rhed|srow|nl)>")  # HTML and OTSL
 
 
 class Run(NamedTuple):
@@ -147,8 +147,13 @@ def _period(text: str) -> int:
     return len(text) - len(key) - before if before >= 0 else 0
 
 
+def has_table_markup(text: str) -> bool:
+    """Whether a text holds a tag of a table's row or cell, in HTML or in OTSL."""
+    return bool(_MARKUP.search(text))
+
+
 def _is_loop(unit: str, times: int) -> bool:
-    if _MARKUP.search(unit):
+    if has_table_markup(unit):
         return times >= ROW_REPEATS
     if not any(letter.isalnum() for letter in unit):
         return times * len(unit) >= SAME_SIGN
@@ -161,7 +166,7 @@ def _is_loop(unit: str, times: int) -> bool:
 
 
 def _is_numbered_loop(unit: str, times: int) -> bool:
-    return times >= NUMBERED_REPEATS and not _MARKUP.search(unit) and bool(re.search(r"[^\W\d_]", unit))
+    return times >= NUMBERED_REPEATS and not has_table_markup(unit) and bool(re.search(r"[^\W\d_]", unit))
 
 
 def remove_loops(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:

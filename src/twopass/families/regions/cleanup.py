@@ -6,19 +6,23 @@ import re
 
 from twopass.document import Table
 from twopass.families import table_parser
+from twopass.families.grounded import loops
 
 REPEATS = 10  # copies from which a repetition is a loop
 MIN_UNIT = 10  # characters of a unit that repeats
 SAME_LINES = 0.8  # of at least REPEATS lines
 TAIL = 8000  # characters at the end in which a repetition is looked for
-BOILERPLATE = frozenset(
-    {"the image is too blurry to recognize any text content", "[non-text]", "no text content", "none"}
-)
+BOILERPLATE = frozenset({"the image is too blurry to recognize any text content", "[non-text]"})
 _FORMULA = re.compile(r"\A(?:\$\$(.*?)\$\$|\$(.*?)\$|\\\[(.*?)\\\]|\\\((.*?)\\\))\Z", re.DOTALL)
 _FENCE = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
 _BULLET = re.compile(r"^([ \t]*)[·•*●]\s+", re.MULTILINE)
 _LEADERS = re.compile(r"([.·_…])\1{3,}")
 _SPACED_MATHS = re.compile(r"(?<![\\$])\$ ([^$\n]+?) \$")
+
+
+def clean_code(text: str, is_long_from: int) -> tuple[str, bool]:
+    """The text of a listing, whose signs all have a meaning, and whether a repetition was cut from it."""
+    return cut_repetition(strip_fence(text.encode("utf-8", "replace").decode()), is_long_from)
 
 
 def clean_text(text: str, is_long_from: int) -> tuple[str, bool]:
@@ -43,18 +47,23 @@ def cut_repetition(text: str, is_long_from: int) -> tuple[str, bool]:
     if len(text) < is_long_from:
         return text, False
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) >= REPEATS:
-        line = max(set(lines), key=lines.count)
-        if lines.count(line) >= SAME_LINES * len(lines) and len(line) > 1:
-            first = lines.index(line)
-            return "\n".join([*lines[: first + 1], *(other for other in lines[first + 1 :] if other != line)]), True
+    line = max(set(lines), key=lines.count, default="")
+    is_most = len(line) > 1 and lines.count(line) >= SAME_LINES * len(lines)
+    if is_most and len(lines) >= _count_copies(line):
+        first = lines.index(line)
+        return "\n".join([*lines[: first + 1], *(other for other in lines[first + 1 :] if other != line)]), True
     tail = text.rstrip()[-TAIL:]
     for period in range(MIN_UNIT, len(tail) // REPEATS + 1):
         equal = _count_equal(tail, period)
-        if equal + period >= REPEATS * period:
+        if equal + period >= _count_copies(tail[-period:]) * period:
             cut = len(text.rstrip()) - equal
             return text[:cut].rstrip(), True
     return text, False
+
+
+def _count_copies(unit: str) -> int:
+    """From how many copies of a unit on it is a loop: an empty form has many equal rows."""
+    return loops.ROW_REPEATS if loops.has_table_markup(unit) else REPEATS
 
 
 def _count_equal(text: str, period: int) -> int:
@@ -80,9 +89,8 @@ def unwrap_formula(text: str) -> str:
 
 
 def parse_table(text: str) -> Table | None:
-    """The first table in HTML or GFM; None where there is none."""
-    parts = table_parser.split_tables(strip_fence(text))
-    return next((part.table for part in parts if part.table and part.table.cells), None)
+    """The tables in HTML or GFM, and text beside them, as one table; None where there is no table."""
+    return table_parser.join_parts(table_parser.split_tables(strip_fence(text)))
 
 
 def parse_chart(text: str) -> Table | None:

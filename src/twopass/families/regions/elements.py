@@ -61,7 +61,8 @@ def apply_reply(element: Element, reply: Reply, reader: RegionReader) -> Element
     """The element as its reader read it. Where that is nothing, the words of the text layer are used."""
     task = Task(reply.question.name)
     limit = reader.long_table if task is Task.TABLE else reader.long_text
-    text, was_cut = cleanup.clean_text(reply.text, limit)
+    clean = cleanup.clean_code if element.kind is Kind.CODE else cleanup.clean_text
+    text, was_cut = clean(reply.text, limit)
     if was_cut or reply.finish_reason == "loop":
         element = add_flags(element, LOOP_CUT)
     if reply.finish_reason == "length":

@@ -74,11 +74,13 @@ class UnlimitedOcrFamily:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        return detected_page.name_options(self.structure, self.layer_text)
+        """With another number of tiles than the usual one, which changes what is read."""
+        tiles = {"max_tiles": self.crops.default} if self.crops.default != CROPS.default else {}
+        return MappingProxyType({**detected_page.name_options(self.structure, self.layer_text), **tiles})
 
     def configure(self, options: FamilyOptions) -> Self:
         structure, most = choose_structure(self.name, options.structure, STRUCTURES), options.max_tiles
-        crops = CropRange(min(self.crops.default, most), most) if most else self.crops
+        crops = CropRange(most, most) if most else self.crops
         return replace(self, crops=crops, structure=structure, layer_text=options.layer_text)
 
     @property
