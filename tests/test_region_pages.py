@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,25 @@ def reader(page_pool: PagePool, buffers: PixelBufferPool) -> Reader:
     return Reader(page_pool, buffers, ScriptedEngine("layout", lambda prompt: ""))
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a page that has a text layer, and with its scan."""
+    folder = tmp_path_factory.mktemp("drawn")
+    drawn_pages.save([PAGE], folder / "page.pdf")
+    drawn_pages.save_scans([PAGE], folder / "scan.pdf")
+    return folder
+
+
 @pytest.fixture
-def pdf(tmp_path: Path) -> Path:
+def pdf(drawn: Path, tmp_path: Path) -> Path:
     """A page with a text layer."""
-    drawn_pages.save([PAGE], tmp_path / "page.pdf")
-    return tmp_path / "page.pdf"
+    return Path(shutil.copy(drawn / "page.pdf", tmp_path))
 
 
 @pytest.fixture
-def scan(tmp_path: Path) -> Path:
+def scan(drawn: Path, tmp_path: Path) -> Path:
     """The same page without one."""
-    drawn_pages.save_scans([PAGE], tmp_path / "scan.pdf")
-    return tmp_path / "scan.pdf"
+    return Path(shutil.copy(drawn / "scan.pdf", tmp_path))
 
 
 async def read(
