@@ -198,7 +198,7 @@ def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -
         agreement=None if is_ocr else layout.agreement,
         recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else None,
         is_hidden=layout.via == "hidden_layer",
-        is_flat_formula=kind is Kind.FORMULA,
+        is_flat_formula=kind is Kind.FORMULA and not region.latex,
     )
 
 
@@ -218,7 +218,9 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
     if element.kind is Kind.PICTURE:
         return {"figure": Figure(visible_text=text or None), "markdown": text}
     if element.kind is Kind.FORMULA:
-        return {"formula": Formula(latex=None)}
+        if not region.latex:
+            return {"formula": Formula(latex=None)}
+        return {"formula": Formula(latex=region.latex), "markdown": f"$$\n{region.latex}\n$$"}
     if element.kind is Kind.CODE:
         return {"markdown": f"```\n{text}\n```"}
     return {}
