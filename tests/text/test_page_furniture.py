@@ -237,13 +237,16 @@ def test_a_running_title_without_a_label_is_furniture_where_others_have_it() -> 
     assert get_furniture(build_document(*pages, other)) == [f"{title} {n}" for n, title in enumerate(titles, 1)]
 
 
-def test_a_page_number_between_two_parts_of_a_paragraph_is_not_joined_with_them() -> None:
-    """A number that nothing confirms as a page number stays a paragraph of its own, and the paragraph is continued."""
+@pytest.mark.parametrize("first", ["Two of the", "Two were built."])
+def test_a_page_number_is_not_joined_with_the_text_of_the_next_page(first: str) -> None:
+    """A number that nothing confirms as a page number stays a paragraph of its own, also before a broken sentence."""
     low, high = Box(0.1, 0.7, 0.9, 0.8), Box(0.1, 0.1, 0.9, 0.3)
-    first = checkpoint(1, element("text", "Two of the", low), element("text", "2", Box(0.5, 0.82, 0.52, 0.84)))
-    second = checkpoint(2, element("text", "extensions proposed by the council.", high))
+    pages = [
+        checkpoint(1, element("text", first, low), element("text", "2", Box(0.5, 0.82, 0.52, 0.84))),
+        checkpoint(2, element("text", "extensions proposed by the council.", high)),
+    ]
 
-    text = markdown.write(build_document(first, second))[0]
+    text = markdown.write(build_document(*pages))[0]
 
     assert "2 extensions" not in text
-    assert "Two of the extensions proposed" in text
+    assert ("Two of the extensions proposed" in text) is (first == "Two of the")

@@ -34,13 +34,16 @@ def link(
 
     All other footnotes stay plain text, because Markdown readers drop notes without a reference.
     """
+    on_page: dict[int, list[Element]] = defaultdict(list)
+    for element in body:
+        on_page[element.page].append(element)
     found = []
     for element in body:
         parent = by_id.get(element.parent_id or "")
         note = footnotes.parse_note(element.text) if element.kind is Kind.FOOTNOTE else None
         if not note or not parent or parent.kind not in paragraphs:
             continue
-        others = tuple(other.text for other in body if other.page == parent.page and other is not parent)
+        others = tuple(other.text for other in on_page[parent.page] if other is not parent)
         if footnotes.find_reference(choose_text(parent), note[0], others):
             found.append((element, parent, note[0], others))
     times = Counter(mark for _, _, mark, _ in found)
