@@ -14,7 +14,6 @@ from typing import Any
 
 from twopass.engines.cpu import (
     answer,
-    formula_glyphs,
     layer_check,
     layer_words,
     layout_regions,
@@ -22,6 +21,7 @@ from twopass.engines.cpu import (
     scanned_page,
 )
 from twopass.engines.cpu.answer import PageContent
+from twopass.engines.cpu.formulas import glyphs
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
 from twopass.errors import SourceError
@@ -92,7 +92,7 @@ def _read_layer(page: Any, blocks: Sequence[Any], layer: LayerWords, pixels: Pix
     via = "hidden_layer" if layer.hidden else "text_layer"
     content = _analyse_layout(page, blocks, layer.words, via, use_model)
     if not layer.hidden:
-        content = replace(content, regions=formula_glyphs.add_latex(page, blocks, content.regions))
+        content = replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
     if not layer.hidden and not layer_check.is_suspicious(layer.words):
         return content
     scale = pixels.width / page.rect.width

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
-from twopass.engines.cpu import formula_symbols as symbols
+from twopass.engines.cpu.formulas import symbols
 
 UNKNOWN = "\ufffd"
 MAX_CODE = 0xFF  # characters beyond it are no codes

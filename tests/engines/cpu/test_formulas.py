@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.cpu import formula, formula_fonts, formula_glyphs, formula_symbols
-from twopass.engines.cpu.formula import Glyph
+from twopass.engines.cpu.formulas import fonts, symbols
+from twopass.engines.cpu.formulas.glyphs import add_latex
+from twopass.engines.cpu.formulas.latex import write_latex
+from twopass.engines.cpu.formulas.parts import Glyph
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
@@ -51,7 +53,7 @@ def test_a_fraction_has_a_bar_with_characters_above_and_below() -> None:
     """The bar is at the height of the minus sign, and the rest of the formula is beside it."""
     glyphs = [*write_glyphs("P="), *write_glyphs("ρgQH", 15, 93), *write_glyphs("3600η", 13, 107)]
 
-    assert parse(formula.write_latex(glyphs, [rule(12, 38, 97.3)])) == r"P = \frac{\rho g Q H}{3600 \eta}"
+    assert parse(write_latex(glyphs, [rule(12, 38, 97.3)])) == r"P = \frac{\rho g Q H}{3600 \eta}"
 
 
 def test_fractions_are_nested() -> None:
@@ -59,7 +61,7 @@ def test_fractions_are_nested() -> None:
     inner = [*write_glyphs("a", 12, 86, 7), *write_glyphs("b", 12, 94, 7)]
     glyphs = [*write_glyphs("1+", 0, 91.5), *inner, *write_glyphs("c", 6, 107)]
 
-    latex = formula.write_latex(glyphs, [rule(11, 17, 87.5), rule(0, 18, 97.3)])
+    latex = write_latex(glyphs, [rule(11, 17, 87.5), rule(0, 18, 97.3)])
 
     assert parse(latex) == r"\frac{1 + \frac{a}{b}}{c}"
 
@@ -69,8 +71,8 @@ def test_small_raised_and_lowered_characters_are_scripts() -> None:
     glyphs = [*write_glyphs("x"), *write_glyphs("2", 5, 96, 7), *write_glyphs("i", 5, 102.5, 7)]
     nested = [*write_glyphs("e"), *write_glyphs("−t", 5, 96, 7), *write_glyphs("2", 12.2, 93.5, 5)]
 
-    assert parse(formula.write_latex(glyphs, [])) == "x_{i}^{2}"
-    assert parse(formula.write_latex(nested, [])) == "e^{- t^{2}}"
+    assert parse(write_latex(glyphs, [])) == "x_{i}^{2}"
+    assert parse(write_latex(nested, [])) == "e^{- t^{2}}"
 
 
 def test_operators_have_limits_above_and_below() -> None:
@@ -81,9 +83,9 @@ def test_operators_have_limits_above_and_below() -> None:
     sided = [integral, *write_glyphs("∞", 17, 91, 7), *write_glyphs("0", 15, 109, 7), *write_glyphs("f", 22)]
     word = [*write_glyphs("lim", italic=False), *write_glyphs("n→∞", 2, 107, 7), *write_glyphs("x", 17)]
 
-    assert parse(formula.write_latex(glyphs, [])) == r"\sum_{i = 1}^{n} x"
-    assert parse(formula.write_latex(sided, [])) == r"\int_{0}^{\infty} f"
-    assert parse(formula.write_latex(word, [])) == r"\lim_{n \to \infty} x"
+    assert parse(write_latex(glyphs, [])) == r"\sum_{i = 1}^{n} x"
+    assert parse(write_latex(sided, [])) == r"\int_{0}^{\infty} f"
+    assert parse(write_latex(word, [])) == r"\lim_{n \to \infty} x"
 
 
 def test_a_rule_at_a_radical_makes_a_root() -> None:
@@ -91,29 +93,29 @@ def test_a_rule_at_a_radical_makes_a_root() -> None:
     radical = Glyph("√", Rect(0, 90, 8, 102), 100, 10)
     under = write_glyphs("x+1", 8)
 
-    assert parse(formula.write_latex([radical, *under], [rule(8, 23, 90)])) == r"\sqrt{x + 1}"
+    assert parse(write_latex([radical, *under], [rule(8, 23, 90)])) == r"\sqrt{x + 1}"
     index = write_glyphs("3", 0.5, 95, 5)
-    assert parse(formula.write_latex([*index, radical, *under], [rule(8, 23, 90)])) == r"\sqrt[3]{x + 1}"
-    assert formula.write_latex([radical, *under], []) is None
+    assert parse(write_latex([*index, radical, *under], [rule(8, 23, 90)])) == r"\sqrt[3]{x + 1}"
+    assert write_latex([radical, *under], []) is None
 
 
 def test_a_rule_without_anything_above_it_is_an_overline() -> None:
     """The mean of a variable has a rule over it."""
-    assert parse(formula.write_latex(write_glyphs("x+y"), [rule(0, 15, 91)])) == r"\overline{x + y}"
+    assert parse(write_latex(write_glyphs("x+y"), [rule(0, 15, 91)])) == r"\overline{x + y}"
 
 
 def test_words_and_functions_are_upright() -> None:
     """Upright letters side by side are a function or text; italic ones are variables."""
     glyphs = [*write_glyphs("log", italic=False), *write_glyphs("xy", 17), *write_glyphs("if", 35, italic=False)]
 
-    assert parse(formula.write_latex(glyphs, [])) == r"\log x y \ \text{if}"
+    assert parse(write_latex(glyphs, [])) == r"\log x y \ \text{if}"
 
 
 def test_the_number_of_a_formula_is_a_tag() -> None:
     """A number in brackets, apart from the formula."""
     glyphs = [*write_glyphs("a=b"), *write_glyphs("(2.1)", 300)]
 
-    assert parse(formula.write_latex(glyphs, [])) == r"a = b \tag{2.1}"
+    assert parse(write_latex(glyphs, [])) == r"a = b \tag{2.1}"
 
 
 def test_accents_are_over_their_letters() -> None:
@@ -121,8 +123,8 @@ def test_accents_are_over_their_letters() -> None:
     combining = Glyph("\u0302", Rect(5, 90, 5, 92), 100, 10)
     above = Glyph("˜", Rect(1, 89, 4, 92), 100, 10)
 
-    assert parse(formula.write_latex([*write_glyphs("y"), combining], [])) == r"\hat{y}"
-    assert parse(formula.write_latex([*write_glyphs("y"), above], [])) == r"\tilde{y}"
+    assert parse(write_latex([*write_glyphs("y"), combining], [])) == r"\hat{y}"
+    assert parse(write_latex([*write_glyphs("y"), above], [])) == r"\tilde{y}"
 
 
 def test_tall_brackets_grow() -> None:
@@ -130,14 +132,14 @@ def test_tall_brackets_grow() -> None:
     brackets = [Glyph("(", Rect(0, 86, 4, 110), 100, 10), Glyph(")", Rect(12, 86, 16, 110), 100, 10)]
     glyphs = [*brackets, *write_glyphs("a", 5, 93), *write_glyphs("b", 5, 107), *write_glyphs("2", 16, 88, 7)]
 
-    assert parse(formula.write_latex(glyphs, [rule(5, 10, 97.3)])) == r"\left( \frac{a}{b} \right)^{2}"
+    assert parse(write_latex(glyphs, [rule(5, 10, 97.3)])) == r"\left( \frac{a}{b} \right)^{2}"
 
 
 def test_rows_are_gathered() -> None:
     """Lines below each other are rows."""
     glyphs = [*write_glyphs("a=b"), *write_glyphs("c=d", 0, 115)]
 
-    assert parse(formula.write_latex(glyphs, [])) == r"\begin{gathered} a = b \\ c = d \end{gathered}"
+    assert parse(write_latex(glyphs, [])) == r"\begin{gathered} a = b \\ c = d \end{gathered}"
 
 
 @pytest.mark.parametrize(
@@ -155,33 +157,33 @@ def test_rows_are_gathered() -> None:
 )
 def test_unclear_formulas_have_no_latex(glyphs: list[Glyph]) -> None:
     """One character without a certain place is enough."""
-    assert formula.write_latex(glyphs, []) is None
+    assert write_latex(glyphs, []) is None
 
 
 def test_a_rule_that_belongs_to_nothing_has_no_latex() -> None:
     """A rule with nothing below it is neither a fraction bar nor an overline."""
-    assert formula.write_latex(write_glyphs("a=b"), [rule(0, 15, 140)]) is None
+    assert write_latex(write_glyphs("a=b"), [rule(0, 15, 140)]) is None
 
 
 def test_every_symbol_is_known_to_the_converter() -> None:
     """No entry of the tables is misspelt."""
-    for char in formula_symbols.SYMBOLS:
-        latex = formula_symbols.write_symbol(char)
+    for char in symbols.SYMBOLS:
+        latex = symbols.write_symbol(char)
         assert latex and CONVERT(f"x {latex} y", True), char
-    for name in set(formula_symbols.ACCENTS.values()):
+    for name in set(symbols.ACCENTS.values()):
         assert CONVERT(rf"\{name}{{x}}", True), name
-    for name in formula_symbols.FUNCTIONS:
+    for name in symbols.FUNCTIONS:
         assert CONVERT(rf"\{name} x", True), name
 
 
 def test_codes_of_tex_fonts_are_characters() -> None:
     """Fonts without Unicode names give codes of letters for operators; codes of two meanings are unknown."""
-    assert [formula_fonts.decode(char, formula_fonts.find_family("ABCDEF+CMEX10")) for char in "XZp("] == [
-        *("∑", "∫", "√", formula_fonts.UNKNOWN)
+    assert [fonts.decode(char, fonts.find_family("ABCDEF+CMEX10")) for char in "XZp("] == [
+        *("∑", "∫", "√", fonts.UNKNOWN)
     ]
-    assert formula_fonts.decode("L", "CMSY") == "ℒ"
-    assert formula_fonts.decode("2", "CMSY") == formula_fonts.UNKNOWN
-    assert formula_fonts.decode("2", formula_fonts.find_family("Times-Roman")) == "2"
+    assert fonts.decode("L", "CMSY") == "ℒ"
+    assert fonts.decode("2", "CMSY") == fonts.UNKNOWN
+    assert fonts.decode("2", fonts.find_family("Times-Roman")) == "2"
 
 
 CHARS = st.sampled_from([*"abXYZ0123+-=()[]{}|,.<>", *"αβΩ∑∫√≤×∞′ˆ𝑥ℝ{%&_", "\u0302", "\ue000"]) | st.characters()
@@ -203,7 +205,7 @@ RULES = st.lists(st.builds(lambda x, w, y: rule(x, x + w, y), POSITIONS, st.inte
 @given(GLYPHS, RULES)
 def test_any_glyphs_give_latex_with_every_letter_or_none(glyphs: list[Glyph], rules: list[Rect]) -> None:
     """It never raises; the converter accepts the LaTeX, and its letters and digits are those of the glyphs."""
-    latex = formula.write_latex(glyphs, rules)
+    latex = write_latex(glyphs, rules)
 
     if latex is not None:
         assert count_braces(latex) == 0 and CONVERT(latex, True) is not None
@@ -213,7 +215,7 @@ def test_any_glyphs_give_latex_with_every_letter_or_none(glyphs: list[Glyph], ru
 @given(st.text(st.sampled_from("abcxyz0123456789+-=αβγ≤×"), min_size=1, max_size=20))
 def test_a_plain_line_always_has_latex(text: str) -> None:
     """Characters on one base line are written in their order, and the converter accepts them."""
-    latex = parse(formula.write_latex(write_glyphs(text), []))
+    latex = parse(write_latex(write_glyphs(text), []))
 
     assert read_letters(latex) == sorted(c for c in text if c.isalnum())
 
@@ -233,11 +235,11 @@ def count_braces(latex: str) -> int:
 
 def read_letters(latex: str) -> list[str]:
     """The letters and digits that the LaTeX shows: of commands, the Greek letters and the names of functions."""
-    letters = {command: normalise(char) for char, command in formula_symbols.SYMBOLS.items()}
+    letters = {command: normalise(char) for char, command in symbols.SYMBOLS.items()}
     found: list[str] = []
     for command, char in re.findall(r"(\\[A-Za-z]+)|([^\W_])", latex.replace("{gathered}", "")):
         name = command[1:]
-        shown = letters.get(command, name if name in formula_symbols.FUNCTIONS else "") if command else char
+        shown = letters.get(command, name if name in symbols.FUNCTIONS else "") if command else char
         found += [c for c in shown if c.isalnum()]
     return sorted(found)
 
@@ -297,7 +299,7 @@ def take_words(page: Any) -> list[StyledWord]:
 
 def read_regions(page: Any, *regions: Region) -> list[Region]:
     flags = pymupdf.TEXT_COLLECT_VECTORS
-    return formula_glyphs.add_latex(page, page.get_textpage(flags=flags).extractDICT()["blocks"], regions)
+    return add_latex(page, page.get_textpage(flags=flags).extractDICT()["blocks"], regions)
 
 
 def test_a_drawn_formula_is_read_from_its_page() -> None:
