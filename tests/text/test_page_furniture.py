@@ -201,3 +201,52 @@ def test_the_caption_of_a_continued_table_is_body() -> None:
     ]
 
     assert get_furniture(build_document(*pages)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Downloaded from https://academic.oup.com/bmb/article/113/1/45/284045 by a library on 10 May 2024",
+        "This content downloaded from 130.113.1.2 on Mon, 04 Jan 2021 12:00:00 UTC. All use subject to terms",
+        "Authorized licensed use limited to: A Library. Downloaded on May 10, 2024 from IEEE. Restrictions apply.",
+        "arXiv:2101.01234v2 [cs.CL] 3 Jan 2021",
+        "14470756, 2021, 3, Downloaded from https://a.b/c by A Library on [03/01/2023]. See the Terms and Conditions",
+    ],
+)
+def test_download_notes_and_archive_numbers_in_margins_are_furniture(text: str) -> None:
+    """They need neither a label nor a repetition; in the middle of a page they are text."""
+    side = Box(0.02, 0.2, 0.06, 0.8)
+    pages = [checkpoint(n, element("text", "Body."), element("text", text, at)) for n, at in ((1, BOTTOM), (2, side))]
+
+    assert get_furniture(build_document(pages[0])) == [text]
+    assert get_furniture(build_document(pages[1])) == [text]
+    assert get_furniture(build_document(checkpoint(1, element("text", "Body."), element("text", text)))) == []
+
+
+def test_a_running_title_without_a_label_is_furniture_where_others_have_it() -> None:
+    """It is in the place of the labelled ones and says what one of them says; other text in that place is body."""
+    titles = ["Springs", "Springs", "Mains", "Mains", "Pumps", "Pumps"]
+    labels = ["page_header", "text", "page_header", "section_header", "page_header", "page_header"]
+    place = Box(0.1, 0.03, 0.3, 0.05)
+    pages = [
+        checkpoint(n, element(label, f"{title} {n}", place), element("text", f"Body {n}."))
+        for n, (label, title) in enumerate(zip(labels, titles, strict=True), 1)
+    ]
+    other = checkpoint(7, element("text", "A word on losses", place), element("text", "Body 7."))
+
+    assert get_furniture(build_document(*pages, other)) == [f"{title} {n}" for n, title in enumerate(titles, 1)]
+
+
+@pytest.mark.parametrize("first", ["Two of the", "Two were built."])
+def test_a_page_number_is_not_joined_with_the_text_of_the_next_page(first: str) -> None:
+    """A number that nothing confirms as a page number stays a paragraph of its own, also before a broken sentence."""
+    low, high = Box(0.1, 0.7, 0.9, 0.8), Box(0.1, 0.1, 0.9, 0.3)
+    pages = [
+        checkpoint(1, element("text", first, low), element("text", "2", Box(0.5, 0.82, 0.52, 0.84))),
+        checkpoint(2, element("text", "extensions proposed by the council.", high)),
+    ]
+
+    text = markdown.write(build_document(*pages))[0]
+
+    assert "2 extensions" not in text
+    assert ("Two of the extensions proposed" in text) is (first == "Two of the")

@@ -8,7 +8,6 @@ same document gives the same bytes.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,8 +15,9 @@ from urllib.parse import quote
 
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.format_options import Markdown, Maths
-from twopass.formats import escaping, front_matter, markdown_tables
-from twopass.text import prose
+from twopass.formats import escaping, front_matter, markdown_notes, markdown_tables
+from twopass.formats.markdown_notes import Reference
+from twopass.text import footnotes, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
@@ -31,7 +31,6 @@ _NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
 _BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
 # Markdown of more than one paragraph, or of another block.
 _BLOCK_MARKUP = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
-_NOTE_LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
 class BlockPiece(NamedTuple):
@@ -59,7 +58,7 @@ class RenderContext:
     options: Markdown = DEFAULT_OPTIONS
     crops: Mapping[str, str] = field(default_factory=dict)  # crop path -> address, where they differ
     notes: Mapping[str, str] = field(default_factory=dict)  # footnote id -> label
-    marks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # paragraph id -> (mark, label) pairs
+    marks: Mapping[str, Sequence[Reference]] = field(default_factory=dict)  # paragraph id -> references in it
 
 
 def write(
@@ -137,7 +136,7 @@ def _build_context(document: Document, options: Markdown, crops: Mapping[str, st
         is_linked = following.continues == element.id and position[following.id] > position[element.id]
         if is_linked and _can_join(element, following):
             next_of[element.id] = following.id
-    notes, marks = _link_footnotes(body, by_id)
+    notes, marks = markdown_notes.link(body, by_id, PARAGRAPHS, lambda element: _choose_text(element)[0])
     has_title = any(element.kind is Kind.TITLE for element in body)
     return RenderContext(by_id, next_of, has_title, options, crops, notes, marks)
 
@@ -164,35 +163,6 @@ def _count_columns(element: Element) -> int | None:
 
 def _has_words(element: Element) -> bool:
     return bool(prose.to_one_line(_choose_text(element)[0]))
-
-
-def _link_footnotes(
-    body: Sequence[Element], by_id: Mapping[str, Element]
-) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
-    """Label the footnotes whose mark occurs in their paragraph: labels by footnote, (mark, label) by paragraph.
-
-    All other footnotes stay plain text, because Markdown readers drop notes without a reference.
-    """
-    found = []
-    for element in body:
-        parent = by_id.get(element.parent_id or "")
-        note = prose.parse_footnote(element.text) if element.kind is Kind.FOOTNOTE else None
-        if not note or not parent or parent.kind not in PARAGRAPHS:
-            continue
-        if prose.find_footnote_reference(_choose_text(parent)[0], note[0]):
-            found.append((element, parent, note[0]))
-    times = Counter(mark for _, _, mark in found)
-    notes: dict[str, str] = {}
-    taken: set[str] = set()
-    marks: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for element, parent, mark in found:
-        name = mark if _NOTE_LABEL.fullmatch(mark) else "note"
-        label = name if times[mark] == 1 and name == mark else f"{element.page}-{name}"
-        if label not in taken:
-            taken.add(label)
-            notes[element.id] = label
-            marks[parent.id].append((mark, label))
-    return notes, marks
 
 
 def _choose_text(element: Element) -> tuple[str, bool]:
@@ -297,13 +267,13 @@ def parse_list_item(text: str) -> tuple[str, str, str]:
     return "- ", "bullets", text[found.end() :] if found else text
 
 
-def _render_text(text: str, is_markdown: bool, marks: Sequence[tuple[str, str]], style: Maths) -> str:
+def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths) -> str:
     """Escape one line of text, and replace its footnote references by `[^label]`."""
-    for mark, label in marks:
-        if reference := prose.find_footnote_reference(text, mark):
-            remaining = [pair for pair in marks if pair != (mark, label)]
-            before = _render_text(text[: reference[0]], is_markdown, remaining, style)
-            return f"{before}[^{label}]{_render_text(text[reference[1] :], is_markdown, remaining, style)}"
+    for mark in marks:
+        if span := mark.find(text):
+            remaining = [other for other in marks if other is not mark]
+            before = _render_text(text[: span[0]], is_markdown, remaining, style)
+            return f"{before}[^{mark.label}]{_render_text(text[span[1] :], is_markdown, remaining, style)}"
     return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style)
 
 
@@ -319,7 +289,7 @@ def _render_plain(element: Element, context: RenderContext) -> str:
 
 
 def _render_footnote(element: Element, context: RenderContext) -> str:
-    label, note = context.notes.get(element.id), prose.parse_footnote(element.text)
+    label, note = context.notes.get(element.id), footnotes.parse_note(element.text)
     if label is None or note is None:
         return _render_plain(element, context)
     return f"[^{label}]: {_render_paragraph(prose.to_one_line(note[1]), context)}"

@@ -23,7 +23,7 @@ from twopass.document import (
     State,
     derive_status,
 )
-from twopass.text import continuations, headings, page_furniture, prose, sections
+from twopass.text import continuations, footnotes, headings, page_furniture, prose, sections
 
 MAX_CAPTION_GAP = 0.08  # of the page's height, between a caption and its table or figure
 _FIGURE_CAPTION = re.compile(r"\s*(?:fig|abb|chart|그림|图|圖|図)", re.I)
@@ -153,10 +153,20 @@ def _link_footnotes(elements: Sequence[Element]) -> list[Element]:
 
 
 def _link_footnote(element: Element, others: Sequence[Element]) -> Element:
-    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := prose.parse_footnote(element.text)):
+    if element.kind is not Kind.FOOTNOTE or element.parent_id or not (note := footnotes.parse_note(element.text)):
         return element
-    for other in others:
-        texts = [other.text, *(cell.text for cell in (other.table.cells if other.table else ()))]
-        if any(prose.find_footnote_reference(text, note[0]) for text in texts):
+    texts = [element.text, *(other.text for other in others)]
+    for n, other in enumerate(others, 1):
+        if _is_below(element, other) and _refers_to(other, note[0], [*texts[:n], *texts[n + 1 :]]):
             return element.model_copy(update={"parent_id": other.id})
     return element
+
+
+def _refers_to(element: Element, mark: str, others: Sequence[str]) -> bool:
+    texts = [element.text, *(cell.text for cell in (element.table.cells if element.table else ()))]
+    return any(footnotes.find_reference(text, mark, others) for text in texts)
+
+
+def _is_below(note: Element, element: Element) -> bool:
+    """Whether a note begins below the top of the element that may refer to it."""
+    return not note.box or not element.box or note.box.y0 >= element.box.y0

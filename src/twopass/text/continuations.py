@@ -44,7 +44,7 @@ def _pair_paragraphs(elements: Sequence[Element], blank: Collection[int]) -> lis
     recent: list[Element] = []  # paragraphs since the last heading or other block, the latest last
     interruption: Element | None = None  # the float or unconfirmed header just before
     for element in (e for e in elements if e.is_body):
-        if element.kind in FLOATS or page_furniture.is_unconfirmed_furniture(element):
+        if element.kind in FLOATS or _is_unconfirmed(element):
             interruption = element
             continue
         if element.kind not in PARAGRAPHS:
@@ -60,6 +60,12 @@ def _pair_paragraphs(elements: Sequence[Element], blank: Collection[int]) -> lis
         interruption = None
     taken = {first for first, _ in pairs}
     return pairs + [pair for pair in doubtful if pair[0] not in taken]
+
+
+def _is_unconfirmed(element: Element) -> bool:
+    """Whether an element may be a header, footer or page number between two parts of a paragraph."""
+    is_number = element.kind is Kind.TEXT and page_furniture.is_lone_number(element)
+    return is_number or page_furniture.is_unconfirmed_furniture(element)
 
 
 def _begins_sentence(element: Element) -> bool:

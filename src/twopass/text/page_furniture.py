@@ -1,7 +1,8 @@
 """Mark page furniture: running headers, running footers and page numbers.
 
-The evidence is the position in the page's margins and repetition across pages. A label from the model alone marks
-nothing as furniture, because losing a paragraph to a wrong label is worse than keeping a header.
+The evidence is the position in the page's margins and repetition across pages, or a family's check of one page. A
+label from the model alone marks nothing as furniture, because losing a paragraph to a wrong label is worse than keeping
+a header.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from twopass.document import FURNITURE, Element, Kind, Layer
-from twopass.text import prose
+from twopass.text import footnotes
 
 SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
 BAND = 0.12  # of the page's height at top and bottom, for running headers and footers
@@ -23,6 +24,7 @@ SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median p
 GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
 MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
 MAX_LENGTH = 100  # characters: longer text is no running header
+CONFIRMED = "in_margin"  # flag of an element that its family knows to be furniture, from the geometry of its page
 UNCONFIRMED = "apart"  # flag of an element that the model labelled header or footer and that stays body
 MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
 _PAGE_NUMBER_PATTERN = (
@@ -43,6 +45,14 @@ _DATE = (
 )
 _TIME = r"\d{1,2}:\d{2}(?::\d{2})?(?:\s*[ap]\.?m\.?)?"
 _URL = r"(?:https?://|www\.)\S+"
+# Notes that publishers and libraries print on each page of a file that they hand out.
+_STAMP = re.compile(
+    r"(?:this (?:content|article|document|copy) (?:was |is )?)?downloaded (?:from|by|on|via)\b.*"
+    r"|.*\bdownloaded (?:from|on) .*\b(?:terms|restrictions|licen[sc]e|library)\b.*"
+    r"|authorized licensed use limited to\b.*|arxiv:\s?\d{4}\.\d{4,5}(?:v\d+)?\b.*|licensed to\b.*\b(?:only|copy)\b.*",
+    re.I | re.S,
+)
+MAX_STAMP = 400  # characters: Wiley's note has 350
 _NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
 
 
@@ -55,7 +65,7 @@ def mark(elements: Sequence[Element]) -> list[Element]:
 
 
 def _mark_element(element: Element, is_running: bool) -> Element:
-    if is_running or _is_page_number(element) or _is_marginal(element):
+    if is_running or CONFIRMED in element.flags or _is_page_number(element) or _is_marginal(element):
         update: dict[str, object] = {"content_layer": Layer.FURNITURE}
         if element.kind not in FURNITURE and not element.is_figure:
             kind = Kind.PAGE_HEADER if _find_band(element) == "top" else Kind.PAGE_FOOTER
@@ -80,10 +90,22 @@ def is_unconfirmed_furniture(element: Element) -> bool:
 
 
 def _is_marginal(element: Element) -> bool:
-    """Whether to accept the label page_header or page_footer of a text that occurs only once."""
+    """Whether a text that occurs only once is furniture by what it says, in most cases together with its label."""
+    if _find_band(element) and _is_stamp(element.text):
+        return True
     return (
         element.kind in FURNITURE and _in_margin(element) and bool(_NUMBER_DATE_OR_URL.fullmatch(element.text.strip()))
     )
+
+
+def _is_stamp(text: str) -> bool:
+    """Whether a text says who downloaded the file and when, or names it in an archive."""
+    return len(text) <= MAX_STAMP and bool(_STAMP.fullmatch(text.strip()))
+
+
+def is_lone_number(element: Element) -> bool:
+    """Whether an element is a number and nothing else, such as a page number that nothing confirms."""
+    return bool(_NUMBER.fullmatch(element.text.strip()))
 
 
 def _in_margin(element: Element) -> bool:
@@ -92,7 +114,7 @@ def _in_margin(element: Element) -> bool:
 
 def _is_note(element: Element) -> bool:
     is_low = element.box is None or element.box.centre[1] > 0.5
-    return element.kind is Kind.PAGE_FOOTER and is_low and prose.parse_footnote(element.text) is not None
+    return element.kind is Kind.PAGE_FOOTER and is_low and footnotes.is_note(element.text)
 
 
 def _restore_bodies(marked: Sequence[Element], elements: Sequence[Element], running: set[str]) -> list[Element]:
@@ -175,7 +197,7 @@ def _find_repetitions(group: Sequence[Element], band: str, pages: int) -> set[st
 
 def _are_notes(group: Sequence[Element]) -> bool:
     """Whether these footers are footnotes, and not footers that begin with the page number."""
-    notes = [prose.parse_footnote(element.text) for element in group if _is_note(element)]
+    notes = [footnotes.parse_note(element.text) for element in group if _is_note(element)]
     if len(notes) < len(group):
         return False
     offsets = Counter(
@@ -185,18 +207,41 @@ def _are_notes(group: Sequence[Element]) -> bool:
 
 
 def _find_running(elements: Sequence[Element], repeated: set[str]) -> set[str]:
-    """The ids of lines labelled header or footer that keep their position on many pages, even if their text changes."""
+    """The ids of lines that keep their position on many pages as headers or footers, even if their text changes.
+
+    A line without the label is one if it is at a place where others have the label, on a page that has none there, and
+    if it names what one of the others or a heading names.
+    """
     pages_of: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    labelled_of: dict[tuple[int, ...], set[str]] = defaultdict(set)
+    headings = Counter(_make_title_key(element.text) for element in elements if element.is_heading)
     for element in elements:
         if element.id in repeated or _may_be_running(element):
             for cell in _locate_on_grids(element):
                 pages_of[cell].add(element.page)
+                labelled_of[cell].add(_make_title_key(element.text))
     required = max(REPEATED, len({element.page for element in elements}) * MIN_SHARE)
-    return {
-        element.id
-        for element in elements
-        if _may_be_running(element) and any(len(pages_of[cell]) >= required for cell in _locate_on_grids(element))
-    }
+
+    def is_running(element: Element) -> bool:
+        cells = [cell for cell in _locate_on_grids(element) if len(pages_of[cell]) >= required]
+        if not cells or _may_be_running(element):
+            return bool(cells)
+        key = _make_title_key(element.text)
+        is_named = headings[key] > element.is_heading or any(key in labelled_of[cell] for cell in cells)
+        return _may_be_unlabelled(element) and is_named and all(element.page not in pages_of[cell] for cell in cells)
+
+    return {element.id for element in elements if is_running(element)}
+
+
+def _make_title_key(text: str) -> str:
+    """The letters of a title, without the page's number before or after it."""
+    return " ".join(re.sub(r"[\W\d_]+", " ", text.casefold()).split())
+
+
+def _may_be_unlabelled(element: Element) -> bool:
+    """Whether a line may be a running title although no label says so."""
+    is_line = element.kind in (Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER) and len(element.text) <= MAX_LENGTH
+    return is_line and _find_band(element) in ("top", "bottom") and bool(_make_title_key(element.text))
 
 
 def _may_be_running(element: Element) -> bool:

@@ -51,11 +51,6 @@ _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _CJ_EDGE = re.compile(f"[{HAN}{KANA}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]")
 _CJK = re.compile(f"[{HAN}{KANA}{HANGUL}]")
 _WORD = re.compile(rf"[{HAN}{KANA}]|[^\W_{HAN}{KANA}]+")
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_FOOTNOTE_MARK = re.compile(
-    r"\s*(?:\[\^?(\d{1,3})\]:?|<sup>\s*(\w{1,3}|[*†‡§]+)\s*</sup>|\\\(\s*\^\s*\{?\s*(\w{1,3}|[*†‡§]+)\s*\}?\s*\\\)"
-    r"|([⁰¹²³⁴-⁹]{1,3})|(\d{1,3})(?:[.)]?\s+|(?=[^\W\d_]))|([*†‡§]{1,3}))\s*(?=\S)"
-)
 MAX_SENTENCE = 400  # characters: a longer sentence is cut in a summary
 MAX_SENSELESS_SHARE = 0.3  # of meaningless characters: with more, the fonts map glyphs to wrong characters
 VOWELS = frozenset("aeiouy")
@@ -174,30 +169,6 @@ def is_word_split(first: str, second: str) -> bool:
     return _ends_in_broken_word(first.rstrip()) and starts_mid_sentence(second)
 
 
-def find_footnote_reference(text: str, mark: str) -> tuple[int, int] | None:
-    """The span [start, end) in which a text refers to the footnote with this mark; None if it does not."""
-    escaped = re.escape(mark)
-    forms = [rf"\[\^{escaped}\]", rf"<sup>\s*{escaped}\s*</sup>", rf"\\\(\s*\^\s*\{{?\s*{escaped}\s*\}}?\s*\\\)"]
-    if mark.isdigit():
-        forms += [f"(?<![⁰¹²³⁴-⁹]){mark.translate(_SUPERSCRIPTS)}(?![⁰¹²³⁴-⁹])", rf"(?<=[^\W\d_]{{2}}){escaped}(?!\w)"]
-        forms += [rf"(?<=[^\W\d_][.,;:]){escaped}(?![\w.,]\d|\w)"]
-    elif mark in "*†‡§":
-        forms.append(rf"(?<=\S){escaped}(?!{escaped})")
-    for form in forms:
-        if match := re.search(form, text):
-            return match.span()
-    return None
-
-
-def parse_footnote(text: str) -> tuple[str, str] | None:
-    """The mark and the text of a footnote; None if it begins with no mark."""
-    match = _FOOTNOTE_MARK.match(text)
-    if not match:
-        return None
-    mark = next(group for group in match.groups() if group)
-    return unicodedata.normalize("NFKC", mark), text[match.end() :].strip()
-
-
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences, each on one line."""
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
@@ -215,7 +186,12 @@ def _is_abbreviation(before: str, end: str) -> bool:
     if end != "." or not last:
         return False
     word = last.group()
-    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
+    return is_abbreviation(word) or (len(word) == 1 and word.isupper())
+
+
+def is_abbreviation(word: str) -> bool:
+    """Whether a word that a full stop follows is a known abbreviation, such as `Fig`."""
+    return word.lower() in _ABBREVIATIONS
 
 
 def select_distinct(phrases: Iterable[str], limit: int, minimum: int = 0) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     if region.words:
         lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
         box["lines"] = [_line_to_json(line, content) for line in lines(region.words)]
+    if region.latex:
+        box["latex"] = region.latex
     return box
 
 

@@ -75,3 +75,4 @@ class Region:
     box: Rect
     words: tuple[StyledWord, ...] = ()
     grid: Grid | None = field(default=None, repr=False)
+    latex: str | None = None  # of a formula, where its geometry is clear

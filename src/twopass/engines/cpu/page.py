@@ -12,8 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from twopass.engines.cpu import answer, layer_check, layer_words, layout_regions, reading_order, scanned_page
+from twopass.engines.cpu import (
+    answer,
+    layer_check,
+    layer_words,
+    layout_regions,
+    reading_order,
+    scanned_page,
+)
 from twopass.engines.cpu.answer import PageContent
+from twopass.engines.cpu.formulas import glyphs
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
 from twopass.errors import SourceError
@@ -83,6 +91,8 @@ def _read_layer(page: Any, blocks: Sequence[Any], layer: LayerWords, pixels: Pix
     """Read the page from its layer, and compare the layer with the pixels if it is hidden or looks odd."""
     via = "hidden_layer" if layer.hidden else "text_layer"
     content = _analyse_layout(page, blocks, layer.words, via, use_model)
+    if not layer.hidden:
+        content = replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
     if not layer.hidden and not layer_check.is_suspicious(layer.words):
         return content
     scale = pixels.width / page.rect.width

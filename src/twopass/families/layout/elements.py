@@ -20,8 +20,10 @@ from twopass.document import (
     Layer,
     make_element_id,
 )
+from twopass.families.layout import margins
+from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
-from twopass.text import headings, prose, table_markup
+from twopass.text import headings, page_furniture, prose, table_markup
 from twopass.text.confidence import UNREADABLE, Evidence, judge
 
 _KINDS = {
@@ -36,8 +38,6 @@ _KINDS = {
     "page-header": Kind.PAGE_HEADER,
     "page-footer": Kind.PAGE_FOOTER,
 }
-HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; headers and footers between the two are body
-SIDE_BAND, MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
 MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a paragraph
 TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
 LEVELS = (
@@ -48,10 +48,6 @@ LEVELS = (
 CAPTION_REACH = 0.06  # of the page's height between a caption and its table or figure
 LIST_BULLETS = "•◦▪‣·●○■□‒–—*∙"
 INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
-PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
-_PAGE_NUMBER = re.compile(
-    r"\W*(?:page|seite|p\.|s\.|第)?\s*\d{1,4}\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽)?\W*", re.IGNORECASE
-)
 _BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
 _SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
@@ -61,8 +57,8 @@ _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     """The elements of page `page` (from 1), in the order of the layout's regions."""
-    regions = [item for region in layout.boxes for item in _split_list_items(region)]
-    built = [(region, e) for region in regions if (e := _build_element(region, layout, page)) is not None]
+    items = [(part, role) for region, role in margins.analyse(layout) for part in _split_list_items(region)]
+    built = [(part, e) for part, role in items if (e := _build_element(part, layout, page, role)) is not None]
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
     numbered = [e.model_copy(update={"id": make_element_id(page, n)}) for n, e in enumerate(elements)]
@@ -114,9 +110,9 @@ def _bounding_box(lines: Sequence[Line]) -> tuple[float, float, float, float]:
     return min(left), min(top), max(right), max(bottom)
 
 
-def _build_element(region: Region, layout: PageLayout, page: int) -> Element | None:
+def _build_element(region: Region, layout: PageLayout, page: int, role: Role | None) -> Element | None:
     """Build the element of a region; None where it has no text and is no picture."""
-    kind = _classify(region, layout)
+    kind, is_furniture = _classify(region, layout, role), role is not None and role.is_furniture
     text = _build_text(region, kind)
     if not text and kind is not Kind.PICTURE:
         return None
@@ -133,38 +129,31 @@ def _build_element(region: Region, layout: PageLayout, page: int) -> Element | N
         boxes=(Box.of(*region.box, layout.width, layout.height),),
         text=text,
         markdown=text,
-        content_layer=Layer.FURNITURE if kind in FURNITURE or _is_side_stamp(region, layout) else Layer.BODY,
+        content_layer=Layer.FURNITURE if kind in FURNITURE or is_furniture else Layer.BODY,
         confidence=confidence,
-        flags=layout.flags + (("orphan",) if region.label == "orphan" else ()) + doubts,
+        flags=(
+            *layout.flags,
+            *(("orphan",) if region.label == "orphan" else ()),
+            *((page_furniture.CONFIRMED,) if is_furniture else ()),
+            *doubts,
+        ),
     )
     return element.model_copy(update=_kind_fields(element, region, layout))
 
 
-def _classify(region: Region, layout: PageLayout) -> Kind:
+def _classify(region: Region, layout: PageLayout, role: Role | None) -> Kind:
     kind = _KINDS.get(region.label, Kind.TEXT)
     if kind is Kind.TABLE and region.table is None:
         kind = Kind.TEXT
-    if kind is Kind.PAGE_HEADER and region.box[3] > HEADER_BAND * layout.height:
-        kind = Kind.TEXT
-    if kind is Kind.PAGE_FOOTER and region.box[1] < FOOTER_BAND * layout.height:
+    if role in (Role.INNER, Role.SET_LIKE_TEXT):
         kind = Kind.TEXT
     if kind in HEADINGS and _is_prose(prose.to_one_line(_join_lines(region))):
         kind = Kind.TEXT
-    if kind is Kind.TEXT and _PAGE_NUMBER.fullmatch(_join_lines(region)):
-        if region.box[3] < PAGE_NUMBER_BAND * layout.height:
-            kind = Kind.PAGE_HEADER
-        elif region.box[1] > (1 - PAGE_NUMBER_BAND) * layout.height:
-            kind = Kind.PAGE_FOOTER
+    if role is Role.PAGE_NUMBER:
+        return Kind.PAGE_HEADER if region.box[1] + region.box[3] < layout.height else Kind.PAGE_FOOTER
     if kind is Kind.TEXT and region.lines and all(line.mono for line in region.lines):
         kind = Kind.CODE
     return kind
-
-
-def _is_side_stamp(region: Region, layout: PageLayout) -> bool:
-    """Whether a region is text along the paper's edge, such as who downloaded the file and when."""
-    x0, y0, x1, y1 = region.box
-    edge = SIDE_BAND * layout.width
-    return bool(region.lines) and y1 - y0 > MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > layout.width - edge)
 
 
 def _is_prose(text: str) -> bool:
@@ -209,7 +198,7 @@ def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -
         agreement=None if is_ocr else layout.agreement,
         recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else None,
         is_hidden=layout.via == "hidden_layer",
-        is_flat_formula=kind is Kind.FORMULA,
+        is_flat_formula=kind is Kind.FORMULA and not region.latex,
     )
 
 
@@ -229,7 +218,9 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
     if element.kind is Kind.PICTURE:
         return {"figure": Figure(visible_text=text or None), "markdown": text}
     if element.kind is Kind.FORMULA:
-        return {"formula": Formula(latex=None)}
+        if not region.latex:
+            return {"formula": Formula(latex=None)}
+        return {"formula": Formula(latex=region.latex), "markdown": f"$$\n{region.latex}\n$$"}
     if element.kind is Kind.CODE:
         return {"markdown": f"```\n{text}\n```"}
     return {}

@@ -13,6 +13,7 @@ The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the p
                  "caption" | "footnote" | "page-header" | "page-footer" | "orphan",
         "box": [x0, y0, x1, y1],
         "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?}],
+        "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
 
@@ -52,6 +53,7 @@ class Region(_FrozenModel):
     box: tuple[float, float, float, float]
     lines: tuple[Line, ...] = ()
     table: RegionTable | None = None
+    latex: str | None = None
 
 
 class PageLayout(_FrozenModel):

@@ -1,0 +1,263 @@
+"""Tell the headers, footers, page numbers and margin notes of one page from its body.
+
+The layout model's labels are checked against the page: a header or footer is the outermost text, apart from the body,
+short and no sentence. What fails the check stays in the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from twopass.families.layout.page_layout import Line, PageLayout, Region
+from twopass.text import footnotes, prose
+
+LABELS = frozenset({"page-header", "page-footer"})
+BAND = 0.12  # of the page's height at top and bottom, for headers and footers
+SIDE_BAND, MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
+PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
+MIN_GAP = 0.5  # of the type size, between a header or footer and the body
+NUMBER_GAP = 0.8  # of the line's height, between a page number and the text; the lines of a paragraph are closer
+MAX_SIZE_RATIO = 1.15  # of the body's type size: larger text is a heading
+MAX_SIZE = 0.025  # of the page's height: larger text is that of a slide; headers and footers have 0.008 to 0.02
+MAX_LENGTH, MAX_IMPRINT_LENGTH = 100, 300  # characters; the longer for copyright lines and names of proceedings
+MAX_PHRASE_WORDS = 6  # a longer text that ends like a sentence is one
+MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge of a page of pictures has one or two
+VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
+
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:page|seite|p\.|s\.|第)?\s*(?:\d{1,4}|(?=[ivxl])l?x{0,3}(?:ix|iv|v?i{0,3}))"
+    r"\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽)?\W*",
+    re.IGNORECASE,
+)
+_IMPRINT = re.compile(
+    r"©|\(c\) \d{4}|copyright|all rights reserved|\b(?:doi|issn|isbn|arxiv|vol\.|pp\.|pages)\b|https?://|www\."
+    r"|proceedings|conference|journal|downloaded|licen[sc]ed",
+    re.IGNORECASE,
+)
+_ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
+_NOTE_INSIDE = re.compile(r"[.;)]\s+\d{1,2}\s+[^\W\d_]|[^\W\d_]\s=\s")  # `; 1 See …`, or what letters stand for
+
+
+class Role(StrEnum):
+    """What a region is, or is not, for certain."""
+
+    CONFIRMED = "confirmed"  # a labelled header or footer that the page confirms
+    PAGE_NUMBER = "page_number"  # whatever its label
+    STAMP = "stamp"  # text along the paper's edge, such as who downloaded the file and when
+    INNER = "inner"  # a labelled header or footer outside the margins: body text
+    SET_LIKE_TEXT = "set_like_text"  # a labelled footnote neither smaller than the text above it nor apart: body text
+
+    @property
+    def is_furniture(self) -> bool:
+        return self in (Role.CONFIRMED, Role.PAGE_NUMBER, Role.STAMP)
+
+
+def analyse(layout: PageLayout) -> list[tuple[Region, Role | None]]:
+    """Return the page's regions, with page numbers apart from the text beside them, and their roles."""
+    regions = [part for region in layout.boxes for part in _split_page_numbers(region, layout)]
+    page = _Page(layout, regions)
+    return [(region, page.find_role(region)) for region in regions]
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A page's regions, with the direction in which its lines follow each other."""
+
+    layout: PageLayout
+    regions: Sequence[Region]
+
+    @cached_property
+    def is_turned(self) -> bool:
+        """Whether most text runs up or down the page, as on a page whose table is set sideways."""
+        lines = [line for region in self.layout.boxes for line in region.lines]
+        vertical = [line for line in lines if _is_vertical(line)]
+        letters = sum(len(line.text) for line in vertical)
+        return len(vertical) >= MIN_VERTICAL_LINES and 2 * letters > sum(len(line.text) for line in lines)
+
+    @cached_property
+    def body(self) -> tuple[Region, ...]:
+        """The regions with text that no label or shape tells from the body."""
+        return tuple(r for r in self.regions if r.label not in LABELS and _holds_text(r) and not self._is_marginal(r))
+
+    @cached_property
+    def body_size(self) -> float | None:
+        """The median type size of the running text; None where the page has none."""
+        has_text = any(region.label == "text" and region.lines for region in self.layout.boxes)
+        return self.layout.body_size if has_text else None
+
+    def extent(self, region: Region) -> tuple[float, float]:
+        """Where a region begins and ends across the page's lines, as fractions of the page."""
+        x0, y0, x1, y1 = region.box
+        if self.is_turned:
+            return x0 / self.layout.width, x1 / self.layout.width
+        return y0 / self.layout.height, y1 / self.layout.height
+
+    def find_role(self, region: Region) -> Role | None:
+        """What the region is for certain; None for what its label says."""
+        if self.is_page_number(region):
+            return Role.PAGE_NUMBER
+        if self.confirms(region):
+            return Role.CONFIRMED
+        if self.is_stamp(region):
+            return Role.STAMP
+        if region.label in LABELS:
+            return None if self.is_in_its_margin(region) else Role.INNER
+        return Role.SET_LIKE_TEXT if self.is_set_like_text(region) else None
+
+    def is_in_its_margin(self, region: Region) -> bool:
+        """Whether a header lies in the top margin, or a footer in the bottom margin; on a turned page, in any."""
+        start, end = self.extent(region)
+        is_top, is_bottom = end <= BAND, start >= 1 - BAND
+        if self.is_turned:
+            return is_top or is_bottom
+        return is_top if region.label == "page-header" else is_bottom
+
+    def is_stamp(self, region: Region) -> bool:
+        """Whether a region is text along the paper's edge, across the direction of the page's text."""
+        x0, y0, x1, y1 = region.box
+        edge = SIDE_BAND * self.layout.width
+        is_narrow = y1 - y0 > MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > self.layout.width - edge)
+        return bool(region.lines) and is_narrow and (not self.is_turned or self.confirms(region))
+
+    def is_page_number(self, region: Region) -> bool:
+        """Whether a region is a number alone at the paper's edge, or in the margin and apart from all text."""
+        is_text = region.label in ("text", "orphan", *LABELS) and bool(region.lines)
+        if not is_text or not _PAGE_NUMBER.fullmatch(_join(region)):
+            return False
+        start, end = self.extent(region)
+        if end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND:
+            return True
+        return self._is_in_band(region) and self._is_outermost(region)
+
+    def confirms(self, region: Region) -> bool:
+        """Whether a region that is labelled header or footer is one for certain."""
+        if region.label not in LABELS or not region.lines or not self._is_in_band(region):
+            return False
+        if not self._is_small(region) or not self._is_outermost(region):
+            return False
+        return _reads_like_furniture(_join(region)) and not (self._is_at_end(region) and self._may_be_note(region))
+
+    def is_set_like_text(self, region: Region) -> bool:
+        """Whether a footnote is neither in smaller type nor apart from the text above it."""
+        if region.label != "footnote" or not region.lines or self.body_size is None:
+            return False
+        above = [other.box[3] for other in self.body if other.label != "footnote" and _is_above(other, region)]
+        size = _size(region)
+        is_apart = not above or region.box[1] - max(above) >= MIN_GAP * size
+        return size >= self.body_size and not is_apart
+
+    def _is_in_band(self, region: Region) -> bool:
+        start, end = self.extent(region)
+        return end <= BAND or start >= 1 - BAND
+
+    def _is_at_end(self, region: Region) -> bool:
+        return sum(self.extent(region)) > 1
+
+    def _is_small(self, region: Region) -> bool:
+        size, length = _size(region), self.layout.width if self.is_turned else self.layout.height
+        return size <= MAX_SIZE * length and (self.body_size is None or size <= MAX_SIZE_RATIO * self.body_size)
+
+    def _is_outermost(self, region: Region) -> bool:
+        """Whether no body text is as far out, and the nearest is apart."""
+        start, end = self.extent(region)
+        length = self.layout.width if self.is_turned else self.layout.height
+        gap = MIN_GAP * _size(region) / length
+        others = [self.extent(other) for other in self.body if other is not region]
+        if self._is_at_end(region):
+            return all(other_end + gap <= start for _, other_end in others)
+        return all(other_start - gap >= end for other_start, _ in others)
+
+    def _is_marginal(self, region: Region) -> bool:
+        """Whether a region is a page number at the edge, or text along the paper's edge."""
+        start, end = self.extent(region)
+        is_edge = end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND
+        is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(_join(region)))
+        return is_number or (not self.is_turned and self.is_stamp(region))
+
+    def _may_be_note(self, region: Region) -> bool:
+        """Whether a footer may be a footnote or a part of one: layout models label some of them footers."""
+        if self._is_likely_note(region):
+            return True
+        others = (other for other in self.regions if other is not region and other.label == "page-footer")
+        return any(self._is_at_end(other) and self._is_likely_note(other) for other in others)
+
+    def _is_likely_note(self, region: Region) -> bool:
+        """Whether a text explains something, or begins with a mark that the page refers to and not with its number."""
+        text = prose.to_one_line(_join(region))
+        if _NOTE_INSIDE.search(text):
+            return True
+        note = footnotes.parse_note(text)
+        if note is None or not footnotes.is_note(text) or _PAGE_NUMBER.fullmatch(text):
+            return False
+        if not note[0].isdecimal() or not note[1][:1].isalpha() or _ENDS_SENTENCE.search(note[1]):
+            return True
+        texts = [prose.to_one_line(_join(other)) for other in self.regions if other is not region]
+        return any(
+            footnotes.may_refer(one, note[0], [text, *texts[:n], *texts[n + 1 :]]) for n, one in enumerate(texts)
+        )
+
+
+def _split_page_numbers(region: Region, layout: PageLayout) -> list[Region]:
+    """Split a region of text from a page number above or below it."""
+    lines = region.lines
+    if len(lines) < 2 or region.table or region.label in ("picture", "formula", *LABELS):
+        return [region]
+    first, second, before_last, last = lines[0], lines[1], lines[-2], lines[-1]
+    if _is_number_line(first) and first.box[3] <= BAND * layout.height and _is_apart(first, second):
+        return [_with_lines(region, lines[:1]), *_split_page_numbers(_with_lines(region, lines[1:]), layout)]
+    if _is_number_line(last) and last.box[1] >= (1 - BAND) * layout.height and _is_apart(before_last, last):
+        return [_with_lines(region, lines[:-1]), _with_lines(region, lines[-1:])]
+    return [region]
+
+
+def _with_lines(region: Region, lines: tuple[Line, ...]) -> Region:
+    left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
+    return region.model_copy(update={"lines": lines, "box": (min(left), min(top), max(right), max(bottom))})
+
+
+def _is_number_line(line: Line) -> bool:
+    return bool(_PAGE_NUMBER.fullmatch(line.text))
+
+
+def _is_apart(upper: Line, lower: Line) -> bool:
+    return lower.box[1] - upper.box[3] >= NUMBER_GAP * (upper.box[3] - upper.box[1])
+
+
+def _is_vertical(line: Line) -> bool:
+    x0, y0, x1, y1 = line.box
+    return len(line.text) > 2 and y1 - y0 > VERTICAL_RATIO * (x1 - x0)
+
+
+def _is_above(other: Region, region: Region) -> bool:
+    """Whether the other region is in the same column and its centre is higher."""
+    in_column = other.box[0] < region.box[2] and region.box[0] < other.box[2]
+    return in_column and other.box[1] + other.box[3] < region.box[1] + region.box[3]
+
+
+def _holds_text(region: Region) -> bool:
+    return region.label != "picture" and bool(region.lines or region.table)
+
+
+def _join(region: Region) -> str:
+    return "\n".join(line.text for line in region.lines)
+
+
+def _size(region: Region) -> float:
+    return max((line.size for line in region.lines), default=0.0)
+
+
+def _reads_like_furniture(text: str) -> bool:
+    """Whether a text is a phrase, such as a title or an imprint, and not a part of a paragraph."""
+    line = prose.to_one_line(text)
+    if prose.starts_mid_sentence(line) or prose.is_unfinished(line):
+        return False
+    if _IMPRINT.search(line):
+        return len(line) <= MAX_IMPRINT_LENGTH
+    if not any(map(str.isalpha, line)):
+        return False  # numbers, such as those of a scale
+    is_sentence = bool(_ENDS_SENTENCE.search(line)) and len(prose.split_words(line)) > MAX_PHRASE_WORDS
+    return len(line) <= MAX_LENGTH and not is_sentence
