@@ -24,7 +24,7 @@ from tests.fakes.documents import (
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
 from twopass.formats import escaping, markdown
-from twopass.text import prose, table_markup
+from twopass.text import markdown_escapes, prose, table_markup
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -85,7 +85,7 @@ def test_a_paragraph_is_shown_as_it_was_read(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
     text = re.sub(r"\\[()\[\]]", "", text).replace("http", "")
 
-    tokens = COMMONMARK.parse(escaping.escape_line_start(escaping.escape_text(prose.to_one_line(text))))
+    tokens = COMMONMARK.parse(markdown_escapes.escape_line_start(escaping.escape_text(prose.to_one_line(text))))
 
     assert "".join(visible_text(token) for token in tokens) == prose.to_one_line(text)
 
