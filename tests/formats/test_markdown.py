@@ -111,6 +111,14 @@ def visible_text(token) -> str:  # type: ignore[no-untyped-def]
     return "".join(child.content if child.type == "text" else f"[{child.type}]" for child in token.children)
 
 
+def test_styles_inside_words_are_kept() -> None:
+    """Markdown with the styles of a paragraph is used although its marks divide words."""
+    text, styled = "m2 of half.", "m<sup>2</sup> of **h**alf."
+
+    assert write_page(element("text", text, markdown=styled)) == styled
+    assert write_page(element("text", "1Note m2", markdown="<sup>1</sup>Note m2")) == "<sup>1</sup>Note m2"
+
+
 def test_every_page_has_its_mark() -> None:
     """Blank and failed pages have a page mark too, and that of a failed page gives the reason."""
     document = build_document(

@@ -28,7 +28,8 @@ MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text beco
 UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
 UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
 # Markdown of more than one paragraph, or of another block.
-_BLOCK_MARKUP = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
+_BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
+_INLINE_MARKUP = re.compile(r"</?su[bp]>|\*+")  # may stand inside a word
 _NOTE_LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
@@ -201,9 +202,10 @@ def _choose_text(element: Element) -> tuple[str, bool]:
 def _choose_markdown(text: str, markdown: str) -> tuple[str, bool]:
     # Without markup the plain text says the same, and it gets escaped.
     has_markup = list_items.parse(prose.to_one_line(markdown))[2] != list_items.parse(prose.to_one_line(text))[2]
-    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown) or _lacks_words(text, markdown):
+    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
         return text, False
-    return markdown, True
+    lacks_words = _lacks_words(text, markdown) and _lacks_words(text, _INLINE_MARKUP.sub("", markdown))
+    return (text, False) if lacks_words else (markdown, True)
 
 
 def _lacks_words(text: str, rendered: str) -> bool:

@@ -10,7 +10,7 @@ import html.entities
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 # Each branch starts with a literal character and looks behind only after it, so the search skips to candidates.
@@ -41,9 +41,18 @@ def escape_inline(text: str, alone: bool = False) -> str:
 
     `alone` says that the line is all of its block, so that no other text can end what it begins.
     """
-    if alone:
-        return _escape_at(text, _find_active(text))
-    return _SPECIAL.sub(lambda found: _ENTITIES.get(found.group(), "\\" + found.group()), text)
+    return _escape_at(text, _find_active(text) if alone else _find_special(text))
+
+
+def escape_parts(parts: Sequence[str]) -> list[str]:
+    """Escape the parts of one line, between which marks of emphasis and tags will stand."""
+    text, start, escaped = "".join(parts), 0, []
+    special, has_maths = _find_special(text), any(True for _ in _find_maths(text))
+    for part in parts:
+        own = {position - start for position in special if start <= position < start + len(part)} | _find_special(part)
+        escaped.append(_escape_at(part, {position for position in own if has_maths or part[position] != "$"}))
+        start += len(part)
+    return escaped
 
 
 def escape_line_start(text: str, in_list: bool = False) -> str:
@@ -64,6 +73,11 @@ def _escape_at(text: str, positions: set[int]) -> str:
         parts += [text[start:position], _ENTITIES.get(mark, "\\" + mark)]
         start = position + len(mark)
     return "".join([*parts, text[start:]])
+
+
+def _find_special(text: str) -> set[int]:
+    """The positions of all characters that could have an effect beside some other text."""
+    return {found.start() for found in _SPECIAL.finditer(text)}
 
 
 def _find_active(text: str) -> set[int]:

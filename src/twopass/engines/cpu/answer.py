@@ -71,9 +71,25 @@ def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str
         line["bold"] = True
     if all(word.mono for word in words):
         line["mono"] = True
+    if content.via == "text_layer" and (runs := _place_runs(line["text"], words)):
+        line["runs"] = runs
+    if any(word.from_pixels for word in words):
+        line["from_pixels"] = round(statistics.mean(word.score for word in words if word.from_pixels), 4)
     if content.via == "ocr":
         line["score"] = round(statistics.mean(word.score for word in words), 4)
     return line
+
+
+def _place_runs(text: str, words: Sequence[StyledWord]) -> list[tuple[int, int, str]]:
+    """The runs of the words as [start, end, style] in the line's text, whatever stands between the words."""
+    runs, end = [], 0
+    for word in words:
+        start = text.find(word.text, end)
+        if start < 0:  # the line spells the word differently
+            continue
+        end = start + len(word.text)
+        runs += [(start + run.start, start + min(run.end, len(word.text)), run.style) for run in word.runs]
+    return runs
 
 
 def _to_page_box(box: Rect, content: PageContent) -> list[float]:

@@ -20,6 +20,7 @@ from twopass.document import (
     Layer,
     make_element_id,
 )
+from twopass.families.layout import inline_style
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
 from twopass.text import headings, prose, table_markup
 from twopass.text.confidence import UNREADABLE, Evidence, judge
@@ -54,19 +55,29 @@ _PAGE_NUMBER = re.compile(
 )
 _BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
 _SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
+_UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
+_NUMBER = re.compile(r"\s*[0-9]{1,9}[.)]\s+(?=\S)")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 
 def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     """The elements of page `page` (from 1), in the order of the layout's regions."""
-    regions = [item for region in layout.boxes for item in _split_list_items(region)]
+    regions = [item for region in layout.boxes for item in _split_list_items(_name_bullets(region))]
     built = [(region, e) for region in regions if (e := _build_element(region, layout, page)) is not None]
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
     numbered = [e.model_copy(update={"id": make_element_id(page, n)}) for n, e in enumerate(elements)]
     return tuple(_link_captions(numbered))
+
+
+def _name_bullets(region: Region) -> Region:
+    """Replace a character that the font does not name, and that begins a line of a list, by a bullet."""
+    if region.label != "list-item":
+        return region
+    lines = (line.model_copy(update={"text": _UNNAMED_BULLET.sub("•", line.text)}) for line in region.lines)
+    return region.model_copy(update={"lines": tuple(lines)})
 
 
 def _split_list_items(region: Region) -> list[Region]:
@@ -221,7 +232,7 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
         found = headings.parse_numbering(text)
         return {"level": level, "numbering": found.text if found else None, "markdown": f"{'#' * level} {text}"}
     if element.kind is Kind.LIST_ITEM:
-        return {"markdown": text if headings.parse_numbering(text) else f"- {_BULLET.sub('', text)}"}
+        return {"markdown": _list_item_markdown(text, region.lines, layout.common_style)}
     if element.kind is Kind.TABLE and region.table:
         cells = tuple(c.model_copy(update={"text": prose.to_one_line(c.text)}) for c in region.table.cells)
         table = table_markup.build_table(region.table.rows, region.table.cols, cells)
@@ -232,7 +243,18 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
         return {"formula": Formula(latex=None)}
     if element.kind is Kind.CODE:
         return {"markdown": f"```\n{text}\n```"}
-    return {}
+    return {"markdown": inline_style.write_styles(text, region.lines, layout.common_style) or text}
+
+
+def _list_item_markdown(text: str, lines: Sequence[Line], common_style: str) -> str:
+    """The item behind its number, which is part of the text, or behind a dash in place of its bullet."""
+    numbered = _NUMBER.match(text)
+    found = numbered or _BULLET.match(text)
+    start = found.end() if found else 0
+    styled = inline_style.write_styles(text, lines, common_style, start)
+    if headings.parse_numbering(text):
+        return text if styled is None else f"{text[:start]}{styled}"
+    return f"- {text[start:] if styled is None else styled}" if not numbered else f"- {text}"
 
 
 def _size(region: Region) -> float:
