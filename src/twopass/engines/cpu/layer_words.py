@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from twopass.engines.cpu import accents, glyphs, text_style
+from twopass.engines.cpu import accents, glyphs, text_style, widgets
 from twopass.engines.cpu.accents import AccentedWord
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.pages import source_files
@@ -54,6 +54,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
         accented = accents.compose([block for block in textpage.extractRAWDICT()["blocks"] if block["type"] == 0])
     words = tuple(_build_words(raw_words, [block for block in blocks if block["type"] == 0], accented))
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
+    words = widgets.add_marks(page, words)
     return blocks, LayerWords(words, hidden), is_scan
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from twopass.engines.cpu import answer, layer_check, layer_words, layout_regions, reading_order, scanned_page
+from twopass.engines.cpu import answer, layer_check, layer_words, layout_regions, reading_order, scanned_page, widgets
 from twopass.engines.cpu.answer import PageContent
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
@@ -117,7 +117,7 @@ def _analyse_layout(
     """Group the words into regions in reading order; the layout model is skipped on a dense or very large page."""
     bounds = Rect(*page.rect)
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
-    regions = [] if dense else layout_regions.detect(page, blocks)
+    regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks), words)
     regions = reading_order.sort_regions(reading_order.assign_words(regions, words, bounds), bounds)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 
