@@ -20,7 +20,7 @@ from twopass.document import (
     Layer,
     make_element_id,
 )
-from twopass.families.layout import inline_style
+from twopass.families.layout import code_listing, inline_style
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
 from twopass.text import headings, prose, table_markup
 from twopass.text.confidence import UNREADABLE, Evidence, judge
@@ -64,7 +64,9 @@ _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     """The elements of page `page` (from 1), in the order of the layout's regions."""
-    regions = [item for region in layout.boxes for item in _split_list_items(_name_bullets(region))]
+    regions = [
+        item for region in code_listing.merge_regions(layout) for item in _split_list_items(_name_bullets(region))
+    ]
     built = [(region, e) for region in regions if (e := _build_element(region, layout, page)) is not None]
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
@@ -166,7 +168,7 @@ def _classify(region: Region, layout: PageLayout) -> Kind:
             kind = Kind.PAGE_HEADER
         elif region.box[1] > (1 - PAGE_NUMBER_BAND) * layout.height:
             kind = Kind.PAGE_FOOTER
-    if kind is Kind.TEXT and region.lines and all(line.mono for line in region.lines):
+    if kind in (Kind.TEXT, Kind.FORMULA) and code_listing.is_listing(region, layout):
         kind = Kind.CODE
     return kind
 
@@ -192,7 +194,7 @@ def _build_text(region: Region, kind: Kind) -> str:
             " ".join(prose.to_one_line(cell.text) for cell in row) for row in _table_rows(region.table)
         ).strip()
     if kind is Kind.CODE:
-        return _indent_code(region.lines)
+        return code_listing.write(region.lines)
     if kind in (Kind.PICTURE, Kind.FORMULA):
         return _join_lines(region).strip()
     return prose.to_one_line(_join_lines(region))
@@ -201,15 +203,6 @@ def _build_text(region: Region, kind: Kind) -> str:
 def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
     for row in sorted({cell.row for cell in table.cells}):
         yield [cell for cell in table.cells if cell.row == row and cell.text]
-
-
-def _indent_code(lines: Sequence[Line]) -> str:
-    """Join lines of code, with their indentation measured from their left edges and the width of a letter."""
-    left = min(line.box[0] for line in lines)
-    widths = [(line.box[2] - line.box[0]) / len(line.text) for line in lines if line.text]
-    width = statistics.median(widths) if widths else 0.0
-    indents = (round((line.box[0] - left) / width) if width > 0 else 0 for line in lines)
-    return "\n".join(" " * min(indent, 80) + line.text for indent, line in zip(indents, lines, strict=True)).rstrip()
 
 
 def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -> Evidence:
