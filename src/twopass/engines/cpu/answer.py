@@ -56,6 +56,7 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     if region.grid is not None:
         rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
+        box |= _score_of_pixels(region.words)
         return box
     if region.words:
         lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
@@ -77,11 +78,16 @@ def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str
         line["mono"] = True
     if content.via == "text_layer" and (runs := _place_runs(line["text"], words)):
         line["runs"] = runs
-    if any(word.from_pixels for word in words):
-        line["from_pixels"] = round(statistics.mean(word.score for word in words if word.from_pixels), 4)
+    line |= _score_of_pixels(words)
     if content.via == "ocr":
         line["score"] = round(statistics.mean(word.score for word in words), 4)
     return line
+
+
+def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, float]:
+    """The mean score of the words that OCR read in place of a broken font; empty without such words."""
+    scores = [word.score for word in words if word.from_pixels]
+    return {"from_pixels": round(statistics.mean(scores), 4)} if scores else {}
 
 
 def _join_mono_words(words: Sequence[StyledWord]) -> str:

@@ -12,7 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from twopass.engines.cpu import answer, layer_check, layer_words, layout_regions, reading_order, scanned_page, widgets
+from twopass.engines.cpu import (
+    answer,
+    broken_fonts,
+    layer_check,
+    layer_words,
+    layout_regions,
+    reading_order,
+    scanned_page,
+    widgets,
+)
 from twopass.engines.cpu.answer import PageContent
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
@@ -63,6 +72,9 @@ def _read_bare_page(pointer: PagePointer, pixels: Pixels, language: str | None, 
 def _read_pdf_page(page: Any, pixels: Pixels, language: str | None, use_model: bool) -> PageContent:
     """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
     blocks, layer, is_scan = layer_words.extract(page)
+    if not layer.hidden:
+        words = broken_fonts.repair(layer.words, pixels.array(), pixels.width / page.rect.width)
+        layer = replace(layer, words=words)
     is_usable = bool(layer.words) and not layer.is_garbage
     if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
         content = _read_layer(page, blocks, layer, pixels, use_model)

@@ -148,7 +148,12 @@ def _build_element(region: Region, layout: PageLayout, page: int) -> Element | N
         markdown=text,
         content_layer=Layer.FURNITURE if kind in FURNITURE or _is_side_stamp(region, layout) else Layer.BODY,
         confidence=confidence,
-        flags=layout.flags + (("orphan",) if region.label == "orphan" else ()) + doubts,
+        flags=(
+            layout.flags
+            + (("orphan",) if region.label == "orphan" else ())
+            + (("broken_font",) if region.pixel_score is not None else ())
+            + doubts
+        ),
     )
     return element.model_copy(update=_kind_fields(element, region, layout))
 
@@ -210,8 +215,8 @@ def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -
     is_ocr = layout.via == "ocr"
     return Evidence(
         length=0 if kind in (Kind.TABLE, Kind.CODE) else len(text),  # these have an order of their own
-        agreement=None if is_ocr else layout.agreement,
-        recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else None,
+        agreement=None if is_ocr or region.pixel_score is not None else layout.agreement,
+        recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else region.pixel_score,
         is_hidden=layout.via == "hidden_layer",
         is_flat_formula=kind is Kind.FORMULA,
     )

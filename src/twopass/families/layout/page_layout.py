@@ -16,6 +16,7 @@ The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the p
                    "runs"?: [[start, end, style]],   characters in a style of the letters b, i, ^, _ (bold, italic,
                                                      super- and subscript); only with the text layer
                    "from_pixels"?: 0..1}],           score of words that OCR read, because their font is broken
+        "from_pixels"?: 0..1,       the same of a table
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
 
@@ -59,6 +60,14 @@ class Region(_FrozenModel):
     box: tuple[float, float, float, float]
     lines: tuple[Line, ...] = ()
     table: RegionTable | None = None
+    from_pixels: float | None = None
+
+    @property
+    def pixel_score(self) -> float | None:
+        """The mean score of the lines that OCR read in place of a broken font; None without such lines."""
+        found = (self.from_pixels, *(line.from_pixels for line in self.lines))
+        scores = [score for score in found if score is not None]
+        return statistics.mean(scores) if scores else None
 
 
 class PageLayout(_FrozenModel):

@@ -1,0 +1,113 @@
+"""A broken font costs only its own words: OCR reads them, and the text of the page's other fonts is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymupdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engines.cpu.test_cpu_engine import count_words, read, save
+from twopass.engines.cpu import broken_fonts
+from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.families.layout.family import LayoutFamily
+
+SOUND = (
+    "The level in the borehole is measured before the pump starts and after it has run.",
+    "Prices are those of January and half of the loss is now thought to lie in the village.",
+    "Both operators write down what they see on their rounds, and the council reads it.",
+)
+BROKEN = (
+    "Every valve in the lower valley was opened in March",
+    "and the reservoir above it was empty before noon.",
+)
+
+
+def draw_page(path: Path, characters: dict[str, str]) -> Path:
+    """A page of sound text with a paragraph whose font maps its letters to other characters."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=500)
+    for row, line in enumerate(SOUND * 2):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    for row, line in enumerate(BROKEN):
+        page.insert_text((60, 240 + 20 * row), line, fontsize=11, fontname="helv")
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 340 + 20 * row), line, fontsize=11, fontname="tiro")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in characters.items())
+    table = document.get_new_xref()
+    document.update_object(table, "<<>>")
+    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {pairs} endbfchar"
+    document.update_stream(table, cmap.encode())
+    document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
+    return save(document, path)
+
+
+LETTERS = [chr(code) for code in (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))]
+SHIFTED = {letter: chr(ord(letter) - 1) for letter in LETTERS}
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+MAPS = {
+    "shifted": SHIFTED,
+    "consonants": dict(zip(CONSONANTS, CONSONANTS[5:] + CONSONANTS[:5], strict=True)),
+    "private": {letter: chr(0xE000 + ord(letter)) for letter in LETTERS},
+    "unnamed": dict.fromkeys(LETTERS, "\ufffd"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_only_the_words_of_a_broken_font_are_read_from_the_pixels(tmp_path: Path, name: str) -> None:
+    """Wrong letters, private-use and unnamed characters of one font are read by OCR; the page stays a text layer's."""
+    answer = read(draw_page(tmp_path / "broken.pdf", MAPS[name]))
+
+    words = count_words(answer)
+    expected = " ".join((*SOUND * 3, *BROKEN)).split()
+    assert answer["via"] == "text_layer"
+    assert sum((words & type(words)(expected)).values()) >= len(expected) - 2
+    assert words.total() <= len(expected) + 2
+
+
+def test_elements_with_read_words_are_flagged(tmp_path: Path) -> None:
+    """Only the elements that have words of the broken font are flagged, with the recogniser's confidence."""
+    answer = read(draw_page(tmp_path / "broken.pdf", SHIFTED))
+
+    elements = LayoutFamily().parse(json.dumps(answer), 1).elements
+    flagged = [element for element in elements if "broken_font" in element.flags]
+    assert [BROKEN[0].split()[1] in element.text for element in elements] == [e in flagged for e in elements]
+    assert all(element.confidence and element.confidence.method == "ocr" for element in flagged)
+
+
+def test_a_sound_page_is_not_read_by_ocr(tmp_path: Path) -> None:
+    """A page of sound fonts stays exactly as it is, and so do odd words that the pixels show, too."""
+    plain = read(draw_page(tmp_path / "sound.pdf", {"a": "a"}))
+
+    assert not any("from_pixels" in line for box in plain["boxes"] for line in box["lines"])
+
+
+def make_word(text: str, x: float, font: str) -> StyledWord:
+    return StyledWord(Rect(x, 10, x + 20, 20), text, 0, size=10, font=font)
+
+
+fonts = st.sampled_from(["A", "B"])
+drawn = st.lists(st.tuples(st.text(max_size=9), st.floats(-50, 300), fonts), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn)
+def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
+    """Where OCR reads nothing, every word stays, whatever its characters and wherever it stands."""
+    words = [make_word(*word) for word in page]
+
+    assert broken_fonts.repair(words, np.full((100, 200, 3), 255, np.uint8), 1.0) == tuple(words)
+
+
+def test_other_scripts_are_not_read_as_latin() -> None:
+    """Beside text in a script that the recogniser does not know, a broken font's words stay as they are."""
+    words: list[Any] = [make_word("источник", 0, "A") for _ in range(20)]
+    words += [make_word("\ue001\ue002\ue003\ue004", 30, "B") for _ in range(5)]
+
+    assert broken_fonts.repair(words, np.zeros((100, 200, 3), np.uint8), 1.0) == tuple(words)
