@@ -21,8 +21,8 @@ from twopass.text.plausibility import measure_plausibility
 MIN_CHARACTERS = 10  # of a font, to judge it: a few signs in a font of their own are no words
 MIN_WORD_LENGTH = 2.0  # letters, on average: fonts of formulas have single signs
 MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is read by OCR
-SUSPICIOUS, MIN_JUDGED = 0.8, 10  # plausibility below which a font is compared with the pixels, and words to say so
-SAMPLES = 6  # pieces that are read to find whether a suspicious font is broken
+SUSPICIOUS, MIN_JUDGED = 0.76, 10  # plausibility below which a font is compared with the pixels, and words to say so
+SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font is broken; length in heights: 0.1 s
 MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
 MAX_PIECES = 120  # that are read on one page; each takes 10 to 30 ms
 
@@ -39,7 +39,7 @@ def repair(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> tuple
         return tuple(words)
     broken: set[str] = set()
     for name, is_certain in names.items():
-        pieces = _split_pieces(words, {name})[:SAMPLES]
+        pieces = _choose_samples(words, name)
         if is_certain or _disagrees(words, pieces, array, scale):
             broken.add(name)
     pieces = _split_pieces(words, broken)[:MAX_PIECES]
@@ -70,7 +70,13 @@ def _is_readable(texts: Iterator[str]) -> bool:
     return len(READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
 
-def _split_pieces(words: Sequence[StyledWord], fonts: set[str]) -> list[Piece]:
+def _choose_samples(words: Sequence[StyledWord], font: str) -> list[Piece]:
+    """The pieces with most letters, which say most."""
+    pieces = _split_pieces(words, {font}, SAMPLE_LENGTH)
+    return sorted(pieces, key=lambda piece: -sum(len(words[index].text) for index in piece))[:SAMPLES]
+
+
+def _split_pieces(words: Sequence[StyledWord], fonts: set[str], length: float = MAX_LENGTH) -> list[Piece]:
     """Neighbouring upright words of these fonts in one line, each piece no longer than the recogniser reads well."""
     pieces: list[Piece] = []
     indices = [index for index, word in enumerate(words) if word.font in fonts and word.upright]
@@ -78,7 +84,7 @@ def _split_pieces(words: Sequence[StyledWord], fonts: set[str]) -> list[Piece]:
         word = words[index]
         last = pieces[-1] if pieces else []
         is_next = bool(last) and last[-1] == index - 1 and words[last[-1]].line == word.line
-        if is_next and word.box.x1 - words[last[0]].box.x0 <= MAX_LENGTH * word.box.height:
+        if is_next and word.box.x1 - words[last[0]].box.x0 <= length * word.box.height:
             last.append(index)
         else:
             pieces.append([index])
