@@ -23,7 +23,7 @@ class Words(NamedTuple):
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
         "apart": "Labelled as a header or footer of the page, but kept as text because other pages do not repeat it.",
-        "broken_font": "A font of the PDF names its letters wrongly. Its words were read from the picture of the page.",
+        "broken_font": "A font of the PDF names characters wrongly or not at all. They were read from the pixels.",
         "cut_off": "The answer was cut off here. Text may be missing.",
         "degenerate_box": "Its box has no area, so its position is unknown.",
         "degenerate_regions": "The layout detector gave regions without an area. They were dropped.",

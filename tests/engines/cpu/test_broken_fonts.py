@@ -16,6 +16,7 @@ from tests.engines.cpu.test_cpu_engine import count_words, read, save
 from twopass.engines.cpu import broken_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.families.layout.family import LayoutFamily
+from twopass.text import prose
 
 SOUND = (
     "The level in the borehole is measured before the pump starts and after it has run.",
@@ -39,13 +40,18 @@ def draw_page(path: Path, characters: dict[str, str]) -> Path:
     for row, line in enumerate(SOUND):
         page.insert_text((60, 340 + 20 * row), line, fontsize=11, fontname="tiro")
     (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, characters)
+    return save(document, path)
+
+
+def map_characters(document: Any, font: int, characters: dict[str, str]) -> None:
+    """Let a font's ToUnicode table map its characters to others."""
     pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in characters.items())
     table = document.get_new_xref()
     document.update_object(table, "<<>>")
     cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {pairs} endbfchar"
     document.update_stream(table, cmap.encode())
     document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
-    return save(document, path)
 
 
 LETTERS = [chr(code) for code in (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))]
@@ -86,6 +92,37 @@ def test_a_sound_page_is_not_read_by_ocr(tmp_path: Path) -> None:
     plain = read(draw_page(tmp_path / "sound.pdf", {"a": "a"}))
 
     assert not any("from_pixels" in line for box in plain["boxes"] for line in box["lines"])
+
+
+def test_one_unnamed_character_of_a_word_is_read(tmp_path: Path) -> None:
+    """A sign whose font has no name for it is read between the letters around it; the letters stay the layer's."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=300)
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    page.insert_text((60, 140), "+81-86-251-8301", fontsize=11, fontname="helv")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, {"+": "\ufffd"})
+
+    answer = read(save(document, tmp_path / "sign.pdf"))
+
+    assert "+81-86-251-8301" in count_words(answer)
+    assert answer["via"] == "text_layer"
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_known_characters_are_never_changed(text: str, reading: str) -> None:
+    """Whatever OCR reads, only unnamed characters are replaced, one by one."""
+    filled = broken_fonts.fill_in(text, reading)
+
+    assert filled is None or len(filled) == len(text)
+    assert filled is None or all(a == b or prose.is_senseless(a) for a, b in zip(text, filled, strict=True))
+
+
+def test_a_character_is_filled_in_only_if_all_others_agree() -> None:
+    """A reading with other letters, or with one more, fills nothing in."""
+    assert broken_fonts.fill_in("a\ufffdb\u2013c", "a+b-c") == "a+b\u2013c"
+    assert broken_fonts.fill_in("a\ufffdb", "a+d") is broken_fonts.fill_in("a\ufffdb", "a++b") is None
 
 
 def make_word(text: str, x: float, font: str) -> StyledWord:

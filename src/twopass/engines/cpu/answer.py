@@ -69,7 +69,9 @@ def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str
     is_mono = all(word.mono for word in (words[1:] if len(words) > 1 and words[0].text.isdecimal() else words))
     line: dict[str, Any] = {
         "box": _to_page_box(enclose([word.box for word in words]), content),
-        "text": _join_mono_words(words) if is_mono else " ".join(word.text for word in words),
+        "text": _join_mono_words(words)
+        if is_mono and content.via == "text_layer"
+        else " ".join(word.text for word in words),
         "size": round(statistics.median(word.size for word in words), 1),
     }
     if all(word.bold for word in words):

@@ -6,6 +6,7 @@ page shows other words in their place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -26,6 +27,10 @@ SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font 
 MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
 MAX_PIECES = 120  # that are read on one page; each takes 10 to 30 ms
 
+MIN_KNOWN, MAX_NAMED = 2, 40  # letters and digits of a word with unnamed characters; such words read on one page
+# Signs that the recogniser does not distinguish; each stays one character.
+_ALIKE = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys("’‘´`", "'") | dict.fromkeys("“”", '"'))
+
 Piece = list[int]  # indices of neighbouring words of one line
 
 
@@ -35,15 +40,45 @@ def repair(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> tuple
     A word that OCR cannot read stays as it is. `scale` is pixels per point.
     """
     names = _find_suspects(words)
-    if not names or not _is_readable(word.text for word in words if word.font not in names):
+    unnamed = _find_unnamed(words)
+    if not (names or unnamed) or not _is_readable(word.text for word in words if word.font not in names):
         return tuple(words)
-    broken: set[str] = set()
-    for name, is_certain in names.items():
-        pieces = _choose_samples(words, name)
-        if is_certain or _disagrees(words, pieces, array, scale):
-            broken.add(name)
-    pieces = _split_pieces(words, broken)[:MAX_PIECES]
-    return _replace(words, pieces, _read(words, pieces, array, scale))
+    broken = {name for name, is_certain in names.items() if is_certain or _disagrees(words, name, array, scale)}
+    named = list(_name_characters(words, [index for index in unnamed if words[index].font not in broken], array, scale))
+    pieces = _split_pieces(named, broken)[:MAX_PIECES]
+    return _replace(named, pieces, _read(named, pieces, array, scale))
+
+
+def _find_unnamed(words: Sequence[StyledWord]) -> list[int]:
+    """Indices of words in which a few characters have no name, among enough others to recognise the word."""
+    found = []
+    for index, word in enumerate(words):
+        known = sum(character.isalnum() for character in word.text)
+        unnamed = sum(map(prose.is_senseless, word.text))
+        if 0 < unnamed <= known and known >= MIN_KNOWN and word.upright:
+            found.append(index)
+    return found[:MAX_NAMED]
+
+
+def _name_characters(
+    words: Sequence[StyledWord], indices: Sequence[int], array: ocr.Array, scale: float
+) -> Iterator[StyledWord]:
+    """Yield the words; in those of the indices, unnamed characters are what OCR reads between the known ones."""
+    readings = dict(zip(indices, _read(words, [[index] for index in indices], array, scale), strict=True))
+    for index, word in enumerate(words):
+        text, score = readings.get(index, ("", 0.0))
+        named = fill_in(word.text, text) if score >= MIN_SCORE else None
+        yield word if named is None else replace(word, text=named, runs=(), score=score, from_pixels=True)
+
+
+def fill_in(text: str, reading: str) -> str | None:
+    """The text with its unnamed characters from the reading; None if the reading has other characters besides."""
+    reading = "".join(reading.split())
+    pattern = "".join(r"(\S)" if prose.is_senseless(c) else f"({re.escape(c)})" for c in text.translate(_ALIKE))
+    found = re.fullmatch(pattern, reading.translate(_ALIKE))
+    if found is None:
+        return None
+    return "".join(reading[found.start(n)] if prose.is_senseless(c) else c for n, c in enumerate(text, 1))
 
 
 def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
@@ -108,8 +143,9 @@ def _cut(box: Rect, array: ocr.Array, scale: float) -> ocr.Array:
     return array[y0:y1, x0:x1]
 
 
-def _disagrees(words: Sequence[StyledWord], pieces: Sequence[Piece], array: ocr.Array, scale: float) -> bool:
+def _disagrees(words: Sequence[StyledWord], font: str, array: ocr.Array, scale: float) -> bool:
     """Whether the recogniser surely reads other letters than the font names."""
+    pieces = _choose_samples(words, font)
     readings = _read(words, pieces, array, scale)
     pairs = [
         (_normalise(" ".join(words[index].text for index in piece)), _normalise(text))
