@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord
@@ -15,6 +16,7 @@ from twopass.engines.cpu.geometry import Rect, Region, StyledWord
 CHECKED, UNCHECKED = "☑", "☐"
 FORM_FIELD = "form field"  # in place of the font's name, for the marks of this module
 HIDDEN = (1, 3)  # PyMuPDF's field_display
+MAX_BOXES = 500  # of a page; each takes 0.5 ms
 MAX_MARK_LENGTH = 1  # characters inside a box that are its own mark
 MAX_GAP = 2.5  # of the box's height, between it and the first or last word of its label
 MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a box and a word in one row
@@ -22,7 +24,7 @@ MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a box and a word in one row
 
 def add_marks(page: Any, words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
     """Return the words with a mark for every box and button, in place of the letter that its appearance shows."""
-    boxes = list(_find_boxes(page))
+    boxes = list(islice(_find_boxes(page), MAX_BOXES))
     if not boxes:
         return tuple(words)
     kept = [word for word in words if not any(_is_mark_of(word, box) for box, _ in boxes)]
