@@ -25,9 +25,10 @@ MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is
 SUSPICIOUS, MIN_JUDGED = 0.76, 10  # plausibility below which a font is compared with the pixels, and words to say so
 SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font is broken; length in heights: 0.1 s
 MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
-MAX_PIECES = 120  # that are read on one page; each takes 10 to 30 ms
+MAX_PIECES = 120  # that are read on one page; each takes 0.04 s and more
 
-MIN_KNOWN, MAX_NAMED = 2, 40  # letters and digits of a word with unnamed characters; such words read on one page
+MIN_KNOWN, MAX_UNNAMED = 2, 4  # letters and digits of a word with unnamed characters, and how many of these
+MAX_NAMED = 30  # different words with such characters that are read on one page; each takes 0.04 s
 # Signs that the recogniser does not distinguish; each stays one character.
 _ALIKE = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys("’‘´`", "'") | dict.fromkeys("“”", '"'))
 
@@ -50,35 +51,47 @@ def repair(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> tuple
 
 
 def _find_unnamed(words: Sequence[StyledWord]) -> list[int]:
-    """Indices of words in which a few characters have no name, among enough others to recognise the word."""
-    found = []
+    """Indices of words in which a few characters have no name, among enough others to recognise the word.
+
+    Of equal words in one font, only the first.
+    """
+    found: dict[tuple[str, str], int] = {}
     for index, word in enumerate(words):
         known = sum(character.isalnum() for character in word.text)
         unnamed = sum(map(prose.is_senseless, word.text))
-        if 0 < unnamed <= known and known >= MIN_KNOWN and word.upright:
-            found.append(index)
-    return found[:MAX_NAMED]
+        if 0 < unnamed <= min(known, MAX_UNNAMED) and known >= MIN_KNOWN and word.upright:
+            found.setdefault((word.text, word.font), index)
+    return list(found.values())[:MAX_NAMED]
 
 
 def _name_characters(
     words: Sequence[StyledWord], indices: Sequence[int], array: ocr.Array, scale: float
 ) -> Iterator[StyledWord]:
-    """Yield the words; in those of the indices, unnamed characters are what OCR reads between the known ones."""
-    readings = dict(zip(indices, _read(words, [[index] for index in indices], array, scale), strict=True))
-    for index, word in enumerate(words):
-        text, score = readings.get(index, ("", 0.0))
-        named = fill_in(word.text, text) if score >= MIN_SCORE else None
-        yield word if named is None else replace(word, text=named, runs=(), score=score, from_pixels=True)
+    """Yield the words; in those equal to one of the indices, unnamed characters are what OCR reads in their place."""
+    readings = zip(indices, _read(words, [[index] for index in indices], array, scale), strict=True)
+    named = {
+        (words[index].text, words[index].font): (text, score)
+        for index, (reading, score) in readings
+        if score >= MIN_SCORE and (text := fill_in(words[index].text, reading)) is not None
+    }
+    for word in words:
+        text, score = named.get((word.text, word.font), (word.text, word.score))
+        is_same = text == word.text
+        yield word if is_same else replace(word, text=text, runs=(), score=score, from_pixels=True)
 
 
 def fill_in(text: str, reading: str) -> str | None:
-    """The text with its unnamed characters from the reading; None if the reading has other characters besides."""
+    """The text with its unnamed characters from the reading; None if the reading has other characters besides.
+
+    An unnamed character may be a ligature of up to three letters.
+    """
     reading = "".join(reading.split())
-    pattern = "".join(r"(\S)" if prose.is_senseless(c) else f"({re.escape(c)})" for c in text.translate(_ALIKE))
+    pattern = "".join(r"(\S{1,3}?)" if prose.is_senseless(c) else f"({re.escape(c)})" for c in text.translate(_ALIKE))
     found = re.fullmatch(pattern, reading.translate(_ALIKE))
     if found is None:
         return None
-    return "".join(reading[found.start(n)] if prose.is_senseless(c) else c for n, c in enumerate(text, 1))
+    parts = (reading[slice(*found.span(n))] if prose.is_senseless(c) else c for n, c in enumerate(text, 1))
+    return "".join(parts)
 
 
 def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
