@@ -76,6 +76,20 @@ def word(text: str, box: tuple[float, float, float, float], font: str = "") -> S
     return StyledWord(Rect(*box), text, 0, font=font)
 
 
+def test_a_box_beside_a_region_joins_it() -> None:
+    """A region grows to include the box before its first word; a box further away, or in another row, stays outside."""
+    label = word("agree", (80, 70, 110, 82))
+    region = Region("text", Rect(78, 68, 300, 84))
+    boxes = [(60, 70, 72, 82), (10, 70, 22, 82), (60, 200, 72, 212)]
+
+    grown = [
+        widgets.extend_regions([region], [label, word(widgets.UNCHECKED, box, widgets.FORM_FIELD)])[0].box.x0
+        for box in boxes
+    ]
+
+    assert grown == [60, 78, 78]
+
+
 coordinates = st.floats(0, 200)
 
 
