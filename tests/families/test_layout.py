@@ -289,3 +289,32 @@ def test_dense_orphaned_and_unreadable_pages_are_flagged() -> None:
 def test_the_family_can_be_sent_to_page_workers() -> None:
     """The family survives pickling: it is sent through a pipe with every answer to parse."""
     assert pickle.loads(pickle.dumps(FAMILY)) == FAMILY
+
+
+def test_an_unnamed_character_before_a_list_item_is_a_bullet() -> None:
+    """A character that the font does not name is a bullet at the start of a list item, and stays anywhere else."""
+    items = parse(box("list-item", "\ufffd first \ufffd x", "\ufffd second")).elements
+
+    assert [(item.text, item.markdown) for item in items] == [
+        ("• first \ufffd x", "- first \ufffd x"),
+        ("• second", "- second"),
+    ]
+    assert only(box("text", "\ufffd = 2")).text == "\ufffd = 2"
+
+
+def test_styles_are_in_the_markdown_and_not_in_the_text() -> None:
+    """Bold, italic and superscripts of a paragraph or list item are in its markdown; headings need none."""
+    styled = {"runs": [[2, 6, "b"], [13, 14, "^"]]}
+
+    assert only(box("text", "a bold word m2", **styled)).text == "a bold word m2"
+    assert only(box("text", "a bold word m2", **styled)).markdown == "a **bold** word m<sup>2</sup>"
+    assert only(box("list-item", "• bold", runs=[[0, 6, "b"]])).markdown == "- **bold**"
+    assert only(box("list-item", "1. bold", runs=[[0, 7, "b"]])).markdown == "1. **bold**"
+    assert only(box("section-header", "bold", runs=[[0, 4, "b"]])).markdown == "### bold"
+
+
+def test_a_bold_page_has_no_bold_words() -> None:
+    """Where most of the running text is bold, bold distinguishes nothing and is not written."""
+    bold, both = box("text", "all bold", runs=[[0, 8, "b"]]), box("text", "bold here", runs=[[0, 4, "bi"]])
+
+    assert [element.markdown for element in parse(bold, both).elements] == ["all bold", "*bold* here"]

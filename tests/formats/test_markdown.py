@@ -24,7 +24,7 @@ from tests.fakes.documents import (
 from twopass.document import Cell, Document, Element, Figure, Formula, Kind, State, Table
 from twopass.errors import Code
 from twopass.formats import escaping, markdown
-from twopass.text import prose, table_markup
+from twopass.text import markdown_escapes, prose, table_markup
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -85,7 +85,7 @@ def test_a_paragraph_is_shown_as_it_was_read(text: str) -> None:
     """A Markdown reader shows exactly the element's text, whatever characters it has."""
     text = re.sub(r"\\[()\[\]]", "", text).replace("http", "")
 
-    tokens = COMMONMARK.parse(escaping.escape_line_start(escaping.escape_text(prose.to_one_line(text))))
+    tokens = COMMONMARK.parse(markdown_escapes.escape_line_start(escaping.escape_text(prose.to_one_line(text))))
 
     assert "".join(visible_text(token) for token in tokens) == prose.to_one_line(text)
 
@@ -109,6 +109,14 @@ def visible_text(token) -> str:  # type: ignore[no-untyped-def]
     if token.type != "inline":
         return f"[{token.type}]"
     return "".join(child.content if child.type == "text" else f"[{child.type}]" for child in token.children)
+
+
+def test_styles_inside_words_are_kept() -> None:
+    """Markdown with the styles of a paragraph is used although its marks divide words."""
+    text, styled = "m2 of half.", "m<sup>2</sup> of **h**alf."
+
+    assert write_page(element("text", text, markdown=styled)) == styled
+    assert write_page(element("text", "1Note m2", markdown="<sup>1</sup>Note m2")) == "<sup>1</sup>Note m2"
 
 
 def test_every_page_has_its_mark() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import escaping, markdown
+from twopass.formats import escaping, list_items, markdown
 from twopass.formats.draft import Draft
 from twopass.text import prose
 
@@ -220,7 +220,7 @@ class _Converter:
             item = self._docling.add_heading(text, level=level, **fields)
         elif element.kind is Kind.LIST_ITEM and element.is_body:
             self._list = self._list or self._docling.add_list_group()
-            marker, list_kind, rest = markdown.parse_list_item(text)
+            marker, list_kind, rest = list_items.parse(text)
             enumerated = (list_kind or "").startswith("ordered")
             fields["parent"] = self._list
             item = self._docling.add_list_item(rest, enumerated=enumerated, marker=marker.strip(), **fields)

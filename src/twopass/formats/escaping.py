@@ -7,46 +7,31 @@ import re
 from collections.abc import Callable
 
 from twopass.format_options import Maths
-from twopass.text import prose
+from twopass.text import markdown_escapes, prose
 
 _MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
-# Each branch starts with a literal character and looks behind only after it, so the search skips to candidates.
-_SPECIAL = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~]|$)"  # a backslash that would escape the next character
-    r"|\*(?:(?<!\s\*)|(?!\s))|_(?:(?<![^\W_]_)|(?![^\W_]))"  # emphasis; 5 * 3 and snake_case are safe
-    r"|<!--|`|\$|<(?=[A-Za-z/!?])|\](?=[(\[:])"  # code, maths, tags and autolinks, links and their definitions
-    r"|~(?:(?=~)|(?<=\w~)|(?<=\S~)(?=\s|$))"  # strikethrough
-    r"|&(?=#?\w{1,31};)"  # entities
-)
 MATHS_DELIMITERS = {  # inline, display
     Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
     Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
 }
-_ENTITIES = {"&": "&amp;", "<!--": "&lt;!--"}
-_BLOCK_START = re.compile(r"#{1,6}(?=\s|$)|>|[-+](?=\s|$)|-(?=[-\s]*$)|=(?==*\s*$)|\[(?=[ xX]\]\s)|(?<=\d)[.)](?=\s|$)")
-_LIST_NUMBER = re.compile(r"\d{1,9}(?=[.)](?:\s|$))")
 
 
-def escape_text(text: str, style: Maths = Maths.DOLLAR) -> str:
-    """Escape one line of text; `\\(x\\)` and `\\[x\\]` get the delimiters of the style."""
+def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> str:
+    """Escape one line of text; `\\(x\\)` and `\\[x\\]` get the delimiters of the style.
+
+    `alone` says that it is all of its block: then only what has an effect within this text is escaped.
+    """
     parts, start, replace_maths = [], 0, _make_maths_replacer(style)
+    alone = alone and not _MATHS.search(text)
     for found in _MATHS.finditer(text):
-        parts += [_escape(text[start : found.start()]), replace_maths(found)]
+        parts += [markdown_escapes.escape_inline(text[start : found.start()]), replace_maths(found)]
         start = found.end()
-    return "".join([*parts, _escape(text[start:])])
+    return "".join([*parts, markdown_escapes.escape_inline(text[start:], alone)])
 
 
 def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
     """Give the maths of a Markdown line the style's delimiters; escape comments, which could forge a page mark."""
     return _MATHS.sub(_make_maths_replacer(style), markdown).replace("<!--", "&lt;!--")
-
-
-def escape_line_start(text: str) -> str:
-    """Escape what would turn a block's first line into a heading, list, quote or rule."""
-    numbered = _LIST_NUMBER.match(text)
-    position = numbered.end() if numbered else 0
-    found = _BLOCK_START.match(text, position)
-    return f"{text[:position]}\\{text[position:]}" if found else text
 
 
 def escape_heading_end(line: str) -> str:
@@ -56,12 +41,13 @@ def escape_heading_end(line: str) -> str:
 
 def escape_alt_text(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape an image's alternative text; its brackets need not be balanced."""
-    return re.sub(r"\\?([\[\]])", r"\\\1", escape_text(text, style))
+    return re.sub(r"\\?([\[\]])", r"\\\1", escape_text(text, style, alone=True))
 
 
 def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of a GFM table."""
-    return "<br>".join(escape_text(line, style) for line in _split_lines(text)).replace("|", "\\|")
+    lines = _split_lines(text)
+    return "<br>".join(escape_text(line, style, alone=len(lines) == 1) for line in lines).replace("|", "\\|")
 
 
 def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
@@ -88,10 +74,6 @@ def _make_maths_replacer(style: Maths) -> Callable[[re.Match[str]], str]:
         return f"{begin}{line}{end}" if line else ""
 
     return replace
-
-
-def _escape(text: str) -> str:
-    return _SPECIAL.sub(lambda found: _ENTITIES.get(found.group(), "\\" + found.group()), text)
 
 
 def html_to_text(text: str) -> str:

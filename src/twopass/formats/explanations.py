@@ -23,6 +23,7 @@ class Words(NamedTuple):
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
         "apart": "Labelled as a header or footer of the page, but kept as text because other pages do not repeat it.",
+        "broken_font": "A font of the PDF names characters wrongly or not at all. They were read from the pixels.",
         "cut_off": "The answer was cut off here. Text may be missing.",
         "degenerate_box": "Its box has no area, so its position is unknown.",
         "degenerate_regions": "The layout detector gave regions without an area. They were dropped.",
@@ -72,6 +73,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
 INFORMATIONAL_FLAGS = frozenset(
     {
         "apart",
+        "broken_font",
         "derived_axes",
         "derived_keywords",
         "derived_legend",

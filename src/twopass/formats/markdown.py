@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.format_options import Markdown, Maths
-from twopass.formats import escaping, front_matter, markdown_notes, markdown_tables
+from twopass.formats import escaping, front_matter, list_items, markdown_notes, markdown_tables
 from twopass.formats.markdown_notes import Reference
-from twopass.text import footnotes, prose
+from twopass.text import footnotes, markdown_escapes, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
@@ -27,10 +27,10 @@ MAX_HEADING_LEVEL = 6  # Markdown's ######
 MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes a paragraph below the image
 UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
 UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
-_NUMBERED = re.compile(r"(\d{1,9})([.)])\s+(?=\S)")
-_BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
 # Markdown of more than one paragraph, or of another block.
-_BLOCK_MARKUP = re.compile(r"\A(?:[#|<!>]|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
+_BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
+_INLINE_MARKUP = re.compile(r"</?su[bp]>|\*+")  # may stand inside a word
+_NOTE_LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
 class BlockPiece(NamedTuple):
@@ -172,10 +172,11 @@ def _choose_text(element: Element) -> tuple[str, bool]:
 
 def _choose_markdown(text: str, markdown: str) -> tuple[str, bool]:
     # Without markup the plain text says the same, and it gets escaped.
-    has_markup = parse_list_item(prose.to_one_line(markdown))[2] != parse_list_item(prose.to_one_line(text))[2]
-    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown) or _lacks_words(text, markdown):
+    has_markup = list_items.parse(prose.to_one_line(markdown))[2] != list_items.parse(prose.to_one_line(text))[2]
+    if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
         return text, False
-    return markdown, True
+    lacks_words = _lacks_words(text, markdown) and _lacks_words(text, _INLINE_MARKUP.sub("", markdown))
+    return (text, False) if lacks_words else (markdown, True)
 
 
 def _lacks_words(text: str, rendered: str) -> bool:
@@ -184,7 +185,7 @@ def _lacks_words(text: str, rendered: str) -> bool:
 
 
 def _render_block(element: Element, context: RenderContext) -> MarkdownBlock:
-    if element.kind in PARAGRAPHS and element.id not in context.next_of and len(_split_items(element.text)) > 1:
+    if element.kind in PARAGRAPHS and element.id not in context.next_of and len(list_items.split(element.text)) > 1:
         return _render_items(element, context)
     if element.kind in JOINABLE:
         return _render_chain(element, context)
@@ -215,70 +216,52 @@ def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
         gaps.append(gap)
     marker, list_kind = "", None
     if element.kind is Kind.LIST_ITEM and texts[0]:
-        marker, list_kind, texts[0] = parse_list_item(texts[0])
+        marker, list_kind, texts[0] = list_items.parse(texts[0])
     elif element.is_heading and texts[0]:
         marker = _make_heading_marker(element, context)
     pieces: list[BlockPiece] = []
     for part, text, (_, is_markdown), gap in zip(chain, texts, sources, gaps, strict=True):
-        line = _render_text(text, is_markdown, context.marks.get(part.id, ()), context.options.maths)
+        marks = context.marks.get(part.id, ())
+        line = _render_text(text, is_markdown, marks, context.options.maths, alone=len(chain) == 1)
         if part is element:
             is_safe = element.is_heading or (is_markdown and not marker)
-            line = marker + (line if is_safe else escaping.escape_line_start(line))
+            line = marker + (line if is_safe else markdown_escapes.escape_line_start(line, in_list=bool(marker)))
         pieces += [BlockPiece(None, gap), BlockPiece(part.id, line)]
     if element.is_heading:
         pieces[-1] = pieces[-1]._replace(text=escaping.escape_heading_end(pieces[-1].text))
     return MarkdownBlock(tuple(pieces), list_kind)
 
 
-def _split_items(text: str) -> list[str]:
-    """Split an element's text into paragraphs and list items: a model may box a whole list as one element."""
-    parts: list[list[str]] = [[]]
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or _is_list_item(stripped):
-            parts.append([])
-        parts[-1].append(stripped)
-    return [prose.to_one_line("\n".join(part)) for part in parts if any(part)]
-
-
 def _render_items(element: Element, context: RenderContext) -> MarkdownBlock:
     """Render an element of several paragraphs or list items; items of one list get no blank line between them."""
-    texts, own = _split_items(element.text), _split_items(element.markdown)
+    texts, own = list_items.split(element.text), list_items.split(element.markdown)
     sources = [_choose_markdown(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
     rendered, previous_kind = "", None
     for text, is_markdown in sources or [(text, False) for text in texts]:
-        marker, list_kind, rest = parse_list_item(text) if _is_list_item(text) else ("", None, text)
-        line = _render_text(rest, is_markdown, context.marks.get(element.id, ()), context.options.maths)
+        marker, list_kind, rest = list_items.parse(text) if list_items.begins_item(text) else ("", None, text)
+        marks = context.marks.get(element.id, ())
+        line = _render_text(rest, is_markdown, marks, context.options.maths, alone=True)
         separator = "" if not rendered else "\n" if list_kind and list_kind == previous_kind else "\n\n"
-        rendered += separator + marker + (line if is_markdown and not marker else escaping.escape_line_start(line))
+        is_safe = is_markdown and not marker
+        rendered += (
+            separator + marker + (line if is_safe else markdown_escapes.escape_line_start(line, in_list=bool(marker)))
+        )
         previous_kind = list_kind
     return MarkdownBlock((BlockPiece(element.id, rendered),))
 
 
-def _is_list_item(text: str) -> bool:
-    return bool(_NUMBERED.match(text) or _BULLET.match(text))
-
-
-def parse_list_item(text: str) -> tuple[str, str, str]:
-    """Return a list item's Markdown marker, its kind of list ("bullets", "ordered.", "ordered)") and the rest."""
-    if found := _NUMBERED.match(text):
-        return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
-    found = _BULLET.match(text)
-    return "- ", "bullets", text[found.end() :] if found else text
-
-
-def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths) -> str:
-    """Escape one line of text, and replace its footnote references by `[^label]`."""
+def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths, alone: bool = False) -> str:
+    """Escape one line of text, and replace its footnote references by `[^label]`. `alone`: it is all of its block."""
     for mark in marks:
         if span := mark.find(text):
             remaining = [other for other in marks if other is not mark]
             before = _render_text(text[: span[0]], is_markdown, remaining, style)
             return f"{before}[^{mark.label}]{_render_text(text[span[1] :], is_markdown, remaining, style)}"
-    return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style)
+    return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style, alone)
 
 
 def _render_paragraph(text: str, context: RenderContext) -> str:
-    return escaping.escape_line_start(escaping.escape_text(text, context.options.maths))
+    return markdown_escapes.escape_line_start(escaping.escape_text(text, context.options.maths, alone=True))
 
 
 def _render_plain(element: Element, context: RenderContext) -> str:

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise, takewhile
 from twopass.document import Cell, Table
 from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping
-from twopass.text import prose, table_markup
+from twopass.text import markdown_escapes, prose, table_markup
 
 MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 
@@ -19,7 +19,7 @@ def render_table(table: Table, options: Markdown) -> str:
     """Render a table as the options ask; by default as GFM, or as HTML if a cell spans rows or columns."""
     if not table.cells:
         text = escaping.html_to_text(table.markdown or table.html)
-        return escaping.escape_line_start(escaping.escape_text(text, options.maths))
+        return markdown_escapes.escape_line_start(escaping.escape_text(text, options.maths, alone=True))
     return _render_cells(table.cells, table.cols, options)
 
 

@@ -91,10 +91,11 @@ def split_words(text: str) -> list[str]:
 def is_garbage(text: str) -> bool:
     """Whether fonts map the text layer's glyphs wrongly: to meaningless characters, or to words with hardly a vowel."""
     characters = re.sub(r"[ \t\r\n]", "", text)
-    return sum(map(_is_senseless, characters)) > MAX_SENSELESS_SHARE * len(characters) or _lacks_vowels(text)
+    return sum(map(is_senseless, characters)) > MAX_SENSELESS_SHARE * len(characters) or _lacks_vowels(text)
 
 
-def _is_senseless(character: str) -> bool:
+def is_senseless(character: str) -> bool:
+    """Whether the character means nothing: unnamed, a control character, or for private use."""
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co")
 
 

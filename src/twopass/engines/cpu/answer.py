@@ -6,12 +6,14 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from twopass.engines.cpu import reading_order, scanned_page, table_grid
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 
 GRAMMAR_VERSION = 2
+MAX_BLANKS = 80  # between two words of code
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     if region.grid is not None:
         rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
+        box |= _score_of_pixels(region.words)
         return box
     if region.words:
         lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
@@ -64,18 +67,53 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
 
 
 def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:
+    # The number of a line of code may be in another font.
+    is_mono = all(word.mono for word in (words[1:] if len(words) > 1 and words[0].text.isdecimal() else words))
     line: dict[str, Any] = {
         "box": _to_page_box(enclose([word.box for word in words]), content),
-        "text": " ".join(word.text for word in words),
+        "text": _join_mono_words(words)
+        if is_mono and content.via == "text_layer"
+        else " ".join(word.text for word in words),
         "size": round(statistics.median(word.size for word in words), 1),
     }
     if all(word.bold for word in words):
         line["bold"] = True
-    if all(word.mono for word in words):
+    if is_mono:
         line["mono"] = True
+    if content.via == "text_layer" and (runs := _place_runs(line["text"], words)):
+        line["runs"] = runs
+    line |= _score_of_pixels(words)
     if content.via == "ocr":
         line["score"] = round(statistics.mean(word.score for word in words), 4)
     return line
+
+
+def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, float]:
+    """The mean score of the words that OCR read in place of a broken font; empty without such words."""
+    scores = [word.score for word in words if word.from_pixels]
+    return {"from_pixels": round(statistics.mean(scores), 4)} if scores else {}
+
+
+def _join_mono_words(words: Sequence[StyledWord]) -> str:
+    """Join words of one width for all letters with as many blanks as the page shows, which code may need."""
+    letter = statistics.median((word.box.x1 - word.box.x0) / len(word.text) for word in words)
+    text = words[0].text
+    for before, word in pairwise(words):
+        gap = word.box.x0 - before.box.x1
+        text += " " * min(max(round(gap / letter), 1) if letter > 0 else 1, MAX_BLANKS) + word.text
+    return text
+
+
+def _place_runs(text: str, words: Sequence[StyledWord]) -> list[tuple[int, int, str]]:
+    """The runs of the words as [start, end, style] in the line's text, whatever stands between the words."""
+    runs, end = [], 0
+    for word in words:
+        start = text.find(word.text, end)
+        if start < 0:  # the line spells the word differently
+            continue
+        end = start + len(word.text)
+        runs += [(start + run.start, start + min(run.end, len(word.text)), run.style) for run in word.runs]
+    return runs
 
 
 def _to_page_box(box: Rect, content: PageContent) -> list[float]:

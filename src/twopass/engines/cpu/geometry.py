@@ -46,9 +46,21 @@ def enclose(rects: Sequence[Rect]) -> Rect:
     return bounds
 
 
+class Run(NamedTuple):
+    """Characters [start, end) of a word in one style: the letters of "bi^_" for bold, italic, super- and subscript."""
+
+    start: int
+    end: int
+    style: str
+
+
 @dataclass(frozen=True)
 class StyledWord:
-    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text."""
+    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text.
+
+    `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that the font
+    maps to wrong characters and OCR read the word instead.
+    """
 
     box: Rect
     text: str
@@ -58,6 +70,9 @@ class StyledWord:
     mono: bool = False
     upright: bool = True
     score: float = 1.0
+    runs: tuple[Run, ...] = ()
+    font: str = ""
+    from_pixels: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from typing import Any
 
 from twopass.engines.cpu import (
     answer,
+    broken_fonts,
     layer_check,
     layer_words,
     layout_regions,
     reading_order,
     scanned_page,
+    widgets,
 )
 from twopass.engines.cpu.answer import PageContent
 from twopass.engines.cpu.formulas import glyphs
@@ -71,6 +73,9 @@ def _read_bare_page(pointer: PagePointer, pixels: Pixels, language: str | None, 
 def _read_pdf_page(page: Any, pixels: Pixels, language: str | None, use_model: bool) -> PageContent:
     """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
     blocks, layer, is_scan = layer_words.extract(page)
+    if not layer.hidden:
+        words = broken_fonts.repair(layer.words, pixels.array(), pixels.width / page.rect.width)
+        layer = replace(layer, words=words)
     is_usable = bool(layer.words) and not layer.is_garbage
     if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
         content = _read_layer(page, blocks, layer, pixels, use_model)
@@ -127,7 +132,7 @@ def _analyse_layout(
     """Group the words into regions in reading order; the layout model is skipped on a dense or very large page."""
     bounds = Rect(*page.rect)
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
-    regions = [] if dense else layout_regions.detect(page, blocks)
+    regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks), words)
     regions = reading_order.sort_regions(reading_order.assign_words(regions, words, bounds), bounds)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 

@@ -20,7 +20,7 @@ from twopass.document import (
     Layer,
     make_element_id,
 )
-from twopass.families.layout import margins
+from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
 from twopass.text import headings, page_furniture, prose, table_markup
@@ -50,19 +50,31 @@ LIST_BULLETS = "•◦▪‣·●○■□‒–—*∙"
 INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
 _SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
+_UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
+_NUMBER = re.compile(r"\s*[0-9]{1,9}[.)]\s+(?=\S)")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
 
 def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     """The elements of page `page` (from 1), in the order of the layout's regions."""
-    items = [(part, role) for region, role in margins.analyse(layout) for part in _split_list_items(region)]
+    layout = layout.model_copy(update={"boxes": tuple(code_listing.merge_regions(layout))})
+    regions = [(_name_bullets(region), role) for region, role in margins.analyse(layout)]
+    items = [(part, role) for region, role in regions for part in _split_list_items(region)]
     built = [(part, e) for part, role in items if (e := _build_element(part, layout, page, role)) is not None]
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
     numbered = [e.model_copy(update={"id": make_element_id(page, n)}) for n, e in enumerate(elements)]
     return tuple(_link_captions(numbered))
+
+
+def _name_bullets(region: Region) -> Region:
+    """Replace a character that the font does not name, and that begins a line of a list, by a bullet."""
+    if region.label != "list-item":
+        return region
+    lines = (line.model_copy(update={"text": _UNNAMED_BULLET.sub("•", line.text)}) for line in region.lines)
+    return region.model_copy(update={"lines": tuple(lines)})
 
 
 def _split_list_items(region: Region) -> list[Region]:
@@ -135,6 +147,7 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
             *layout.flags,
             *(("orphan",) if region.label == "orphan" else ()),
             *((page_furniture.CONFIRMED,) if is_furniture else ()),
+            *(("broken_font",) if region.pixel_score is not None else ()),
             *doubts,
         ),
     )
@@ -151,7 +164,7 @@ def _classify(region: Region, layout: PageLayout, role: Role | None) -> Kind:
         kind = Kind.TEXT
     if role is Role.PAGE_NUMBER:
         return Kind.PAGE_HEADER if region.box[1] + region.box[3] < layout.height else Kind.PAGE_FOOTER
-    if kind is Kind.TEXT and region.lines and all(line.mono for line in region.lines):
+    if kind in (Kind.TEXT, Kind.FORMULA) and code_listing.is_listing(region, layout):
         kind = Kind.CODE
     return kind
 
@@ -170,7 +183,7 @@ def _build_text(region: Region, kind: Kind) -> str:
             " ".join(prose.to_one_line(cell.text) for cell in row) for row in _table_rows(region.table)
         ).strip()
     if kind is Kind.CODE:
-        return _indent_code(region.lines)
+        return code_listing.write(region.lines)
     if kind in (Kind.PICTURE, Kind.FORMULA):
         return _join_lines(region).strip()
     return prose.to_one_line(_join_lines(region))
@@ -181,22 +194,13 @@ def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
         yield [cell for cell in table.cells if cell.row == row and cell.text]
 
 
-def _indent_code(lines: Sequence[Line]) -> str:
-    """Join lines of code, with their indentation measured from their left edges and the width of a letter."""
-    left = min(line.box[0] for line in lines)
-    widths = [(line.box[2] - line.box[0]) / len(line.text) for line in lines if line.text]
-    width = statistics.median(widths) if widths else 0.0
-    indents = (round((line.box[0] - left) / width) if width > 0 else 0 for line in lines)
-    return "\n".join(" " * min(indent, 80) + line.text for indent, line in zip(indents, lines, strict=True)).rstrip()
-
-
 def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -> Evidence:
     scores = [line.score for line in region.lines if line.score is not None]
     is_ocr = layout.via == "ocr"
     return Evidence(
         length=0 if kind in (Kind.TABLE, Kind.CODE) else len(text),  # these have an order of their own
-        agreement=None if is_ocr else layout.agreement,
-        recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else None,
+        agreement=None if is_ocr or region.pixel_score is not None else layout.agreement,
+        recogniser=(statistics.mean(scores) if scores else layout.score) if is_ocr else region.pixel_score,
         is_hidden=layout.via == "hidden_layer",
         is_flat_formula=kind is Kind.FORMULA and not region.latex,
     )
@@ -210,7 +214,7 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
         found = headings.parse_numbering(text)
         return {"level": level, "numbering": found.text if found else None, "markdown": f"{'#' * level} {text}"}
     if element.kind is Kind.LIST_ITEM:
-        return {"markdown": text if headings.parse_numbering(text) else f"- {_BULLET.sub('', text)}"}
+        return {"markdown": _list_item_markdown(text, region.lines, layout.common_style)}
     if element.kind is Kind.TABLE and region.table:
         cells = tuple(c.model_copy(update={"text": prose.to_one_line(c.text)}) for c in region.table.cells)
         table = table_markup.build_table(region.table.rows, region.table.cols, cells)
@@ -223,7 +227,18 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
         return {"formula": Formula(latex=region.latex), "markdown": f"$$\n{region.latex}\n$$"}
     if element.kind is Kind.CODE:
         return {"markdown": f"```\n{text}\n```"}
-    return {}
+    return {"markdown": inline_style.write_styles(text, region.lines, layout.common_style) or text}
+
+
+def _list_item_markdown(text: str, lines: Sequence[Line], common_style: str) -> str:
+    """The item behind its number, which is part of the text, or behind a dash in place of its bullet."""
+    numbered = _NUMBER.match(text)
+    found = numbered or _BULLET.match(text)
+    start = found.end() if found else 0
+    styled = inline_style.write_styles(text, lines, common_style, start)
+    if headings.parse_numbering(text):
+        return text if styled is None else f"{text[:start]}{styled}"
+    return f"- {text[start:] if styled is None else styled}" if not numbered else f"- {text}"
 
 
 def _size(region: Region) -> float:

@@ -12,7 +12,11 @@ The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the p
        {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
                  "caption" | "footnote" | "page-header" | "page-footer" | "orphan",
         "box": [x0, y0, x1, y1],
-        "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?}],
+        "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?,
+                   "runs"?: [[start, end, style]],   characters in a style of the letters b, i, ^, _ (bold, italic,
+                                                     super- and subscript); only with the text layer
+                   "from_pixels"?: 0..1}],           score of words that OCR read, because their font is broken
+        "from_pixels"?: 0..1,       the same of a table
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
@@ -20,12 +24,14 @@ The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the p
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from twopass.document import Cell
 
 GRAMMAR_VERSION = 2  # 1 had no agreement
+COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
 BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
 
@@ -40,6 +46,8 @@ class Line(_FrozenModel):
     bold: bool = False
     mono: bool = False
     score: float | None = None
+    runs: tuple[tuple[int, int, str], ...] = ()
+    from_pixels: float | None = None
 
 
 class RegionTable(_FrozenModel):
@@ -54,6 +62,14 @@ class Region(_FrozenModel):
     lines: tuple[Line, ...] = ()
     table: RegionTable | None = None
     latex: str | None = None
+    from_pixels: float | None = None
+
+    @property
+    def pixel_score(self) -> float | None:
+        """The mean score of the lines that OCR read in place of a broken font; None without such lines."""
+        found = (self.from_pixels, *(line.from_pixels for line in self.lines))
+        scores = [score for score in found if score is not None]
+        return statistics.mean(scores) if scores else None
 
 
 class PageLayout(_FrozenModel):
@@ -73,6 +89,16 @@ class PageLayout(_FrozenModel):
         """The median type size of the running text, in points."""
         sizes = [line.size for region in self.boxes if region.label == "text" for line in region.lines if line.size]
         return statistics.median(sizes) if sizes else BODY_SIZE
+
+    @property
+    def common_style(self) -> str:
+        """The letters of the styles that most of the running text has, so that they distinguish nothing."""
+        lines = [line for region in self.boxes if region.label == "text" for line in region.lines]
+        total = sum(len(line.text) for line in lines)
+        lengths: Counter[str] = Counter()
+        for start, end, style in (run for line in lines for run in line.runs):
+            lengths.update(dict.fromkeys(style, end - start))
+        return "".join(style for style in "bi" if lengths[style] > COMMON_SHARE * total)
 
     @property
     def flags(self) -> tuple[str, ...]:

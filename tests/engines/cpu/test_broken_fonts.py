@@ -1,0 +1,156 @@
+"""A broken font costs only its own words: OCR reads them, and the text of the page's other fonts is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymupdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engines.cpu.test_cpu_engine import count_words, read, save
+from twopass.engines.cpu import broken_fonts
+from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.families.layout.family import LayoutFamily
+from twopass.text import prose
+
+SOUND = (
+    "The level in the borehole is measured before the pump starts and after it has run.",
+    "Prices are those of January and half of the loss is now thought to lie in the village.",
+    "Both operators write down what they see on their rounds, and the council reads it.",
+)
+BROKEN = (
+    "Every valve in the lower valley was opened in March",
+    "and the reservoir above it was empty before noon.",
+)
+
+
+def draw_page(path: Path, characters: dict[str, str], paragraph: tuple[str, ...] = BROKEN) -> Path:
+    """A page of sound text with a paragraph whose font maps its letters to other characters."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=500)
+    for row, line in enumerate(SOUND * 2):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    for row, line in enumerate(paragraph):
+        page.insert_text((60, 240 + 20 * row), line, fontsize=11, fontname="helv")
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 340 + 20 * row), line, fontsize=11, fontname="tiro")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, characters)
+    return save(document, path)
+
+
+def map_characters(document: Any, font: int, characters: dict[str, str]) -> None:
+    """Let a font's ToUnicode table map its characters to others."""
+    pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in characters.items())
+    table = document.get_new_xref()
+    document.update_object(table, "<<>>")
+    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {pairs} endbfchar"
+    document.update_stream(table, cmap.encode())
+    document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
+
+
+LETTERS = [chr(code) for code in (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))]
+SHIFTED = {letter: chr(ord(letter) - 1) for letter in LETTERS}
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+MAPS = {
+    "shifted": SHIFTED,
+    "consonants": dict(zip(CONSONANTS, CONSONANTS[5:] + CONSONANTS[:5], strict=True)),
+    "private": {letter: chr(0xE000 + ord(letter)) for letter in LETTERS},
+    "unnamed": dict.fromkeys(LETTERS, "\ufffd"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_only_the_words_of_a_broken_font_are_read_from_the_pixels(tmp_path: Path, name: str) -> None:
+    """Wrong letters, private-use and unnamed characters of one font are read by OCR; the page stays a text layer's."""
+    answer = read(draw_page(tmp_path / "broken.pdf", MAPS[name]))
+
+    words = count_words(answer)
+    expected = " ".join((*SOUND * 3, *BROKEN)).split()
+    assert answer["via"] == "text_layer"
+    assert sum((words & type(words)(expected)).values()) >= len(expected) - 2
+    assert words.total() <= len(expected) + 2
+
+
+def test_elements_with_read_words_are_flagged(tmp_path: Path) -> None:
+    """Only the elements that have words of the broken font are flagged, with the recogniser's confidence."""
+    answer = read(draw_page(tmp_path / "broken.pdf", SHIFTED))
+
+    elements = LayoutFamily().parse(json.dumps(answer), 1).elements
+    flagged = [element for element in elements if "broken_font" in element.flags]
+    assert [BROKEN[0].split()[1] in element.text for element in elements] == [e in flagged for e in elements]
+    assert all(element.confidence and element.confidence.method == "ocr" for element in flagged)
+
+
+def test_odd_words_that_the_page_shows_are_kept(tmp_path: Path) -> None:
+    """Words that no language has stay as they are if the pixels show the same words."""
+    odd = tuple(line.translate(str.maketrans(MAPS["consonants"])) for line in BROKEN)
+
+    answer = read(draw_page(tmp_path / "odd.pdf", {"a": "a"}, odd))
+
+    assert set(" ".join(odd).split()) <= set(count_words(answer))
+    assert not any("from_pixels" in line for box in answer["boxes"] for line in box["lines"])
+
+
+@pytest.mark.parametrize(("word", "unnamed"), [("+81-86-251-8301", "+"), ("different", "f")])
+def test_one_unnamed_character_of_a_word_is_read(tmp_path: Path, word: str, unnamed: str) -> None:
+    """A sign whose font has no name for it is read between the letters around it; the letters stay the layer's."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=300)
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    page.insert_text((60, 140), word, fontsize=11, fontname="helv")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, {unnamed: "\ufffd"})
+
+    answer = read(save(document, tmp_path / "sign.pdf"))
+
+    assert word in count_words(answer)
+    assert answer["via"] == "text_layer"
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_known_characters_are_never_changed(text: str, reading: str) -> None:
+    """Whatever OCR reads, only unnamed characters are replaced."""
+    filled = broken_fonts.fill_in(text, reading)
+
+    known = [character for character in text if not prose.is_senseless(character)]
+    rest = iter(filled or "")
+    assert filled is None or all(character in rest for character in known)
+
+
+def test_a_character_is_filled_in_only_if_all_others_agree() -> None:
+    """An unnamed character is a sign or a ligature; a reading with other or many more letters fills nothing in."""
+    assert broken_fonts.fill_in("a\ufffdb\u2013c", "a+b-c") == "a+b\u2013c"
+    assert broken_fonts.fill_in("e\ufffdect", "effect") == "effect"
+    assert broken_fonts.fill_in("a\ufffdb", "a+d") is broken_fonts.fill_in("a\ufffdb", "a++++b") is None
+
+
+def make_word(text: str, x: float, font: str) -> StyledWord:
+    return StyledWord(Rect(x, 10, x + 20, 20), text, 0, size=10, font=font)
+
+
+fonts = st.sampled_from(["A", "B"])
+drawn = st.lists(st.tuples(st.text(max_size=9), st.floats(-50, 300), fonts), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn)
+def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
+    """Where OCR reads nothing, every word stays, whatever its characters and wherever it stands."""
+    words = [make_word(*word) for word in page]
+
+    assert broken_fonts.repair(words, np.full((100, 200, 3), 255, np.uint8), 1.0) == tuple(words)
+
+
+def test_other_scripts_are_not_read_as_latin() -> None:
+    """Beside text in a script that the recogniser does not know, a broken font's words stay as they are."""
+    words: list[Any] = [make_word("источник", 0, "A") for _ in range(20)]
+    words += [make_word("\ue001\ue002\ue003\ue004", 30, "B") for _ in range(5)]
+
+    assert broken_fonts.repair(words, np.zeros((100, 200, 3), np.uint8), 1.0) == tuple(words)

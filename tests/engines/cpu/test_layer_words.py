@@ -1,0 +1,158 @@
+"""The words of a text layer: accents, signs of symbol fonts, and the styles of fonts."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pymupdf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.engines.cpu import accents, glyphs, layer_words
+from twopass.engines.cpu.geometry import StyledWord
+
+TIMES = pymupdf.Font("tiro")
+SIZE = 11.0
+
+
+def draw_page() -> Any:
+    return pymupdf.open().new_page(width=595, height=400)
+
+
+def read_words(page: Any) -> list[StyledWord]:
+    """The words of the page after it was saved and opened again, as any reader sees it."""
+    document = pymupdf.open(stream=page.parent.tobytes())
+    return list(layer_words.extract(document[0])[1].words)
+
+
+def read_texts(page: Any) -> list[str]:
+    return [word.text for word in read_words(page)]
+
+
+def draw_accent(
+    page: Any, x: float, y: float, before: str, accent: str, letter: str, after: str, rise: float = 0
+) -> None:
+    """Draw a word as TeX does: the accent first, as a character of its own over the place of its letter."""
+    page.insert_text((x, y), before, fontname="tiro", fontsize=SIZE)
+    x += TIMES.text_length(before, SIZE)
+    shift = (TIMES.text_length(letter, SIZE) - TIMES.text_length(accent, SIZE)) / 2
+    page.insert_text((x + shift, y - rise), accent, fontname="tiro", fontsize=SIZE)
+    page.insert_text((x, y), letter + after, fontname="tiro", fontsize=SIZE)
+
+
+def name_font(page: Any, name: str, codes: dict[str, str]) -> None:
+    """Give the page's only font another name, and map letters to other characters as its ToUnicode table says."""
+    document = page.parent
+    (font,) = {entry[0] for entry in page.get_fonts()}
+    entries = "\n".join(f"<{ord(letter):02x}> <{ord(code):04x}>" for letter, code in codes.items())
+    table = document.get_new_xref()
+    document.update_object(table, "<<>>")
+    cmap = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def /CMapType 2 def\n"
+        "1 begincodespacerange <00> <ff> endcodespacerange\n"
+        f"{len(codes)} beginbfchar\n{entries}\nendbfchar endcmap end end"
+    )
+    document.update_stream(table, cmap.encode())
+    document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
+    document.xref_set_key(font, "BaseFont", f"/{name}")
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (("M", "\xa8", "u", "ller"), "Müller"),
+        (("Universit", "\xb4", "e", ""), "Université"),
+        (("", "\xa8", "O", "sterreich"), "Österreich"),
+        (("gar", "\xb8", "c", "on"), "garçon"),
+    ],
+)
+def test_an_accent_drawn_over_a_letter_is_joined_with_it(word: tuple[str, str, str, str], expected: str) -> None:
+    """An accent that TeX draws over a letter becomes one character with it, also over a capital, where it is raised."""
+    page = draw_page()
+    draw_accent(page, 60, 80, *word, rise=2 if word[2].isupper() else 0)
+    page.insert_text((60, 110), "plain words", fontname="tiro", fontsize=SIZE)
+
+    assert read_texts(page) == [expected, "plain", "words"]
+
+
+def test_an_accent_drawn_after_the_word_is_joined_with_its_letter() -> None:
+    """The order in which letter and accent are drawn makes no difference."""
+    page = draw_page()
+    page.insert_text((60, 80), "Universite de Paris", fontname="tiro", fontsize=SIZE)
+    page.insert_text((60 + TIMES.text_length("Universit", SIZE) + 0.6, 80), "\xb4", fontname="tiro", fontsize=SIZE)
+
+    assert read_texts(page) == ["Université", "de", "Paris"]
+
+
+def test_an_accent_beside_letters_stays_as_it_is() -> None:
+    """An accent that is over no letter, and quotes and carets in a line, are characters of their own."""
+    page = draw_page()
+    page.insert_text((60, 80), "the sign \xa8 and x^2 `quoted\xb4", fontname="tiro", fontsize=SIZE)
+
+    assert read_texts(page) == ["the", "sign", "\xa8", "and", "x^2", "`quoted\xb4"]
+
+
+@given(st.text(st.sampled_from("ab \xa8\xb4^ui"), max_size=12), st.lists(st.floats(0, 60), min_size=12, max_size=12))
+def test_no_letter_is_lost_when_accents_are_joined(text: str, positions: list[float]) -> None:
+    """Wherever letters and accents stand, every letter is in one word, with or without an accent."""
+    chars = [{"c": c, "bbox": (x, 10, x + 5, 20)} for c, x in zip(text, positions, strict=False)]
+    block = {"lines": [{"spans": [{"size": 10.0, "chars": chars}]}]}
+
+    words = accents.compose([block])
+
+    joined = "".join(word.text for line in words.values() for word in line)
+    plain = [c for c in unicodedata.normalize("NFD", joined) if c.isalpha()]
+    assert not words or plain == [c for c in text if c.isalpha()]
+
+
+@pytest.mark.parametrize(
+    ("font", "code", "expected"),
+    [
+        ("ABCDEF+Symbol", "\uf0b7", "•"),
+        ("Wingdings-Regular", "\uf0a7", "▪"),
+        ("Wingdings-Regular", "\uf0fe", "☑"),
+        ("Wingdings-Regular", "\uf0a8", "☐"),
+        ("Wingdings-Regular", "\uf06f", "☐"),
+        ("Wingdings", "l", "●"),
+        ("ABCDEF+ZapfDingbats", "4", "✔"),
+        ("SymbolMT", "\uf061", "α"),
+        ("Arial", "\uf0b7", "•"),
+        ("Arial", "\uf8ff", "\uf8ff"),
+        ("Arial", "l", "l"),
+    ],
+)
+def test_signs_of_symbol_fonts_are_what_they_show(font: str, code: str, expected: str) -> None:
+    """The font's name decides which bullet, box or letter its code draws; unknown codes stay."""
+    page = draw_page()
+    page.insert_text((60, 80), "A item", fontname="helv", fontsize=SIZE)
+    name_font(page, font, {"A": code, **dict.fromkeys("item", "\u2022")})
+
+    assert read_texts(page)[0] == expected
+
+
+@given(st.characters(exclude_categories=["Cs"]), st.text(max_size=20))
+def test_any_character_of_any_font_stays_one_character(character: str, font: str) -> None:
+    """Translation never raises, and gives one character for one."""
+    assert len(glyphs.translate(character, font)) == 1
+
+
+def test_words_carry_the_style_of_their_fonts() -> None:
+    """Bold, italic, superscripts and subscripts are runs of characters; the text stays plain."""
+    page = draw_page()
+    page.insert_htmlbox(
+        (60, 60, 500, 120),
+        "<p>Plain <b>bold</b> and <i>slanted</i> in m<sup>2</sup> of H<sub>2</sub>O, <b>h</b>alf.</p>",
+    )
+
+    words = read_words(page)
+
+    assert [word.text for word in words] == ["Plain", "bold", "and", "slanted", "in", "m2", "of", "H2O,", "half."]
+    assert {word.text: [tuple(run) for run in word.runs] for word in words if word.runs} == {
+        "bold": [(0, 4, "b")],
+        "slanted": [(0, 7, "i")],
+        "m2": [(1, 2, "^")],
+        "H2O,": [(1, 2, "_")],
+        "half.": [(0, 1, "b")],
+    }
