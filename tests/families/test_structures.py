@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.detection import drawn
@@ -246,6 +246,7 @@ def test_every_detected_region_is_an_element_or_is_counted(name: str, text: str,
     ),
     st.none() | st.text(max_size=40),
 )
+@example(Label.TEXT, [("", "stop")] * 3, "\r")
 def test_any_replies_about_a_region_can_be_applied(
     name: str, label: Label, answers: list[tuple[str, str]], words: str | None
 ) -> None:

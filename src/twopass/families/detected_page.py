@@ -155,7 +155,7 @@ def name_options(structure: Structure, layer_text: bool) -> Mapping[str, Any]:
 
 def fall_back(element: Element, words: str | None, write_text: WriteText) -> Element:
     """The element of a region that was not read: with the text layer's words where it has some, else still unread."""
-    if not words or prose.is_garbage(words):
+    if not words or not words.strip() or prose.is_garbage(words):
         return add_flags(element, UNREAD)
     return add_flags(write_text(mark_read(element), words), FROM_LAYER)
 
