@@ -48,7 +48,11 @@ def enclose(rects: Sequence[Rect]) -> Rect:
 
 @dataclass(frozen=True)
 class StyledWord:
-    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text."""
+    """One word. `line` and `block` are numbers of MuPDF or OCR; `upright` is False for vertical text.
+
+    A piece of a word, as lines with right-to-left text have them, is joined to its neighbours without a space if
+    there is no gap between them.
+    """
 
     box: Rect
     text: str
@@ -58,6 +62,8 @@ class StyledWord:
     mono: bool = False
     upright: bool = True
     score: float = 1.0
+    block: int = -1
+    is_piece: bool = False
 
 
 @dataclass(frozen=True)

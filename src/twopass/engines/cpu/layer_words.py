@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twopass.engines.cpu import rtl_words
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.pages import source_files
 from twopass.text.prose import is_garbage
@@ -39,7 +40,9 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     )
     textpage = page.get_textpage(flags=flags)
     blocks = textpage.extractDICT()["blocks"]
-    words = tuple(_build_words(textpage.extractWORDS(), [block for block in blocks if block["type"] == 0]))
+    raw_words = textpage.extractWORDS()
+    words = tuple(_build_words(raw_words, [block for block in blocks if block["type"] == 0]))
+    words = rtl_words.refine(words, raw_words, textpage)
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     return blocks, LayerWords(words, hidden), is_scan
 
@@ -59,4 +62,5 @@ def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any]) -> Iterator[St
             bold=all(span["flags"] & 16 for span in spans),
             mono=all(span["flags"] & 8 for span in spans),
             upright=abs(source["dir"][0]) > 0.9,
+            block=block,
         )
