@@ -16,6 +16,7 @@ GUTTER = 1.2  # of the line's height: white space this wide through the whole re
 BOX_GUTTER = -6.0  # points: the boxes of two columns may overlap this far, because of one stray word
 SIDE_BY_SIDE_OVERLAP = 0.3  # of the smaller height, for boxes that stand side by side
 BREAK = 1.8  # of the line's height: a larger gap through all columns ends them; paragraphs have less between them
+MIN_CARDS, SAME_TOP = 3, 0.5  # cards in a row; tops differ by less than this share of the line's height
 DEFAULT_LINE_HEIGHT = 12.0  # points, where it is not known
 MAX_COMPARED = 100  # boxes that neither a column nor a band separates: more are sorted by their top edge
 
@@ -67,18 +68,32 @@ def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT)
 
 def _order_part(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[int]:
     """Order some of the boxes, by splitting them until no gutter and no band is left."""
-    pieces = split(rects, part, 0, BOX_GUTTER)
-    if not pieces:
-        bands: list[list[int]] = []
-        for band in split(rects, part, 1, 0.0):
-            if bands and _form_columns(rects, bands[-1], band, line_height):
-                bands[-1].extend(band)
-            else:
-                bands.append(list(band))
-        pieces = bands
+    pieces = _split_card_rows(rects, part, line_height) or split(rects, part, 0, BOX_GUTTER)
+    pieces = pieces or _split_bands(rects, part, line_height)
     if len(pieces) < 2:
         return _order_connected(rects, part)
     return [index for piece in pieces for index in _order_part(rects, piece, line_height)]
+
+
+def _split_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
+    bands: list[list[int]] = []
+    for band in split(rects, part, 1, 0.0):
+        if bands and _form_columns(rects, bands[-1], band, line_height):
+            bands[-1].extend(band)
+        else:
+            bands.append(list(band))
+    return bands
+
+
+def _split_card_rows(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
+    """Split into bands if two or more are rows of cards; empty otherwise. Cards are narrow and begin at one height."""
+
+    def is_card_row(band: Sequence[int]) -> bool:
+        tops = [min(rects[i].y0 for i in card) for card in split(rects, band, 0, BOX_GUTTER)]
+        return len(tops) >= MIN_CARDS and max(tops) - min(tops) <= SAME_TOP * line_height
+
+    bands = split(rects, part, 1, BREAK * line_height)
+    return bands if sum(map(is_card_row, bands)) >= 2 else []
 
 
 def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[int], line_height: float) -> bool:

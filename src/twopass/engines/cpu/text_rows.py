@@ -1,12 +1,13 @@
 """Put the lines of MuPDF or OCR together to rows of text, in reading order.
 
 MuPDF ends a line at every wide gap, so a row may consist of several. Two lines that share some x cannot be one row.
-Drop caps and brackets over several lines belong to no row by their height, and are put in front of their own.
+A drop cap, a bracket or a large word beside several lines belongs to none of them; it separates what is on its sides.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,11 +19,11 @@ SAME_ROW_OVERLAP = 0.5  # of the smaller height, for two lines of one row
 FAR_APART = 3.0  # of the smaller height: lines of two blocks with a wider gap need about the same height, too
 FAR_ROW_OVERLAP = 0.8  # of the larger height, for those
 MAX_SHARED_WIDTH = 0.3  # of the smaller height: slanted letters and scripts overlap their neighbours by less
-TALL = 1.8  # times the median height, and
-MIN_BESIDE = 2  # lines beside it, for a drop cap or a bracket over several lines
-MAX_TALL_LETTERS = 2  # of it, as a quotation mark and a letter
+TALL = 1.2  # times the median height, for a line that may stand beside several others,
+MIN_BESIDE = 2  # at least
+CAP_HEIGHT, MAX_CAP_LETTERS = 1.8, 2  # times a line's height, of a drop cap, which may have a quotation mark
 CAP_REACH = 1.5  # of a line's height, from a drop cap to its text
-GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.05  # of a tall letter's box, whose ascender and descender are mostly empty
+GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a tall letter's box, whose ascender and descender are mostly empty
 OPENING, CLOSING = frozenset("{[(⎧⎨⎡⎛"), frozenset("}])⎫⎬⎤⎞")
 WORDS_OF_ONE_LETTER = frozenset("AIO")  # as drop caps they may be a word
 MIN_COLUMN_LINES, MIN_COLUMN_WORDS = 3, 4  # words are a line's median, in a column of running text
@@ -30,6 +31,7 @@ MIN_COLUMN_LETTERS = 12  # of a line's median, where words are not separated by 
 MIN_CARD_LINES, MIN_CARD_WORDS = 2, 3  # for text that was drawn one column after the other
 MIN_CARDS = 3  # side by side: fewer with short lines may be names and values
 SAME_BASELINE = 0.25  # of the height
+BASELINE = 0.78  # of the height of a line's box, from its top
 MIN_ALIGNED = 0.7  # of the lines of the shorter column: rows, as names and values have
 BAND_OVERLAP = 0.2  # of the height: neighbouring lines overlap so far
 
@@ -67,54 +69,55 @@ def group_rows(words: Sequence[StyledWord]) -> list[Row]:
 
 
 def _group_fragments(fragments: Sequence[Fragment], rtl: bool) -> list[Row]:
-    """Group lines around the tallest bracket or drop cap first, and the rest by height."""
-    if not fragments:
-        return []
+    """Group lines around the tallest line that stands beside several others, and the rest by height."""
+    found = _find_tall(fragments)
+    if found is None:
+        return [bidi.order_row(row, rtl) for row in _merge_rows(fragments)]
+    tall, beside = found
+    others = [fragment for fragment in fragments if fragment is not tall]
+    if _is_drop_cap(tall, beside, rtl):
+        return _add_drop_cap(tall, _group_fragments(others, rtl), rtl)
+    return _group_around(tall, others, beside, rtl)
+
+
+def _find_tall(fragments: Sequence[Fragment]) -> tuple[Fragment, list[Fragment]] | None:
+    """Return the tallest line that stands beside lines below each other, and these; None if there is none."""
+    if len(fragments) <= MIN_BESIDE:
+        return None
     height = statistics.median(fragment.box.height for fragment in fragments)
     for tall in sorted(fragments, key=lambda fragment: -fragment.box.height):
         if tall.box.height < TALL * height:
-            break
-        beside = _find_beside(tall, fragments)
-        if len(tall.text) > MAX_TALL_LETTERS or beside is None:
-            continue
-        others = [fragment for fragment in fragments if fragment is not tall]
-        if tall.text[:1] in OPENING | CLOSING:
-            return _group_around_bracket(tall, others, beside, rtl)
-        if tall.text[-1:].isalpha():
-            rows = _group_fragments(others, rtl)
-            return _add_drop_cap(tall, rows, rtl)
-    return [bidi.order_row(row, rtl) for row in _merge_rows(fragments)]
+            return None
+        top, bottom = tall.box.y0 + GLYPH_TOP * tall.box.height, tall.box.y1 - GLYPH_BOTTOM * tall.box.height
+        beside = [other for other in fragments if other is not tall and top <= other.box.centre[1] <= bottom]
+        is_stacked = any(_cross(one, other) for n, one in enumerate(beside) for other in beside[:n])
+        if is_stacked and not any(_cross(other, tall) for other in beside):
+            return tall, beside
+    return None
 
 
-def _find_beside(tall: Fragment, fragments: Sequence[Fragment]) -> list[Fragment] | None:
-    """Return the lines beside a tall one; None if there are too few, or if one of them runs through it."""
-    box = tall.box
-    top, bottom = box.y0 + GLYPH_TOP * box.height, box.y1 - GLYPH_BOTTOM * box.height
-    found = [other for other in fragments if other is not tall and top <= other.box.centre[1] <= bottom]
-    is_crossed = any(_cross(other, tall) for other in found)
-    return None if is_crossed or len(found) < MIN_BESIDE else found
+def _is_drop_cap(tall: Fragment, beside: Sequence[Fragment], rtl: bool) -> bool:
+    is_letter = len(tall.text) <= MAX_CAP_LETTERS and tall.text[-1:].isalpha()
+    is_first = all((other.box.x0 > tall.box.x0) != rtl for other in beside)
+    return is_letter and is_first and tall.box.height >= CAP_HEIGHT * min(other.box.height for other in beside)
 
 
-def _group_around_bracket(
-    bracket: Fragment, others: Sequence[Fragment], beside: Sequence[Fragment], rtl: bool
-) -> list[Row]:
-    """Return the rows above, those on both sides of the bracket one after the other, and the rows below."""
-    centre = bracket.box.centre
-    rest = [fragment for fragment in others if fragment not in beside]
-    left = [fragment for fragment in beside if fragment.box.centre[0] < centre[0]]
-    right = [fragment for fragment in beside if fragment not in left]
-    first, second = (right, left) if rtl else (left, right)
-    before, after = _group_fragments(first, rtl), _group_fragments(second, rtl)
+def _group_around(tall: Fragment, others: Sequence[Fragment], beside: Sequence[Fragment], rtl: bool) -> list[Row]:
+    """Return the rows above, those on both sides of a tall line one after the other, and the rows below."""
+    x, y = tall.box.centre
+    rest = [fragment for fragment in others if not any(fragment is other for other in beside)]
+    left = [fragment for fragment in beside if fragment.box.centre[0] < x]
+    right = [fragment for fragment in beside if fragment.box.centre[0] >= x]
+    before, after = (_group_fragments(part, rtl) for part in ((right, left) if rtl else (left, right)))
     # An opening bracket ends the name of the list behind it, a closing one begins what is said of the list before it.
-    neighbour = before[-1:] if bracket.text[0] in OPENING else []
-    if neighbour:
-        neighbour[0].extend(bracket.words)
-    elif after:
-        after[0][:0] = bracket.words
+    if before and tall.text in OPENING:
+        before[-1].extend(tall.words)
+    elif after and tall.text in OPENING | CLOSING:
+        after[0][:0] = tall.words
     else:
-        after = [list(bracket.words)]
-    above = [fragment for fragment in rest if fragment.box.centre[1] < centre[1]]
-    below = [fragment for fragment in rest if fragment.box.centre[1] >= centre[1]]
+        before.append(list(tall.words))
+    above = [fragment for fragment in rest if fragment.box.centre[1] < y]
+    below = [fragment for fragment in rest if fragment.box.centre[1] >= y]
     return [*_group_fragments(above, rtl), *before, *after, *_group_fragments(below, rtl)]
 
 
@@ -125,18 +128,16 @@ def _add_drop_cap(cap: Fragment, rows: list[Row], rtl: bool) -> list[Row]:
         box = enclose([word.box for word in row])
         gap = cap.box.x0 - box.x1 if rtl else box.x0 - cap.box.x1
         if top <= box.centre[1] <= cap.box.y1 and -box.height <= gap <= CAP_REACH * box.height:
-            known = {word.text.casefold().strip(".,;:") for other in rows for word in other}
+            known = Counter(word.text.casefold().strip(".,;:") for other in rows for word in other)
             return [*rows[:index], _join_drop_cap(cap, row, known), *rows[index + 1 :]]
     return [list(cap.words), *rows]
 
 
-def _join_drop_cap(cap: Fragment, row: Row, known: set[str]) -> Row:
+def _join_drop_cap(cap: Fragment, row: Row, known: Counter[str]) -> Row:
     """Join the cap to the row's first word, unless the cap is a word: "A" in front of a word that others repeat."""
     first = row[0]
     rest, text = first.text, cap.text
-    is_word = text[-1:] in WORDS_OF_ONE_LETTER and (
-        (text + rest).casefold() not in known and sum(word.text.casefold() == rest.casefold() for word in row) > 1
-    )
+    is_word = text[-1:] in WORDS_OF_ONE_LETTER and known[rest.casefold()] > 1 and not known[(text + rest).casefold()]
     if is_word or not rest[:1].isalpha():
         return [*cap.words, *row]
     return [replace(first, text=text + rest, box=first.box.union(cap.box)), *row[1:]]
@@ -144,7 +145,7 @@ def _join_drop_cap(cap: Fragment, row: Row, known: set[str]) -> Row:
 
 def _merge_rows(fragments: Sequence[Fragment]) -> list[Row]:
     rows: list[list[Fragment]] = []
-    for fragment in sorted(fragments, key=lambda f: (f.box.centre[1], f.box.x0)):
+    for fragment in sorted(fragments, key=lambda f: (f.box.y0 + BASELINE * f.box.height, f.box.x0)):
         row = next((row for row in reversed(rows) if _is_same_row(row, fragment)), None)
         if row is None:
             rows.append([fragment])
