@@ -60,7 +60,7 @@ def _find_table_frame(block: str) -> tuple[str, str]:
     lines = block.split("\n")
     if len(lines) > 2 and _DELIMITER_ROW.fullmatch(lines[1]):
         return "\n".join(lines[:2]) + "\n", ""
-    if lines[0] == "<table>":
+    if lines[0].startswith("<table"):
         rows = next((n for n, line in enumerate(lines[1:], 1) if "<th" not in line), 1)
         return "\n".join(lines[:rows]) + "\n", _TABLE_END if block.endswith(_TABLE_END) else ""
     return "", ""

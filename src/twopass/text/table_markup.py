@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from twopass.document import Cell, Table
+from twopass.text import direction
 
 COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
 _escape_html = partial(html.escape, quote=False)
@@ -32,8 +33,12 @@ def _fill_grid(rows: int, cols: int, cells: Sequence[Cell]) -> list[list[str]]:
 
 
 def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_html) -> str:
-    """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell."""
-    lines = ["<table>"]
+    """Write each cell where it begins, with its spans. `escape_text` escapes the text of a cell.
+
+    The first column of a right-to-left table is at its right side, which HTML calls `dir="rtl"`.
+    """
+    is_rtl = direction.is_rtl("".join(cell.text for cell in cells))
+    lines = ['<table dir="rtl">' if is_rtl else "<table>"]
     for row in sorted({cell.row for cell in cells}):
         row_cells = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.col)
         lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in row_cells)}</tr>")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from twopass.engines.cpu import reading_order, scanned_page, table_grid
+from twopass.engines.cpu import bidi, scanned_page, table_grid, text_rows
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 
 GRAMMAR_VERSION = 2
@@ -55,15 +55,23 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
     if region.grid is not None:
         rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
+        if bidi.is_rtl(region.words):
+            cells = _mirror_cells(cells, cols)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
         box |= _score_of_pixels(region.words)
         return box
     if region.words:
-        lines = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
+        lines = text_rows.group_rows if region.label in ("picture", "formula") else text_rows.order_lines
         box["lines"] = [_line_to_json(line, content) for line in lines(region.words)]
     if region.latex:
         box["latex"] = region.latex
     return box
+
+
+def _mirror_cells(cells: Sequence[table_grid.GridCell], cols: int) -> list[table_grid.GridCell]:
+    """Number the columns of a right-to-left table from the right, where it begins."""
+    mirrored = [replace(cell, col=cols - cell.col - cell.col_span) for cell in cells]
+    return sorted(mirrored, key=lambda cell: (cell.row, cell.col))
 
 
 def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str, Any]:

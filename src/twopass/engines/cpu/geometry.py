@@ -56,10 +56,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class StyledWord:
-    """One word. `line` is the line number of MuPDF or OCR; `upright` is False for vertical text.
+    """One word. `line` and `block` are numbers of MuPDF or OCR; `upright` is False for vertical text.
 
     `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that the font
-    maps to wrong characters and OCR read the word instead.
+    maps to wrong characters and OCR read the word instead. A piece of a word, as lines with right-to-left text have
+    them, is joined to its neighbours without a space if there is no gap between them.
     """
 
     box: Rect
@@ -73,6 +74,8 @@ class StyledWord:
     runs: tuple[Run, ...] = ()
     font: str = ""
     from_pixels: bool = False
+    block: int = -1
+    is_piece: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from twopass.engines.cpu import accents, glyphs, text_style, widgets
+from twopass.engines.cpu import accents, glyphs, rtl_words, text_style, widgets
 from twopass.engines.cpu.accents import AccentedWord
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.pages import source_files
@@ -53,6 +53,7 @@ def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
     if any(accents.has_accents(word[4]) for word in raw_words):
         accented = accents.compose([block for block in textpage.extractRAWDICT()["blocks"] if block["type"] == 0])
     words = tuple(_build_words(raw_words, [block for block in blocks if block["type"] == 0], accented))
+    words = rtl_words.refine(words, raw_words, textpage)
     is_scan, hidden = source_files.detect_scan(page) if words else (True, False)
     words = widgets.add_marks(page, words)
     return blocks, LayerWords(words, hidden), is_scan
@@ -76,7 +77,7 @@ def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any], accented: Acce
     for key, group in groupby(raw_words, key=lambda word: (word[5], word[6])):
         line = blocks[key[0]]["lines"][key[1]]
         words = accented[key] if key in accented else _find_spans(list(group), line)
-        yield from _style_words(words, line, number)
+        yield from _style_words(words, line, number, key[0])
         number += bool(words)
 
 
@@ -91,7 +92,7 @@ def _find_spans(raw_words: Sequence[Any], line: Any) -> list[AccentedWord]:
     return words
 
 
-def _style_words(words: Sequence[AccentedWord], line: Any, number: int) -> Iterator[StyledWord]:
+def _style_words(words: Sequence[AccentedWord], line: Any, number: int, block: int) -> Iterator[StyledWord]:
     spans = [span for span in line["spans"] if span["text"].strip()] or line["spans"]
     size = max(spans, key=lambda span: len(span["text"]))["size"]
     bold, mono = all(map(text_style.is_bold, spans)), all(map(text_style.is_mono, spans))
@@ -110,4 +111,5 @@ def _style_words(words: Sequence[AccentedWord], line: Any, number: int) -> Itera
             upright=upright,
             runs=text_style.to_runs([styles[i] for i in word.spans]),
             font=fonts[Counter(word.spans).most_common(1)[0][0]],
+            block=block,
         )

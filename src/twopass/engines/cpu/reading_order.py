@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
 
+from twopass.engines.cpu import bidi, columns, text_rows
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 
 ORPHAN = "orphan"  # label of text that the layout model missed
@@ -18,12 +18,6 @@ MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arr
 FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
 MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
 MIN_WORD_OVERLAP = 0.3  # of a word's area inside a region, for words whose centre is in none
-SAME_ROW_OVERLAP = 0.5  # of the smaller height, for two fragments of one line
-PARAGRAPH_GAP = 0.8  # of the line's height: a larger gap ends the paragraph
-GUTTER = 1.2  # of the line's height: white space this wide through the whole region separates columns
-MIN_COLUMN_LINES, MIN_COLUMN_WORDS = 3, 4  # words are a line's median, in a column of running text
-BOX_GUTTER = -6.0  # points: the boxes of two columns may overlap this far, because of one stray word
-SIDE_BY_SIDE_OVERLAP = 0.3  # of the smaller height, for boxes that stand side by side
 HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; a header or footer elsewhere is body text
 
 
@@ -88,9 +82,10 @@ def _find_region(word: StyledWord, regions: Sequence[Region]) -> int | None:
 
 def group_paragraphs(words: Sequence[StyledWord]) -> list[Region]:
     """Group words without a region into text regions in reading order, split at white space."""
-    lines = list(_group_by_line(words))
+    lines = list(text_rows.group_by_line(words))
     boxes = [enclose([word.box for word in line]) for line in lines]
-    parts = (part for block in split_blocks(boxes) for part in _split_at_gaps(boxes, block))
+    blocks = columns.split_blocks(columns.mirror(boxes) if bidi.is_rtl(words) else boxes)
+    parts = (part for block in blocks for part in _split_at_gaps(boxes, block))
     return [
         Region(ORPHAN, enclose([boxes[i] for i in part]), tuple(word for i in part for word in lines[i]))
         for part in parts
@@ -101,83 +96,12 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
     """Split a block of lines into paragraphs at large vertical gaps; yields indices from top to bottom."""
     part: list[int] = []
     for index in sorted(block, key=lambda i: (rects[i].y0, rects[i].x0)):
-        if part and rects[index].y0 - max(rects[i].y1 for i in part) > PARAGRAPH_GAP * rects[index].height:
+        if part and rects[index].y0 - max(rects[i].y1 for i in part) > columns.PARAGRAPH_GAP * rects[index].height:
             yield part
             part = []
         part.append(index)
     if part:
         yield part
-
-
-def split_blocks(rects: Sequence[Rect]) -> list[list[int]]:
-    """Return indices in reading order, one list per block: columns if a gutter separates them, else rows."""
-    if not rects:
-        return []
-    height = statistics.median(rect.height for rect in rects)
-    blocks: list[list[int]] = []
-    stack = [list(range(len(rects)))]
-    while stack:
-        part = stack.pop()
-        pieces = _split(rects, part, 0, GUTTER * height) or _split(rects, part, 1, PARAGRAPH_GAP * height)
-        if pieces:
-            stack.extend(reversed(pieces))
-        else:
-            blocks.append(part)
-    return blocks
-
-
-def _split(rects: Sequence[Rect], part: Sequence[int], axis: int, gap: float) -> list[list[int]]:
-    """Split along an axis (0 is x, 1 is y) at white bands of at least `gap`; empty if there is no such band."""
-    ordered = sorted(part, key=lambda i: rects[i][axis])
-    pieces, end = [[ordered[0]]], rects[ordered[0]][axis + 2]
-    for index in ordered[1:]:
-        if rects[index][axis] - end >= gap:
-            pieces.append([])
-        pieces[-1].append(index)
-        end = max(end, rects[index][axis + 2])
-    return pieces if len(pieces) > 1 else []
-
-
-def _group_by_line(words: Sequence[StyledWord]) -> Iterator[list[StyledWord]]:
-    """Yield runs of consecutive words with the same line number."""
-    for _, group in groupby(words, key=lambda word: word.line):
-        yield list(group)
-
-
-def group_rows(words: Sequence[StyledWord]) -> list[list[StyledWord]]:
-    """Return lines from top to bottom, with words from left to right; vertical text comes last."""
-    lines: list[list[StyledWord]] = []
-    vertical = [fragment for fragment in _group_by_line(words) if not fragment[0].upright]
-    horizontal = [fragment for fragment in _group_by_line(words) if fragment[0].upright]
-    for fragment in sorted(horizontal, key=lambda f: enclose([w.box for w in f]).centre[1]):
-        if lines and _is_same_row(lines[-1], fragment):
-            lines[-1].extend(fragment)
-        else:
-            lines.append(list(fragment))
-    return [sorted(line, key=lambda w: w.box.x0) for line in lines] + vertical
-
-
-def _is_same_row(line: Sequence[StyledWord], fragment: Sequence[StyledWord]) -> bool:
-    one, other = enclose([w.box for w in line]), enclose([w.box for w in fragment])
-    overlap = min(one.y1, other.y1) - max(one.y0, other.y0)
-    return overlap >= SAME_ROW_OVERLAP * min(one.height, other.height)
-
-
-def order_lines(words: Sequence[StyledWord]) -> list[list[StyledWord]]:
-    """Return the lines of a text region, one column after the other if a gutter separates running text."""
-    fragments = list(_group_by_line(words))
-    rects = [enclose([word.box for word in fragment]) for fragment in fragments]
-    height = statistics.median(rect.height for rect in rects)
-    pieces = _split(rects, range(len(rects)), 0, GUTTER * height)
-    parts = [group_rows([word for i in sorted(piece) for word in fragments[i]]) for piece in pieces]
-    if len(parts) < 2 or not all(map(_is_running, parts)):
-        return group_rows(words)
-    return [line for part in parts for line in part]
-
-
-def _is_running(lines: Sequence[Sequence[StyledWord]]) -> bool:
-    """Return whether the lines are running text; names and values side by side are not columns."""
-    return len(lines) >= MIN_COLUMN_LINES and statistics.median(map(len, lines)) >= MIN_COLUMN_WORDS
 
 
 def is_furniture(region: Region, page: Rect) -> bool:
@@ -193,50 +117,20 @@ def sort_regions(regions: Sequence[Region], page: Rect) -> list[Region]:
     footers = [region for region in regions if region.label == "page-footer" and is_furniture(region, page)]
     orphans = [region for region in regions if region.label == ORPHAN]
     body = [region for region in regions if not any(region is other for other in (*headers, *footers, *orphans))]
-    ordered = [body[index] for index in order_boxes([region.box for region in body])]
+    ordered = _order_body(body)
     headers.sort(key=lambda region: (region.box.y0, region.box.x0))
     footers.sort(key=lambda region: (region.box.y0, region.box.x0))
     # Without a body, orphans keep their order, which is the reading order already.
     return [*headers, *(insert_orphans(ordered, orphans) if ordered else orphans), *footers]
 
 
-def order_boxes(rects: Sequence[Rect]) -> list[int]:
-    """Return indices in reading order: columns if a gutter separates them, else bands from top to bottom.
-
-    Bands that form columns together are merged: a heading over one of two columns belongs to its column.
-    """
-    return _order_part(rects, range(len(rects)))
-
-
-def _order_part(rects: Sequence[Rect], part: Sequence[int]) -> list[int]:
-    """Order some of the boxes, by splitting them until no gutter and no band is left."""
-    pieces = _split(rects, part, 0, BOX_GUTTER) if part else []
-    if not pieces:
-        bands: list[list[int]] = []
-        for band in _split(rects, part, 1, 0.0) if part else []:
-            if bands and _form_columns(rects, bands[-1], band):
-                bands[-1].extend(band)
-            else:
-                bands.append(list(band))
-        pieces = bands
-    if len(pieces) < 2:
-        return sorted(part, key=lambda i: (rects[i].y0, rects[i].x0))
-    return [index for piece in pieces for index in _order_part(rects, piece)]
-
-
-def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[int]) -> bool:
-    """Return whether two bands form columns only together; two bands of columns have a break between them."""
-    if _are_side_by_side(rects, upper) and _are_side_by_side(rects, lower):
-        return False
-    return _are_side_by_side(rects, [*upper, *lower])
-
-
-def _are_side_by_side(rects: Sequence[Rect], part: Sequence[int]) -> bool:
-    columns = [enclose([rects[i] for i in piece]) for piece in _split(rects, part, 0, BOX_GUTTER)]
-    return len(columns) > 1 and all(
-        min(one.y1, other.y1) - max(one.y0, other.y0) > SIDE_BY_SIDE_OVERLAP * min(one.height, other.height)
-        for one, other in pairwise(columns)
-    )
+def _order_body(regions: Sequence[Region]) -> list[Region]:
+    """Order regions by columns: from right to left if most of their letters are written so."""
+    words = [word for region in regions for word in region.words]
+    boxes = [region.box for region in regions]
+    height = statistics.median(word.box.height for word in words) if words else columns.DEFAULT_LINE_HEIGHT
+    mirrored = columns.mirror(boxes) if bidi.is_rtl(words) else boxes
+    return [regions[index] for index in columns.order_boxes(mirrored, height)]
 
 
 def insert_orphans(ordered: Sequence[Region], orphans: Sequence[Region]) -> list[Region]:

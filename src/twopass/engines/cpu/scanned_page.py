@@ -10,6 +10,7 @@ from typing import Any
 
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
+from twopass.text import direction
 
 MIN_SKEW = 0.2  # degrees: a smaller skew does not change the order of lines
 TYPE_SIZE_SHARE = 0.75  # of the height of a line's box
@@ -36,12 +37,15 @@ def split_into_words(
         box = Rect(min(xs), min(ys), max(xs), max(ys))
         upright = box.x1 - box.x0 >= box.height or len(line.text) < 3
         size = TYPE_SIZE_SHARE * (box.height if upright else box.x1 - box.x0)
+        is_rtl = direction.is_rtl(line.text)
         line_width, end = max(_measure_width(line.text), 1), 0
         for text in line.text.split(" "):
             start, end = end, end + _measure_width(text) + 1
             if text:
                 x0 = box.x0 + (box.x1 - box.x0) * start / line_width
                 x1 = box.x0 + (box.x1 - box.x0) * min(end - 1, line_width) / line_width
+                if is_rtl:  # the first word is the right one
+                    x0, x1 = box.x0 + box.x1 - x1, box.x0 + box.x1 - x0
                 word_box = box._replace(x0=x0, x1=x1) if upright else box
                 yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from twopass.engines.cpu.geometry import Grid, Rect, StyledWord
-from twopass.engines.cpu.reading_order import group_rows
+from twopass.engines.cpu.text_rows import group_rows
 
 SAME_LINE = 4.0  # points: grid lines closer than this are one line
 MAX_RULE_WIDTH = 3.0  # points: a filled box no wider than this is a rule

@@ -1,0 +1,277 @@
+"""Reading order on pages where lines overlap, stand side by side, or belong to cards and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
+from twopass.engines.cpu import columns, text_rows
+from twopass.engines.cpu.geometry import Rect, StyledWord
+
+PROSE = (
+    "The level in the borehole is measured before",
+    "the pump starts and after it has run for one",
+    "hour. Prices are those of January and half",
+    "of the loss is now thought to lie in the upper",
+    "village. Both operators write down what they",
+    "see on their rounds, and the council reads it.",
+)
+CARDS = (
+    ("Basic plan", "One gauge is read", "every month and the", "figures are posted"),
+    ("Village plan", "Two gauges are read", "each week by a person", "who lives nearby"),
+    ("Town plan", "All gauges are read", "daily and a report", "comes each spring"),
+)
+KOREAN = (
+    "린다흐 정수장은 두 곳의 샘과 한 곳의 관정에서 취수한 물을 주민에게 공급하고 있다 수위는 펌프를 켜기 전과 한 시간 "
+    "뒤에 잰다 물값은 일월의 값이며 손실의 절반은 윗마을에서 난다고 본다"
+)
+
+
+def new_page(height: float = 500) -> tuple[Any, Any]:
+    document = pymupdf.open()
+    return document, document.new_page(width=595, height=height)
+
+
+def write(page: Any, x: float, y: float, lines: tuple[str, ...], size: float = 11, font: str = "helv") -> None:
+    for row, line in enumerate(lines):
+        page.insert_text((x, y + 1.3 * size * row), line, fontsize=size, fontname=font)
+
+
+def test_a_drop_cap_begins_its_word(tmp_path: Path) -> None:
+    """A letter over three lines is joined to the first of them and does not mix them."""
+    document, page = new_page()
+    page.insert_text((60, 50), "A Year of Water", fontsize=18)
+    page.insert_text((60, 118), "T", fontsize=46, fontname="tiro")
+    write(page, 92, 90, (PROSE[0][1:], *PROSE[1:3]), font="tiro")
+    write(page, 60, 132, PROSE[3:], font="tiro")
+
+    assert read_lines(document, tmp_path) == ["A Year of Water", *PROSE]
+
+
+def test_lines_of_a_form_are_not_mixed(tmp_path: Path) -> None:
+    """Boxes side by side, whose lines have different heights, are read one after the other."""
+    document, page = new_page()
+    page.insert_text((40, 60), "Form", fontsize=8)
+    page.insert_text((64, 60), "1040", fontsize=24, fontname="hebo")
+    page.insert_text((130, 48), "Department of the Treasury-Internal Revenue Service", fontsize=7)
+    page.insert_text((130, 62), "U.S. Individual Income Tax Return", fontsize=13, fontname="hebo")
+    page.insert_text((360, 62), "2021", fontsize=20, fontname="hebo")
+    write(page, 490, 52, ("IRS Use Only-Do not", "write or staple here"), size=6)
+    page.draw_line((40, 70), (560, 70))
+    page.insert_text((40, 82), "Filing Status", fontsize=10, fontname="hebo")
+    write(page, 40, 160, tuple(f"{line} {line}" for line in PROSE))
+    text = " ".join(read_lines(document, tmp_path))
+
+    assert "1040 Department of the Treasury-Internal Revenue Service U.S. Individual Income Tax Return" in text
+    assert "IRS Use Only-Do not write or staple here" in text
+
+
+def test_a_bracketed_list_follows_its_name(tmp_path: Path) -> None:
+    """A brace over three lines separates the name before it from the lines behind it."""
+    document, page = new_page()
+    write(page, 60, 60, PROSE[:3])
+    page.insert_text((60, 135), "Meals of the day", fontsize=11)
+    page.insert_text((150, 147), "{", fontsize=52)
+    write(page, 175, 120, ("breakfast at seven", "lunch at noon", "dinner at six"))
+    write(page, 60, 190, PROSE[3:])
+
+    expected = [*PROSE[:3], "Meals of the day {", "breakfast at seven", "lunch at noon", "dinner at six", *PROSE[3:]]
+    assert read_lines(document, tmp_path) == expected
+
+
+def test_a_closing_bracket_follows_its_list(tmp_path: Path) -> None:
+    """What stands behind a closing brace is read after all lines before it."""
+    document, page = new_page()
+    write(page, 60, 60, PROSE[:3])
+    write(page, 60, 120, ("breakfast at seven", "lunch at noon", "dinner at six"))
+    page.insert_text((165, 147), "}", fontsize=52)
+    page.insert_text((195, 135), "in the hall", fontsize=11)
+
+    expected = [*PROSE[:3], "breakfast at seven", "lunch at noon", "dinner at six", "} in the hall"]
+    assert read_lines(document, tmp_path) == expected
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_cards_are_read_one_by_one(tmp_path: Path, framed: bool) -> None:
+    """Six cards in two rows are read card by card, the upper row first."""
+    document, page = new_page()
+    page.insert_text((60, 50), "What we offer", fontsize=18, fontname="hebo")
+    for row, suffix in enumerate(("", " plus")):
+        for col, (title, *lines) in enumerate(CARDS):
+            x, y = 60 + 170 * col, 100 + 130 * row
+            if framed:
+                page.draw_rect(pymupdf.Rect(x - 10, y - 20, x + 140, y + 70), width=0.5)
+            page.insert_text((x, y), title + suffix, fontsize=12, fontname="hebo")
+            write(page, x, y + 18, tuple(lines), size=10)
+
+    cards = [[title + suffix, *lines] for suffix in ("", " plus") for title, *lines in CARDS]
+    assert read_lines(document, tmp_path) == ["What we offer", *(line for card in cards for line in card)]
+
+
+def test_entries_of_a_calendar_stay_in_their_days(tmp_path: Path) -> None:
+    """The lines of one day are read together, and not across the week."""
+    document, page = new_page()
+    page.insert_text((60, 50), "March 2026", fontsize=18, fontname="hebo")
+    entries = [
+        ("Dentist at nine", "Call the mason"),
+        ("School fair",),
+        ("Council meets", "in the town hall", "Bring the plans"),
+        ("Market day",),
+        ("Choir at eight", "Pay the rent"),
+    ]
+    for row in range(3):
+        for col in range(5):
+            x, y = 40 + 105 * col, 80 + 80 * row
+            page.draw_rect(pymupdf.Rect(x, y, x + 105, y + 80), width=0.6)
+            page.insert_text((x + 6, y + 14), str(2 + 7 * row + col), fontsize=10, fontname="hebo")
+            write(page, x + 6, y + 30, entries[(row + col) % 5], size=9)
+    answer = read(document, tmp_path)
+
+    (table,) = [box["table"] for box in answer["boxes"] if "table" in box]
+    days = ["\n".join([str(2 + 7 * row + col), *entries[(row + col) % 5]]) for row in range(3) for col in range(5)]
+    assert [cell["text"] for cell in table["cells"]] == days
+
+
+def draw_two_columns(font: str, size: float, make_line: Any) -> tuple[Any, list[str]]:
+    """Draw a title over two columns with three sections each, whose headings are level; also return its lines."""
+    document, page = new_page(842)
+    page.insert_text((150, 60), make_line(0, 0, 0)[:20], fontsize=16, fontname=font)
+    expected = [make_line(0, 0, 0)[:20]]
+    for col in (0, 1):
+        y = 120.0
+        for section in range(3):
+            lines = [f"{2 * section + col + 1}. {make_line(col, section, 9)[:12]}"]
+            lines += [make_line(col, section, row) for row in range(12)]
+            for row, line in enumerate(lines):
+                page.insert_text((50 + 255 * col, y), line, fontsize=size + (0 if row else 2), fontname=font)
+                y += 12.5 if row else 18
+            y += 16
+            expected += lines
+    return document, expected
+
+
+def make_english(col: int, section: int, row: int) -> str:
+    return f"c{col}s{section}r{row} {PROSE[row % 6]}"[:44]
+
+
+def make_korean(col: int, section: int, row: int) -> str:
+    words = KOREAN.split()
+    start = 5 * row + 3 * col + section
+    return " ".join([f"가{col}{section}{row}", *(words[(start + n) % len(words)] for n in range(4))])
+
+
+@pytest.mark.parametrize(("font", "make_line"), [("tiro", make_english), ("korea", make_korean)])
+def test_two_columns_are_not_mixed(tmp_path: Path, font: str, make_line: Any) -> None:
+    """Under a title, the left column is read before the right one, although their sections begin at one height."""
+    document, expected = draw_two_columns(font, 10, make_line)
+    found = read_lines(document, tmp_path)
+
+    assert measure_order(" ".join(expected).split(), " ".join(found).split()) >= 0.97
+
+
+def place(lines: list[tuple[float, float, str]], size: float = 10, blocks: list[int] | None = None) -> list[StyledWord]:
+    """Place lines at (x, y of the baseline, text), with words as wide as their letters."""
+    words = []
+    for number, (x, y, text) in enumerate(lines):
+        left = x
+        for word in text.split():
+            box = Rect(left, y - size, left + size / 2 * len(word), y + 0.3 * size)
+            words.append(StyledWord(box, word, number, size, block=blocks[number] if blocks else number))
+            left = box.x1 + size / 3
+    return words
+
+
+def join(rows: list[text_rows.Row]) -> list[str]:
+    return [" ".join(word.text for word in row) for row in rows]
+
+
+def test_names_and_values_are_rows() -> None:
+    """Short lines on the same baselines are read across, also if the names were drawn before the values."""
+    lines = [(0, 20 * n, f"name {n}") for n in range(4)] + [(200, 20 * n, f"value {n}") for n in range(4)]
+
+    assert join(text_rows.order_lines(place(lines))) == [f"name {n} value {n}" for n in range(4)]
+
+
+def test_columns_of_different_pitch_are_read_in_turn() -> None:
+    """Two notes whose lines are not level are columns, however short they are."""
+    left = [(0.0, 12.0 * n, f"left {n}") for n in range(4)]
+    right = [(200.0, 17.0 * n + 5, f"right {n}") for n in range(3)]
+    lines = [line for pair in zip(left, right, strict=False) for line in pair] + left[3:]
+
+    found = join(text_rows.order_lines(place(lines)))
+    assert found == [text for _, _, text in left + right]
+
+
+def test_cards_of_one_region_are_read_in_the_order_in_which_they_were_drawn() -> None:
+    """Level lines are columns if each column was drawn as a block of its own, before the next."""
+    cards = [[(150.0 * col, 14.0 * row, f"card{col} line{row} ends") for row in range(3)] for col in range(3)]
+    in_turn = [line for card in cards for line in card]
+    across = [card[row] for row in range(3) for card in cards]
+    by_column = [text for _, _, text in in_turn]
+
+    assert join(text_rows.order_lines(place(in_turn, blocks=[n // 3 for n in range(9)]))) == by_column
+    assert len(text_rows.order_lines(place(across))) == 3
+
+
+def test_a_heading_over_columns_comes_first() -> None:
+    """A line across the gutter is a band of its own, above the columns."""
+    lines = [(0.0, 0.0, "one heading that runs over both of the two columns of text below it")]
+    lines += [(170.0 * col, 30 + 12.0 * n, f"c{col} r{n} tells of water") for n in range(5) for col in (0, 1)]
+    found = join(text_rows.order_lines(place(lines)))
+
+    assert [line[:5] for line in found[1:]] == [f"c{col} r{n}" for col in (0, 1) for n in range(5)]
+
+
+@pytest.mark.parametrize(("first", "expected"), [("he", "The"), ("hen", "Then")])
+def test_a_drop_cap_is_joined(first: str, expected: str) -> None:
+    """The cap and the rest of its word are one word."""
+    cap = StyledWord(Rect(0, 0, 28, 46), "T", 0, 36)
+    rows = text_rows.group_rows([cap, *_number(place([(32, 15, f"{first} level"), (32, 29, "is low"), (32, 43, "x")]))])
+
+    assert join(rows) == [f"{expected} level", "is low", "x"]
+
+
+def test_a_drop_cap_that_is_a_word_stays_one() -> None:
+    """ "A" in front of a word that the text repeats is not joined to it."""
+    cap = StyledWord(Rect(0, 0, 28, 46), "A", 0, 36)
+    lines: list[tuple[float, float, str]] = [(32, 15, "village lies here"), (32, 29, "the village is"), (32, 43, "old")]
+
+    assert join(text_rows.group_rows([cap, *_number(place(lines))]))[0] == "A village lies here"
+
+
+def _number(words: list[StyledWord]) -> list[StyledWord]:
+    return [StyledWord(w.box, w.text, w.line + 1, w.size, block=w.block + 1) for w in words]
+
+
+RECTS = st.lists(
+    st.builds(
+        lambda x, y, w, h: Rect(x, y, x + w, y + h),
+        *(st.floats(0, 500) for _ in range(2)),
+        *(st.floats(0, 200) for _ in range(2)),
+    ),
+    max_size=20,
+)
+
+
+@given(RECTS)
+def test_every_box_is_read_once(rects: list[Rect]) -> None:
+    """Ordering loses no box and repeats none, whatever their positions."""
+    assert sorted(columns.order_boxes(rects)) == list(range(len(rects)))
+    assert sorted(i for block in columns.split_blocks(rects) for i in block) == list(range(len(rects)))
+
+
+@given(RECTS, st.lists(st.sampled_from(["T", "{", "}", "two words", "שלום (3)", "x"]), min_size=20, max_size=20))
+def test_every_letter_is_read_once(rects: list[Rect], texts: list[str]) -> None:
+    """Rows and columns lose no letter of a region, also around drop caps and brackets."""
+    words = [
+        StyledWord(rect, text, number // 2, 10, block=number // 3)
+        for number, (rect, text) in enumerate(zip(rects, texts, strict=False))
+    ]
+    for rows in (text_rows.group_rows(words), text_rows.order_lines(words) if words else []):
+        assert sorted("".join(w.text for row in rows for w in row)) == sorted("".join(w.text for w in words))
