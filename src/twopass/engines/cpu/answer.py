@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twopass.engines.cpu import reading_order, scanned_page, table_grid
+from twopass.engines.cpu import reading_order, scanned_page
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+from twopass.engines.cpu.tables.cells import build_cells
 
 GRAMMAR_VERSION = 2
 
@@ -52,7 +53,7 @@ def to_json(content: PageContent) -> str:
 def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
     if region.grid is not None:
-        rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
+        rows, cols, cells = build_cells(region.box, region.grid, region.words)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
         return box
     if region.words:
