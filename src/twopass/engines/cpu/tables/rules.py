@@ -5,6 +5,7 @@ Parallel rules with no word between them are one border: double borders and cell
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,9 +83,10 @@ def list_sides(boxes: Iterable[Rect], axis: int) -> Iterator[Rect]:
 
 def arrange(rules: Iterable[Rect], axis: int, words: Sequence[StyledWord]) -> list[RuleLine]:
     """Return one line per border in the order of the axis: vertical rules by x (axis 0), horizontal ones by y (1)."""
-    extents = [(word.box[axis], word.box[axis + 2]) for word in words]
+    room = MAX_BORDER_WIDTH + 2 * WORD_OVERHANG
+    extents = sorted((w.box[axis], w.box[axis + 2]) for w in words if w.box[axis + 2] - w.box[axis] <= room)
     borders: list[list[tuple[float, float, float]]] = []
-    for rule in sorted(_to_span(rule, axis) for rule in rules if is_horizontal(rule) == (axis == 1)):
+    for rule in sorted({_to_span(rule, axis) for rule in rules if is_horizontal(rule) == (axis == 1)}):
         if borders and _are_one_border(borders[-1][0][0], rule[0], extents):
             borders[-1].append(rule)
         else:
@@ -98,10 +100,12 @@ def _to_span(rule: Rect, axis: int) -> tuple[float, float, float]:
 
 
 def _are_one_border(first: float, second: float, extents: Sequence[tuple[float, float]]) -> bool:
-    """Return whether two rules are so close that no word fits between them."""
+    """Return whether two rules are so close that no word fits between them; `extents` of words are sorted."""
     if second - first > MAX_BORDER_WIDTH:
         return False
-    return not any(first - WORD_OVERHANG <= x0 and x1 <= second + WORD_OVERHANG for x0, x1 in extents)
+    start, stop = first - WORD_OVERHANG, second + WORD_OVERHANG
+    inside = extents[bisect_left(extents, (start, start)) : bisect_right(extents, (stop, stop))]
+    return not any(end <= stop for _, end in inside)
 
 
 def _unite(border: Iterable[tuple[float, float, float]]) -> tuple[tuple[float, float], ...]:
