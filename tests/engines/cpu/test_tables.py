@@ -34,7 +34,22 @@ from twopass.engines.cpu.page import read_page_simply
 from twopass.engines.cpu.tables.cells import build_cells
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import find_rules
+from twopass.engines.cpu.tables.scanned_rules import drop_letters, split_words
 from twopass.pages.rendered_page import PagePointer
+
+_numbers = st.floats(0, 500, allow_nan=False)
+_rects = st.builds(
+    lambda x, y, w, h: Rect(x, y, x + w, y + h), _numbers, _numbers, st.floats(0, 300), st.floats(0, 300)
+)
+_words = st.builds(
+    lambda box, text, line, size, bold, upright: StyledWord(box, text, line, size, bold, upright=upright),
+    _rects,
+    st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8),
+    st.integers(0, 12),
+    st.floats(0, 40),
+    st.booleans(),
+    st.booleans(),
+)
 
 # Without rules or shading, nothing says whether an empty cell belongs to the cell above or beside it.
 MIN_CELLS = 0.9
@@ -219,21 +234,35 @@ def test_numbers_that_touch_the_next_column_are_cells(tmp_path: Path) -> None:
     assert [(c.text) for c in cells if c.row] == [text for row in rows for text in row]
 
 
+def test_a_word_that_ocr_read_across_a_rule_is_split() -> None:
+    """A number and the word behind the rule are two words; without a digit before a letter the word stays whole."""
+    rule = Rect(150, 90, 150, 130)
+    joined = StyledWord(Rect(120, 100, 175, 112), "9,870none", 1, 9)
+    whole = StyledWord(Rect(120, 114, 175, 126), "reservoir", 2, 9)
+
+    found = split_words([joined, whole], [rule])
+
+    assert [word.text for word in found] == ["9,870", "none", "reservoir"]
+    assert found[0].box.x1 == found[1].box.x0 == 150
+
+
+def test_strokes_of_letters_are_no_rules() -> None:
+    """A stroke within a word is a letter that touches a border, a longer one through it is a rule."""
+    word = StyledWord(Rect(100, 100, 140, 112), "Jan", 1, 9)
+    stroke, rule = Rect(102, 100, 102, 113), Rect(120, 80, 120, 140)
+
+    assert drop_letters([stroke, rule], [word]) == [rule]
+
+
+@settings(deadline=None)
+@given(st.lists(_words, max_size=10), st.lists(_rects, max_size=5))
+def test_splitting_keeps_every_letter(words: list[StyledWord], rules: list[Rect]) -> None:
+    """The parts of split words are in order and lose no letter."""
+    assert "".join(word.text for word in split_words(words, rules)) == "".join(word.text for word in words)
+
+
 # ---- any table ----
 
-_numbers = st.floats(0, 500, allow_nan=False)
-_rects = st.builds(
-    lambda x, y, w, h: Rect(x, y, x + w, y + h), _numbers, _numbers, st.floats(0, 300), st.floats(0, 300)
-)
-_words = st.builds(
-    lambda box, text, line, size, bold, upright: StyledWord(box, text, line, size, bold, upright=upright),
-    _rects,
-    st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8),
-    st.integers(0, 12),
-    st.floats(0, 40),
-    st.booleans(),
-    st.booleans(),
-)
 _grids = st.builds(
     lambda rows, cols, rules, shades: Grid(tuple(sorted(rows)), tuple(sorted(cols)), tuple(rules), tuple(shades)),
     st.lists(_numbers, max_size=6),

@@ -155,7 +155,8 @@ def _read_scan(pixels: Pixels, language: str | None, width: float, height: float
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
         blocks, _, _ = layer_words.extract(page)
-        rules = scanned_rules.find_rules(array, scale, skew)
+        rules = scanned_rules.drop_letters(scanned_rules.find_rules(array, scale, skew), words)
+        words = tuple(scanned_rules.split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
     return PageContent(width, height, "ocr", content.regions, scan.score, content.dense, scan.unreadable, skew)

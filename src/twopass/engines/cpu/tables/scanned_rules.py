@@ -1,13 +1,14 @@
-"""Find the rules of tables in the pixels of a scan."""
+"""Find the rules of tables in the pixels of a scan, and split words that OCR read across them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu.geometry import Rect
+from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.tables.rules import MAX_RULE_WIDTH
 from twopass.pages.ocr import Array
 
@@ -15,6 +16,8 @@ MIN_LENGTH = 12.0  # points: shorter strokes may be letters
 DRIFT = 1.0  # points across a rule within MIN_LENGTH, for paper that is not quite straight
 NEIGHBOURHOOD = 12.0  # points around a pixel, whose mean brightness it is compared with
 CONTRAST = 18  # grey levels that a rule is darker than its surroundings
+MAX_STROKE = 1.6  # of a word's height: a longer stroke in the word's box is a rule
+MAX_SHIFT = 3  # letters between where a rule seems to split a word and a change from digits to letters
 
 
 def find_rules(array: Array, scale: float, skew: float) -> list[Rect]:
@@ -32,6 +35,39 @@ def find_rules(array: Array, scale: float, skew: float) -> list[Rect]:
     block = int(NEIGHBOURHOOD / scale) | 1
     ink = cv2.adaptiveThreshold(grey, 255, cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY_INV, max(block, 3), CONTRAST)
     return [*_find_lines(ink, scale, horizontal=True), *_find_lines(ink, scale, horizontal=False)]
+
+
+def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rect]:
+    """Drop strokes of letters, which are long where a letter touches a border."""
+    return [rule for rule in rules if not any(_is_letter(rule, word.box) for word in words)]
+
+
+def _is_letter(rule: Rect, word: Rect) -> bool:
+    length = max(rule.x1 - rule.x0, rule.height)
+    return length <= MAX_STROKE * word.height and word.contains(rule.centre)
+
+
+def split_words(words: Sequence[StyledWord], rules: Sequence[Rect]) -> list[StyledWord]:
+    """Split each word that a vertical rule crosses, because OCR reads close cells as one line."""
+    upright = [rule for rule in rules if rule.height > rule.x1 - rule.x0]
+    return [part for word in words for part in _split_word(word, upright)]
+
+
+def _split_word(word: StyledWord, rules: Sequence[Rect]) -> Iterator[StyledWord]:
+    """Yield the parts of a word; widths are guessed, so that only a change from digits to letters shows the place."""
+    box, text = word.box, word.text
+    inside = [r.x0 for r in rules if box.x0 < r.x0 < box.x1 and r.y0 < box.centre[1] < r.y1]
+    places = [i for i in range(1, len(text)) if text[i - 1].isdigit() and text[i].isalpha()]
+    if not (word.upright and inside and places):
+        yield word
+        return
+    position = (inside[0] - box.x0) / (box.x1 - box.x0) * len(text)
+    at = min(places, key=lambda i: abs(i - position))
+    if abs(at - position) > MAX_SHIFT:
+        yield word
+        return
+    yield replace(word, text=text[:at], box=box._replace(x1=inside[0]))
+    yield replace(word, text=text[at:], box=box._replace(x0=inside[0]))
 
 
 def _find_lines(ink: Any, scale: float, horizontal: bool) -> Iterator[Rect]:
