@@ -128,7 +128,12 @@ HOMES = {
     "math_core": {"formats/mathml.py"},
     "tenacity": {"runtime/retry.py"},
     "rapidocr": {"pages/ocr.py"},
-    "cv2": {"detection/ink.py", "engines/cpu/layout_regions.py", "engines/detector/decode.py"},
+    "cv2": {
+        "detection/ink.py",
+        "engines/cpu/layout_regions.py",
+        "engines/cpu/tables/scanned_rules.py",
+        "engines/detector/decode.py",
+    },
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},

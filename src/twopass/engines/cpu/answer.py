@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from twopass.engines.cpu import bidi, scanned_page, table_grid, text_rows
+from twopass.engines.cpu import bidi, scanned_page, text_rows
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+from twopass.engines.cpu.tables.cells import GridCell, build_cells
 
 GRAMMAR_VERSION = 2
 MAX_BLANKS = 80  # between two words of code
@@ -54,7 +55,7 @@ def to_json(content: PageContent) -> str:
 def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     box: dict[str, Any] = {"label": region.label, "box": _to_page_box(region.box, content)}
     if region.grid is not None:
-        rows, cols, cells = table_grid.build_cells(region.box, region.grid, region.words)
+        rows, cols, cells = build_cells(region.box, region.grid, region.words)
         if bidi.is_rtl(region.words):
             cells = _mirror_cells(cells, cols)
         box["table"] = {"rows": rows, "cols": cols, "cells": [vars(cell) for cell in cells]}
@@ -68,7 +69,7 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
     return box
 
 
-def _mirror_cells(cells: Sequence[table_grid.GridCell], cols: int) -> list[table_grid.GridCell]:
+def _mirror_cells(cells: Sequence[GridCell], cols: int) -> list[GridCell]:
     """Number the columns of a right-to-left table from the right, where it begins."""
     mirrored = [replace(cell, col=cols - cell.col - cell.col_span) for cell in cells]
     return sorted(mirrored, key=lambda cell: (cell.row, cell.col))

@@ -78,13 +78,21 @@ class StyledWord:
     is_piece: bool = False
 
 
+class Shade(NamedTuple):
+    """A filled box, the background of a cell or of several; `color` is sRGB, 0xRRGGBB."""
+
+    box: Rect
+    color: int
+
+
 @dataclass(frozen=True)
 class Grid:
-    """The positions of row and column lines inside a table, and the rules drawn in and around it."""
+    """The positions of row and column lines inside a table, and the rules and shades drawn in and around it."""
 
     rows: tuple[float, ...]
     cols: tuple[float, ...]
     rules: tuple[Rect, ...] = ()
+    shades: tuple[Shade, ...] = ()
 
 
 @dataclass(frozen=True)

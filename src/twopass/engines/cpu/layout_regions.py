@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu import reading_order, table_grid
-from twopass.engines.cpu.geometry import Grid, Rect, Region, StyledWord, enclose
+from twopass.engines.cpu import reading_order
+from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord, enclose
+from twopass.engines.cpu.tables import grid_lines, rule_groups
 
 # A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
 DENSE_LINES = 700
@@ -19,6 +20,7 @@ BACKGROUND_SHARE = 0.02  # of the page: a larger drawing is a background, which 
 MASK_SIDE = 2000  # pixels of the mask in which drawings are counted
 MAX_DRAWINGS = 10_000  # the ruled tables of a page had 2,470 at most
 MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
+MAX_BORDER_DISTANCE = 12.0  # points, from the text's box to the outermost rule around it
 MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
 
 
@@ -47,15 +49,14 @@ def is_dense(blocks: Sequence[Any], words: Sequence[StyledWord], bounds: Rect) -
     )
 
 
-def detect(page: Any, blocks: Sequence[Any]) -> list[Region]:
+def detect(page: Any, blocks: Sequence[Any], rules: Sequence[Rect], shades: Sequence[Shade]) -> list[Region]:
     """Return the regions that the layout model finds, and pictures that it missed."""
     load_layout_model()
     from pymupdf4llm.helpers import utils
 
     page.get_layout(return_raw=True)
     groups = [group for group in page.layout_information or () if _is_large(group["group_bbox"])]
-    rules = tuple(_find_rules(blocks))
-    regions = [_build_region(group, rules) for group in groups]
+    regions = [_build_region(group, rules, shades) for group in groups]
     page.layout_information = [(*region.box, region.label) for region in regions]
     detected = len(regions)
     utils.add_image_orphans(page, list(blocks))
@@ -86,38 +87,27 @@ def _is_large(box: Sequence[float]) -> bool:
     return box[2] - box[0] > 2 and box[3] - box[1] > 2
 
 
-def _build_region(group: Any, rules: Sequence[Rect]) -> Region:
+def _build_region(group: Any, rules: Sequence[Rect], shades: Sequence[Shade]) -> Region:
     box, label, lines = Rect(*map(float, group["group_bbox"])), group["class_name"], group.get("table_grid")
     if label != "table":
         return Region(label, box)
     if not lines:
         return Region("text", box)
-    rows = tuple(float(y) + box.y0 for y in lines.h_lines)
+    own = _find_table_rules(box, rules)
+    nested = rule_groups.find_nested(own)
+    heights = (float(y) + box.y0 for y in lines.h_lines)
+    rows = tuple(y for y in heights if not any(inner.y0 < y < inner.y1 for inner in nested))
     cols = tuple(float(x) + box.x0 for x in lines.v_lines)
-    return Region(label, box, grid=Grid(rows, cols, tuple(_find_table_rules(box, rules))))
+    behind = tuple(shade for shade in shades if box.contains(shade.box.centre, MAX_BORDER_DISTANCE))
+    return Region(label, box, grid=Grid(rows, cols, tuple(rule_groups.drop_inside(own, nested)), behind))
 
 
 def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
     """Return the rules that cross the table's text and the rules around those, without frames of the page."""
-    margin = table_grid.MAX_BORDER_DISTANCE
+    margin = MAX_BORDER_DISTANCE
     width, height = box.x1 - box.x0 + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
     fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
     outer = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
     crossing = [rule for rule in fitting if rule.intersects(outer)]
     bounds = enclose([box, *crossing])
-    return [rule for rule in fitting if bounds.contains(rule.centre, table_grid.SAME_LINE)]
-
-
-def _find_rules(blocks: Sequence[Any]) -> Iterator[Rect]:
-    """Yield thin drawings and the four sides of drawn boxes."""
-    for block in blocks:
-        if block["type"] != 3:
-            continue
-        box = Rect(*block["bbox"])
-        if min(box.x1 - box.x0, box.y1 - box.y0) <= table_grid.MAX_RULE_WIDTH:
-            yield box
-        elif block.get("stroked") and block.get("isrect"):
-            yield box._replace(y1=box.y0)
-            yield box._replace(y0=box.y1)
-            yield box._replace(x1=box.x0)
-            yield box._replace(x0=box.x1)
+    return [rule for rule in fitting if bounds.contains(rule.centre, grid_lines.SAME_LINE)]

@@ -26,6 +26,9 @@ from twopass.engines.cpu.answer import PageContent
 from twopass.engines.cpu.formulas import glyphs
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
+from twopass.engines.cpu.tables import scanned_rules
+from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
+from twopass.engines.cpu.tables.rules import find_rules, find_shades
 from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
 from twopass.pages.rendered_page import PagePointer
@@ -127,13 +130,25 @@ def _open_upright(pointer: PagePointer) -> Iterator[Any]:
 
 
 def _analyse_layout(
-    page: Any, blocks: Sequence[Any], words: Sequence[StyledWord], via: str, use_model: bool
+    page: Any,
+    blocks: Sequence[Any],
+    words: Sequence[StyledWord],
+    via: str,
+    use_model: bool,
+    pixel_rules: Sequence[Rect] = (),
 ) -> PageContent:
-    """Group the words into regions in reading order; the layout model is skipped on a dense or very large page."""
+    """Group the words into regions in reading order; the layout model is skipped on a dense or very large page.
+
+    `pixel_rules` are those that are seen in the pixels of a scan.
+    """
     bounds = Rect(*page.rect)
+    rules = [*find_rules(blocks), *pixel_rules]
+    shades = list(find_shades(blocks, bounds))
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
-    regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks), words)
-    regions = reading_order.sort_regions(reading_order.assign_words(regions, words, bounds), bounds)
+    regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks, rules, shades), words)
+    regions = add_ruled_tables(regions, rules, shades, words)
+    regions = settle_tables(reading_order.assign_words(regions, words, bounds))
+    regions = reading_order.sort_regions(regions, bounds)
     return PageContent(bounds.x1, bounds.y1, via, regions, dense=dense)
 
 
@@ -155,6 +170,8 @@ def _read_scan(pixels: Pixels, language: str | None, width: float, height: float
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
         blocks, _, _ = layer_words.extract(page)
-        content = _analyse_layout(page, blocks, words, "ocr", use_model)
+        rules = scanned_rules.drop_letters(scanned_rules.find_rules(array, scale, skew), words)
+        words = tuple(scanned_rules.split_words(words, rules))
+        content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
     return PageContent(width, height, "ocr", content.regions, scan.score, content.dense, scan.unreadable, skew)

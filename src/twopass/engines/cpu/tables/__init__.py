@@ -1,0 +1,1 @@
+"""Tables of a page: which regions are tables, their grid lines, and their cells."""

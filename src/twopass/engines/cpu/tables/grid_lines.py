@@ -1,0 +1,159 @@
+"""Choose the lines of a table's grid from drawn rules, shaded cells, the layout model's lines and white space.
+
+If rules enclose the table, they are the grid. Otherwise the other lines are added where words are on both sides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+from twopass.engines.cpu.geometry import Grid, Rect, StyledWord
+from twopass.engines.cpu.tables import header_spans
+from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
+from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, RuleLine, arrange, list_sides
+
+SAME_LINE = 4.0  # points: a line of the model closer to a rule is that rule
+MIN_RULED_HEIGHT, MIN_RULED_WIDTH = 0.4, 0.25  # of the table's height and width, for a grid line
+MIN_SEPARATED = 0.6  # of neighbouring phrases: if rules stand between fewer, the columns are not ruled
+MIN_NUMBERS = 2  # columns with numbers on two lines that are therefore two rows
+ROW_REACH = 5.0  # points: half the height of a line of text, which a row line may cut
+MANY_MORE = 1.6  # times as many rows or columns as rules make: the rules separate groups of them
+
+
+@dataclass(frozen=True)
+class AxisLines:
+    """The grid lines of one axis, and the rule that is drawn at each of them, if any."""
+
+    positions: tuple[float, ...]
+    rules: tuple[RuleLine | None, ...]
+
+    @property
+    def slots(self) -> int:
+        return len(self.positions) - 1
+
+
+@dataclass(frozen=True)
+class TableLines:
+    """The grid of a table; `closed` if rules enclose it and are all of its lines."""
+
+    ys: AxisLines
+    xs: AxisLines
+    closed: bool
+
+
+def find_lines(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> TableLines:
+    """Return the table's grid; its first and last lines are the table's edges."""
+    ruled_ys, ruled_xs = _find_ruled(box, grid, words)
+    phrases = find_phrases(words)
+    closed = _encloses(ruled_ys, box.y0, box.y1) and _encloses(ruled_xs, box.x0, box.x1)
+    closed = closed and _separates(arrange(grid.rules, 0, words), phrases)
+    xs = _as_axis(ruled_xs) if closed else _find_columns(box, grid, ruled_xs, words, phrases)
+    if closed and len(grid.rows) + 1 < MANY_MORE * (len(ruled_ys) - 1):
+        return TableLines(_as_axis(ruled_ys), xs, closed)
+    fixed = [*ruled_ys, *_find_shade_lines(grid, 1, words)]
+    known = [*(line.position for line in fixed), *grid.rows]
+    missed = [*header_spans.find_row_gaps(phrases, xs.positions), *_find_number_gaps(phrases, xs.positions)]
+    added = [(top + bottom) / 2 for top, bottom in missed if not _is_ruled_gap(top, bottom, known)]
+    free = [box.y0, *grid.rows, *sorted(set(added)), box.y1]
+    return TableLines(_combine(fixed, free, [word.box.centre[1] for word in words]), xs, closed)
+
+
+def _find_number_gaps(phrases: Sequence[Phrase], xs: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Yield the space between two lines with numbers in the same columns: numbers do not continue on a second line."""
+    above: dict[int, Phrase] = {}
+    for _, line in groupby(phrases, key=lambda phrase: phrase.line):
+        numbers = {find_slot(xs, phrase.centre): phrase for phrase in line if phrase.is_number}
+        if len(numbers) < MIN_NUMBERS:
+            continue
+        if len(numbers.keys() & above.keys()) >= MIN_NUMBERS:
+            yield max(p.y1 for p in above.values()), min(p.y0 for p in numbers.values())
+        above = numbers
+
+
+def _is_ruled_gap(top: float, bottom: float, lines: Sequence[float]) -> bool:
+    """Return whether a line is in a space between two texts, or in the halves of these."""
+    return any(top - ROW_REACH <= line <= bottom + ROW_REACH for line in lines)
+
+
+def _find_columns(
+    box: Rect, grid: Grid, ruled: Sequence[RuleLine], words: Sequence[StyledWord], phrases: Sequence[Phrase]
+) -> AxisLines:
+    fixed = [*ruled, *_find_shade_lines(grid, 0, words)]
+    inner = choose_columns(grid.cols, [line.position for line in fixed], phrases)
+    centres = [phrase.centre for phrase in phrases] + [w.box.centre[0] for w in words if not w.upright]
+    return _combine(fixed, [box.x0, *inner, box.x1], centres)
+
+
+def _find_ruled(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[list[RuleLine], list[RuleLine]]:
+    """Return the horizontal and vertical rules that are long, or reach from one long rule to another."""
+    horizontal, vertical = arrange(grid.rules, 1, words), arrange(grid.rules, 0, words)
+    long_ys = [line.position for line in horizontal if line.length >= MIN_RULED_WIDTH * (box.x1 - box.x0)]
+    long_xs = [line.position for line in vertical if line.length >= MIN_RULED_HEIGHT * box.height]
+    ys = [line for line in horizontal if line.position in long_ys or _connects(line, long_xs)]
+    xs = [line for line in vertical if line.position in long_xs or _connects(line, long_ys)]
+    return ys, xs
+
+
+def _connects(line: RuleLine, positions: Sequence[float]) -> bool:
+    def is_at(end: float) -> bool:
+        return any(abs(end - position) <= MAX_BORDER_WIDTH for position in positions)
+
+    return any(stop - start > 2 * MAX_BORDER_WIDTH and is_at(start) and is_at(stop) for start, stop in line.spans)
+
+
+def _encloses(ruled: Sequence[RuleLine], start: float, stop: float) -> bool:
+    return len(ruled) >= 3 and ruled[0].position <= start + SAME_LINE and ruled[-1].position >= stop - SAME_LINE
+
+
+def _separates(rules: Sequence[RuleLine], phrases: Sequence[Phrase]) -> bool:
+    """Return whether rules stand between most phrases that are beside each other."""
+    pairs = [(one, other) for one, other in pairwise(phrases) if one.line == other.line]
+    ruled = sum(
+        any(one.x1 - CUT < rule.position < other.x0 + CUT and rule.measure_cover(one.y0, one.y1) for rule in rules)
+        for one, other in pairs
+    )
+    return ruled >= MIN_SEPARATED * len(pairs)
+
+
+def _as_axis(lines: Sequence[RuleLine]) -> AxisLines:
+    return AxisLines(tuple(line.position for line in lines), tuple(lines))
+
+
+def _find_shade_lines(grid: Grid, axis: int, words: Sequence[StyledWord]) -> Iterator[RuleLine]:
+    """Yield the edges of shaded cells as lines that are drawn nowhere."""
+    for line in arrange(list_sides((shade.box for shade in grid.shades), axis), axis, words):
+        yield RuleLine(line.position, ())
+
+
+def _combine(fixed: Sequence[RuleLine], free: Iterable[float], centres: Sequence[float]) -> AxisLines:
+    """Return the fixed lines and those free ones that have words on both sides; positions of words are `centres`."""
+    ordered = sorted(centres)
+    known: list[tuple[float, RuleLine | None]] = [(line.position, line) for line in fixed]
+    lines = sorted([*known, *((position, None) for position in free)], key=itemgetter(0))
+    kept = [lines[0]]
+    for line in lines[1:]:
+        if _is_rule(line) and _is_rule(kept[-1]) or _has_between(ordered, kept[-1][0], line[0]):
+            kept.append(line)
+        elif _rank(line) > _rank(kept[-1]):
+            kept[-1] = line
+    if len(kept) < 2:
+        kept = [lines[0], lines[-1]]
+    rules = tuple(rule if rule and rule.spans else None for _, rule in kept)
+    return AxisLines(tuple(position for position, _ in kept), rules)
+
+
+def _has_between(centres: Sequence[float], start: float, stop: float) -> bool:
+    return bisect_left(centres, stop) > bisect_right(centres, start)
+
+
+def _is_rule(line: tuple[float, RuleLine | None]) -> bool:
+    return _rank(line) == 2
+
+
+def _rank(line: tuple[float, RuleLine | None]) -> int:
+    """Return 2 for a drawn rule, 1 for the edge of shaded cells, 0 for a line that is only inferred."""
+    return 0 if line[1] is None else 2 if line[1].spans else 1

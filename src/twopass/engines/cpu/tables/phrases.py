@@ -1,0 +1,222 @@
+"""Find the columns of a table from its phrases: words that stand close together on one line.
+
+This is plain geometry over the white space between phrases, for tables whose columns are not ruled.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from twopass.engines.cpu.geometry import StyledWord, enclose
+from twopass.engines.cpu.text_rows import group_rows
+
+WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
+LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
+SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
+MIN_GAP = 1.5  # points of white space between two columns
+MIN_SUPPORT = 2  # phrases on both sides of a gap for each that crosses it
+MIN_ALIGNED = 3  # numbers that end above each other, for the edge of a column
+CUT = 1.5  # points of a phrase on both sides of a column line, for a line that cuts it
+CUT_COST = 0.7  # for a phrase that a line cuts; 1 is the cost of two phrases that no line separates
+WIDE_GAP = 1.5  # of the type size: phrases this far apart are certainly in two columns
+MAX_HEADER_LINES = 4  # lines of text in a table's header
+_Edge = tuple[int, int]  # points: where a word ends and the next one begins
+_SIGN_BEFORE = re.compile(r"[$€£¥₩]+")
+_NUMBER = re.compile(r"[-+−–±(]?[$€£¥₩]?\d[\d.,'’:/–-]*[%)*†‡]*")
+_SIGN_AFTER = re.compile(r"[%)\]*†‡]+")
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words of one line; `line` counts the table's lines of text from the top."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+    line: int
+    size: float
+    is_number: bool
+
+    @property
+    def centre(self) -> float:
+        return (self.x0 + self.x1) / 2
+
+
+@dataclass(frozen=True)
+class _Band:
+    """A strip of x positions in which phrases stand above each other."""
+
+    x0: float
+    x1: float
+    lines: frozenset[int]
+
+
+def group_phrases(words: Sequence[StyledWord]) -> list[list[list[StyledWord]]]:
+    """Return the phrases of upright words, from left to right on each line of text."""
+    lines = group_rows([word for word in words if word.upright])
+    edges = _find_aligned_edges(lines)
+    return [list(_split_line(line, edges)) for line in lines]
+
+
+def find_phrases(words: Sequence[StyledWord]) -> list[Phrase]:
+    return [_to_phrase(group, number) for number, line in enumerate(group_phrases(words)) for group in line]
+
+
+def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
+    """Return the gaps between numbers that are aligned at their right and words that are aligned at their left.
+
+    Spreadsheets leave no more space between two columns than between two words.
+    """
+    starts: dict[_Edge, list[int]] = {}
+    for one, other in (pair for line in lines for pair in pairwise(line)):
+        starts.setdefault(_to_edge(one, other), []).append(round(one.box.x0))
+    return {edge for edge, places in starts.items() if len(places) >= MIN_ALIGNED and len(set(places)) > 1}
+
+
+def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:
+    return round(one.box.x1), round(other.box.x0)
+
+
+def _to_phrase(group: Sequence[StyledWord], line: int) -> Phrase:
+    box = enclose([word.box for word in group])
+    is_number = all(_NUMBER.fullmatch(word.text) for word in group)
+    return Phrase(*box[::2], *box[1::2], line, _measure_size(group[0]), is_number)
+
+
+def _measure_size(word: StyledWord) -> float:
+    return word.size or word.box.height
+
+
+def _split_line(line: Sequence[StyledWord], edges: set[_Edge]) -> Iterator[list[StyledWord]]:
+    """Split the words of a line, from left to right, into phrases."""
+    phrase: list[StyledWord] = []
+    for word in line:
+        if phrase and (
+            word.box.x0 - phrase[-1].box.x1 > _allow_gap(phrase[-1], word) or _to_edge(phrase[-1], word) in edges
+        ):
+            yield phrase
+            phrase = []
+        phrase.append(word)
+    if phrase:
+        yield phrase
+
+
+def _allow_gap(left: StyledWord, right: StyledWord) -> float:
+    share = WORD_GAP if left.line == right.line else LINE_GAP
+    if _SIGN_BEFORE.fullmatch(left.text) or _SIGN_AFTER.fullmatch(right.text):
+        share = SIGN_GAP
+    return share * max(_measure_size(left), _measure_size(right))
+
+
+def choose_columns(candidate: Sequence[float], fixed: Sequence[float], phrases: Sequence[Phrase]) -> list[float]:
+    """Return the column lines that fit the phrases best beside the fixed ones, which are drawn.
+
+    Either none, or those of the candidate, or the white space between the phrases. The first lines of text may be
+    headers over several columns, so that white space is also looked for below them.
+    """
+    lines = max((phrase.line for phrase in phrases), default=-1) + 1
+    options: list[tuple[float, int, int, list[float]]] = []
+    for skipped in range(min(MAX_HEADER_LINES, lines // 2) + 1):
+        proper = _drop_spanning([phrase for phrase in phrases if phrase.line >= skipped])
+        tried = [candidate, _find_gaps(proper), *([[]] if fixed else [])]
+        for merged, bare in (_merge_headers(option, proper, skipped) for option in tried):
+            misfit = _measure_misfit(sorted([*merged, *fixed]), phrases, proper)
+            options.append((misfit, len(merged), 2 * bare + skipped, merged))
+    return min(options)[-1]
+
+
+def _drop_spanning(phrases: Sequence[Phrase]) -> list[Phrase]:
+    """Drop phrases over several columns: most lines have two phrases or more below or above them."""
+    by_line: dict[int, list[Phrase]] = {}
+    for phrase in phrases:
+        by_line.setdefault(phrase.line, []).append(phrase)
+
+    def spans(phrase: Phrase) -> bool:
+        others = (line for number, line in by_line.items() if number != phrase.line)
+        counts = [sum(p.x0 < phrase.x1 and phrase.x0 < p.x1 for p in line) for line in others]
+        return sum(count > 1 for count in counts) > sum(count == 1 for count in counts)
+
+    return [phrase for phrase in phrases if not spans(phrase)]
+
+
+def _find_gaps(phrases: Sequence[Phrase]) -> list[float]:
+    """Return white space through all phrases, and through nearly all where many stand on both sides of it."""
+    gaps: list[float] = []
+    stack = [list(phrases)]
+    while stack:
+        part = stack.pop()
+        gap = _find_gap(part)
+        if gap is not None:
+            gaps.append(gap)
+            stack += [[p for p in part if p.x1 <= gap], [p for p in part if p.x0 >= gap]]
+    return sorted(gaps)
+
+
+def _find_gap(phrases: Sequence[Phrase]) -> float | None:
+    """Return the gap that fewest phrases cross, the widest among these."""
+    starts, stops = sorted(p.x0 for p in phrases), sorted(p.x1 for p in phrases)
+    best: tuple[int, float, float] | None = None
+    for stop in stops[:-1]:
+        left, right_from = bisect_right(stops, stop), bisect_left(starts, stop)
+        right = len(starts) - right_from
+        crossing = len(phrases) - left - right
+        width = starts[right_from] - stop if right else 0.0
+        if width >= MIN_GAP and min(left, right) >= MIN_SUPPORT * crossing:
+            best = min(filter(None, (best, (crossing, -width, stop + width / 2))))
+    return best[2] if best else None
+
+
+def _merge_headers(lines: Sequence[float], phrases: Sequence[Phrase], skipped: int) -> tuple[list[float], int]:
+    """Drop lines between a header and the cells below it, where these are aligned at different sides.
+
+    Of all ways to pair headers with columns, the one that leaves fewest columns, fewest columns without a header,
+    and bridges least space is used. The header is on the line number `skipped` and the next few. Returns the lines
+    that are kept and the number of columns without a header, besides the first.
+    """
+    edges = [float("-inf"), *lines, float("inf")]
+    slots = [[p for p in phrases if left <= p.centre < right] for left, right in pairwise(edges)]
+    bands = [_to_band(slot) if slot else None for slot in slots]
+    best: list[tuple[int, int, float, tuple[int, ...]]] = [(0, 0, 0.0, ())]  # and the first band of each column
+    for stop, band in enumerate(bands, 1):
+        count, bare, space, kept = best[stop - 1]
+        is_bare = stop > 1 and (band is None or min(band.lines) > skipped)
+        options = [(count + 1, bare + is_bare, space, (*kept, stop - 1))]
+        before = bands[stop - 2] if stop > 1 else None
+        if band and before and _is_header_of(before, band, skipped):
+            count, bare, space, kept = best[stop - 2]
+            options.append((count + 1, bare, space + band.x0 - before.x1, (*kept, stop - 2)))
+        best.append(min(options))
+    _, bare, _, kept = best[-1]
+    return [lines[first - 1] for first in kept if first], bare
+
+
+def _to_band(phrases: Sequence[Phrase]) -> _Band:
+    return _Band(min(p.x0 for p in phrases), max(p.x1 for p in phrases), frozenset(p.line for p in phrases))
+
+
+def _is_header_of(one: _Band, other: _Band, skipped: int) -> bool:
+    """Return whether one of two bands has only header lines, and the other only lines below these."""
+    upper, lower = (one, other) if min(one.lines) < min(other.lines) else (other, one)
+    last = max(upper.lines)
+    return last < min(min(lower.lines), skipped + MAX_HEADER_LINES) and len(lower.lines) > 1
+
+
+def _measure_misfit(lines: Sequence[float], phrases: Sequence[Phrase], proper: Sequence[Phrase]) -> float:
+    """Count proper phrases that a line cuts, and pairs of phrases that no line separates; close pairs count less."""
+    cuts = sum(bisect_left(lines, p.x1 - CUT) > bisect_right(lines, p.x0 + CUT) for p in proper)
+    joined = (
+        min((other.x0 - one.x1) / (WIDE_GAP * one.size), 1.0)
+        for one, other in pairwise(phrases)
+        if one.line == other.line and bisect_right(lines, one.centre) == bisect_right(lines, other.centre)
+    )
+    return CUT_COST * cuts + sum(joined)
+
+
+def find_slot(lines: Sequence[float], position: float) -> int:
+    """Return the index of the slot between two lines that a position is in; the nearest one if it is outside."""
+    return min(max(bisect_right(lines, position) - 1, 0), len(lines) - 2)

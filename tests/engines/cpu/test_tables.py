@@ -1,0 +1,289 @@
+"""Tables that the tests draw, read by the cpu engine: cells, spans, headers, and what is no table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engines.cpu.drawn_tables import (
+    MERGED,
+    STYLES,
+    TABLES,
+    DrawnTable,
+    draw_lines,
+    draw_page,
+    draw_prose,
+    draw_table,
+    fill_rows,
+    find_tables,
+    lay_out,
+    score_cells,
+    score_header,
+)
+from tests.engines.cpu.test_cpu_engine import count_layer_words, count_words, read, render_page, save, save_scan
+from twopass.engines.cpu import layer_words
+from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord
+from twopass.engines.cpu.page import read_page_simply
+from twopass.engines.cpu.tables.cells import build_cells
+from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
+from twopass.engines.cpu.tables.rules import find_rules
+from twopass.engines.cpu.tables.scanned_rules import drop_letters, split_words
+from twopass.pages.rendered_page import PagePointer
+
+_numbers = st.floats(0, 500, allow_nan=False)
+_rects = st.builds(
+    lambda x, y, w, h: Rect(x, y, x + w, y + h), _numbers, _numbers, st.floats(0, 300), st.floats(0, 300)
+)
+_words = st.builds(
+    lambda box, text, line, size, bold, upright: StyledWord(box, text, line, size, bold, upright=upright),
+    _rects,
+    st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=8),
+    st.integers(0, 12),
+    st.floats(0, 40),
+    st.booleans(),
+    st.booleans(),
+)
+
+# Without rules or shading, nothing says whether an empty cell belongs to the cell above or beside it.
+MIN_CELLS = 0.9
+UNCERTAIN = {("three-headers", "none")}  # the layout model takes its first row for a heading above the table
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", TABLES)
+def test_cells_of_a_drawn_table(tmp_path: Path, name: str, style: str) -> None:
+    """Ruled, doubly ruled, shaded, booktabs and bare tables have their cells, their headers, and every word once."""
+    path = save(draw_page(TABLES[name], STYLES[style]), tmp_path / "table.pdf")
+    answer = read(path)
+
+    assert count_words(answer) == count_layer_words(path)
+    if (name, style) not in UNCERTAIN:
+        assert score_cells(answer, TABLES[name]) >= MIN_CELLS
+        assert score_header(answer, TABLES[name])
+
+
+@pytest.mark.parametrize("style", ["lines", "double", "gaps", "booktabs"])
+@pytest.mark.parametrize("name", ["simple", "merged"])
+def test_cells_of_a_scanned_table(tmp_path: Path, name: str, style: str) -> None:
+    """The rules of a scanned table are found in its pixels, so that it has the cells of the printed one."""
+    document = draw_page(TABLES[name], STYLES[style])
+    answer = read(save_scan(document[0], tmp_path / "scan.pdf"))
+
+    assert answer["via"] == "ocr"
+    assert score_cells(answer, TABLES[name]) >= MIN_CELLS
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_ruled_tables_are_exact(tmp_path: Path, name: str) -> None:
+    """A double border, or a gap between the borders of two cells, makes no row and no column."""
+    for style in ("lines", "double", "gaps", "filled"):
+        answer = read(save(draw_page(TABLES[name], STYLES[style]), tmp_path / f"{style}.pdf"))
+
+        assert score_cells(answer, TABLES[name]) == 1.0, style
+
+
+def test_a_table_within_a_cell_stays_in_its_cell(tmp_path: Path) -> None:
+    """The rules of an inner table are no rows and columns of the outer one, whose cell has the inner text by lines."""
+    document = pymupdf.open()
+    page = document.new_page()
+    draw_prose(page, 80)
+    xs, ys = (70.0, 200.0, 330.0, 500.0), (150.0, 175.0, 255.0, 280.0)
+    texts = [["Source", "Kind", "Limits"], ["Weiher", "spring", ""], ["Moos", "spring", "none"]]
+    for row, line in enumerate(texts):
+        for col, text in enumerate(line):
+            page.draw_rect(pymupdf.Rect(xs[col], ys[row], xs[col + 1], ys[row + 1]), width=0.8)
+            page.insert_text((xs[col] + 8, ys[row] + 16), text, fontsize=9)
+    for row, line in enumerate((["Nitrate", "50"], ["Iron", "0.2"], ["Lead", "0.01"])):
+        for col, text in enumerate(line):
+            box = pymupdf.Rect(340 + 75 * col, 162 + 20 * row + 20, 415 + 75 * col, 182 + 20 * row + 20)
+            page.draw_rect(box, width=0.8)
+            page.insert_text((box.x0 + 6, box.y0 + 14), text, fontsize=9)
+    path = save(document, tmp_path / "nested.pdf")
+    answer = read(path)
+
+    (table,) = find_tables(answer)
+    assert (table["rows"], table["cols"]) == (3, 3)
+    inner = next(cell["text"] for cell in table["cells"] if (cell["row"], cell["col"]) == (1, 2))
+    assert inner.splitlines() == ["Nitrate 50", "Iron 0.2", "Lead 0.01"]
+    assert count_words(answer) == count_layer_words(path)
+
+
+def test_a_list_of_contents_is_no_table(tmp_path: Path) -> None:
+    """Lines with dot leaders and page numbers are list items that keep every word."""
+    titles = ("Summary", "Introduction", "Scope of this report", "Sources and methods", "Meters", "The log book")
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_text((70, 80), "Contents", fontname="hebo", fontsize=16)
+    for row, title in enumerate(titles):
+        left, y = f"{row + 1} {title} ", 120 + 18 * row
+        x = 70 + pymupdf.get_text_length(left, "helv", 10)
+        page.insert_text((70, y), left, fontsize=10)
+        page.insert_text((x, y), "." * int((480 - x) / pymupdf.get_text_length(".", "helv", 10)), fontsize=10)
+        page.insert_text((490, y), str(3 * row + 1), fontsize=10)
+    path = save(document, tmp_path / "contents.pdf")
+    answer = read(path)
+
+    assert not list(find_tables(answer))
+    assert count_words(answer) == count_layer_words(path)
+
+
+def list_words(page: Any) -> list[StyledWord]:
+    """Return the page's words, with one line number per height."""
+    return [StyledWord(Rect(*word[:4]), word[4], round(word[1]), 10) for word in page.get_text("words")]
+
+
+def test_a_boxed_paragraph_is_text() -> None:
+    """A box around a paragraph is no table of one cell, also where the layout model sees rows in it."""
+    page = pymupdf.open().new_page()
+    draw_prose(page, 168)
+    box = Rect(62, 150, 533, 210)
+    rules = (box._replace(y1=150), box._replace(y0=210), box._replace(x1=62), box._replace(x0=533))
+    region = Region("table", box, tuple(list_words(page)), Grid((172.0, 185.0), (), rules))
+
+    (settled,) = settle_tables([region])
+
+    assert (settled.label, settled.grid, settled.words) == ("text", None, region.words)
+
+
+def test_a_column_of_ruled_cells_is_a_table() -> None:
+    """A table of one column keeps its rows, because rules divide it."""
+    page = pymupdf.open().new_page()
+    draw_prose(page, 168)
+    box = Rect(62, 150, 533, 210)
+    region = Region("table", box, tuple(list_words(page)), Grid((), (), (Rect(62, 172, 533, 172),)))
+
+    assert settle_tables([region]) == [region]
+
+
+def draw_chart_with_table() -> tuple[Any, DrawnTable]:
+    """Draw a framed bar chart over a small ruled table, which belong to one picture."""
+    page = pymupdf.open().new_page()
+    for bar in range(9):
+        height = 25 + 17 * (bar * 5 % 9)
+        page.draw_rect(pymupdf.Rect(90 + 42 * bar, 300 - height, 115 + 42 * bar, 300), fill=(0.2, 0.4, 0.6))
+        page.insert_text((95 + 42 * bar, 312), str(bar), fontsize=8)
+    rows = [("Month", "Jan", "Feb", "Mar", "Apr"), ("Level", "11.4", "11.2", "10.9", "10.8")]
+    table = lay_out(fill_rows([*rows, ("Hours", "31", "28", "24", "40")]), (80, 75, 75, 75, 75), top=320)
+    draw_table(page, table, draw_lines)
+    return page, table
+
+
+def test_a_grid_within_a_picture_is_a_table() -> None:
+    """A ruled grid with words in its cells is a table of its own, and the rest of its picture stays a picture."""
+    page, table = draw_chart_with_table()
+    blocks, layer, _ = layer_words.extract(page)
+    picture = Region("picture", Rect(60, 130, 480, 400))
+
+    rest, found = add_ruled_tables([picture], list(find_rules(blocks)), [], layer.words)
+
+    assert (rest.label, rest.box) == ("picture", Rect(60, 130, 480, found.box.y0))
+    assert found.grid is not None
+    _, _, cells = build_cells(found.box, found.grid, [word for word in layer.words if word.box.y0 > 320])
+    assert [(c.row, c.col, c.row_span, c.col_span, c.text) for c in cells] == [cell.key for cell in table.cells]
+
+
+def test_the_grid_of_a_chart_is_no_table() -> None:
+    """The squares of a chart have no words, so that its grid stays part of the picture."""
+    page = pymupdf.open().new_page()
+    for step in range(6):
+        page.draw_line((100, 100 + 30 * step), (250, 100 + 30 * step))
+        page.draw_line((100 + 30 * step, 100), (100 + 30 * step, 250))
+        page.insert_text((80, 103 + 30 * step), str(step), fontsize=8)
+    blocks, layer, _ = layer_words.extract(page)
+    picture = Region("picture", Rect(70, 90, 260, 260))
+
+    assert add_ruled_tables([picture], list(find_rules(blocks)), [], layer.words) == [picture]
+
+
+@pytest.mark.parametrize("style", ["lines", "double", "filled"])
+def test_a_ruled_table_that_the_layout_model_misses_is_found(tmp_path: Path, style: str) -> None:
+    """Rules alone make a table: here the layout model is not used at all."""
+    path = save(draw_page(MERGED, STYLES[style]), tmp_path / "missed.pdf")
+    with pymupdf.open(path) as document:
+        pixels = render_page(document[0])
+    answer = json.loads(read_page_simply(PagePointer(str(path), 1), pixels, None))
+
+    assert score_cells(answer, MERGED) == 1.0
+    assert count_words(answer) == count_layer_words(path)
+
+
+def test_numbers_that_touch_the_next_column_are_cells(tmp_path: Path) -> None:
+    """Numbers that end above each other and words that begin above each other are two columns, however close."""
+    rows = [("12", "Weiher spring"), ("1,410", "Moos spring"), ("86", "Borehole"), ("7", "Reservoir")]
+    document = pymupdf.open()
+    page = document.new_page()
+    draw_prose(page, 80)
+    for row, (number, name) in enumerate((("Yield", "Source"), *rows)):
+        y, font = 170 + 20 * row, "helv" if row else "hebo"
+        page.insert_text((160 - pymupdf.get_text_length(number, font, 10), y), number, fontname=font, fontsize=10)
+        page.insert_text((163, y), name, fontname=font, fontsize=10)
+    words = [word for word in list_words(page) if word.box.y0 > 150]
+    box = Rect(120, 155, 260, 260)
+    lines = tuple(175.0 + 20 * row for row in range(4))
+
+    _, cols, cells = build_cells(box, Grid(lines, ()), words)
+
+    assert cols == 2
+    assert [(c.text) for c in cells if c.row] == [text for row in rows for text in row]
+
+
+def test_a_word_that_ocr_read_across_a_rule_is_split() -> None:
+    """A number and the word behind the rule are two words; without a digit before a letter the word stays whole."""
+    rule = Rect(150, 90, 150, 130)
+    joined = StyledWord(Rect(120, 100, 175, 112), "9,870none", 1, 9)
+    whole = StyledWord(Rect(120, 114, 175, 126), "reservoir", 2, 9)
+
+    found = split_words([joined, whole], [rule])
+
+    assert [word.text for word in found] == ["9,870", "none", "reservoir"]
+    assert found[0].box.x1 == found[1].box.x0 == 150
+
+
+def test_strokes_of_letters_are_no_rules() -> None:
+    """A stroke within a word is a letter that touches a border, a longer one through it is a rule."""
+    word = StyledWord(Rect(100, 100, 140, 112), "Jan", 1, 9)
+    stroke, rule = Rect(102, 100, 102, 113), Rect(120, 80, 120, 140)
+
+    assert drop_letters([stroke, rule], [word]) == [rule]
+
+
+@settings(deadline=None)
+@given(st.lists(_words, max_size=10), st.lists(_rects, max_size=5))
+def test_splitting_keeps_every_letter(words: list[StyledWord], rules: list[Rect]) -> None:
+    """The parts of split words are in order and lose no letter."""
+    assert "".join(word.text for word in split_words(words, rules)) == "".join(word.text for word in words)
+
+
+# ---- any table ----
+
+_grids = st.builds(
+    lambda rows, cols, rules, shades: Grid(tuple(sorted(rows)), tuple(sorted(cols)), tuple(rules), tuple(shades)),
+    st.lists(_numbers, max_size=6),
+    st.lists(_numbers, max_size=6),
+    st.lists(_rects, max_size=20),
+    st.lists(st.builds(Shade, _rects, st.integers(0, 0xFFFFFF)), max_size=5),
+)
+
+
+@settings(deadline=None)
+@given(_rects, _grids, st.lists(_words, max_size=30))
+def test_every_word_is_in_exactly_one_cell(box: Rect, grid: Grid, words: list[StyledWord]) -> None:
+    """Whatever rules and lines a table has, its cells tile the grid and have each word once."""
+    rows, cols, cells = build_cells(box, grid, words)
+
+    found = Counter(word for cell in cells for word in cell.text.split())
+    assert found == Counter(part for word in words for part in word.text.split())
+    slots = [
+        (r, c)
+        for cell in cells
+        for r in range(cell.row, cell.row + cell.row_span)
+        for c in range(cell.col, cell.col + cell.col_span)
+    ]
+    assert sorted(slots) == [(r, c) for r in range(rows) for c in range(cols)]
