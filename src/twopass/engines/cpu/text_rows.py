@@ -68,6 +68,11 @@ def group_rows(words: Sequence[StyledWord]) -> list[Row]:
     return _group_fragments(horizontal, bidi.is_rtl(words)) + vertical
 
 
+def group_rows_as_placed(words: Sequence[StyledWord]) -> list[Row]:
+    """Return rows from top to bottom, with the same words from left to right, whatever their direction."""
+    return [sorted(row, key=lambda word: word.box.x0) for row in _merge_rows(_make_fragments(words))]
+
+
 def _group_fragments(fragments: Sequence[Fragment], rtl: bool) -> list[Row]:
     """Group lines around the tallest line that stands beside several others, and the rest by height."""
     found = _find_tall(fragments)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from twopass.engines.cpu.geometry import StyledWord, enclose
-from twopass.engines.cpu.text_rows import group_rows
+from twopass.engines.cpu.text_rows import group_rows_as_placed
 
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
@@ -58,7 +58,7 @@ class _Band:
 
 def group_phrases(words: Sequence[StyledWord]) -> list[list[list[StyledWord]]]:
     """Return the phrases of upright words, from left to right on each line of text."""
-    lines = group_rows([word for word in words if word.upright])
+    lines = group_rows_as_placed([word for word in words if word.upright])
     edges = _find_aligned_edges(lines)
     return [list(_split_line(line, edges)) for line in lines]
 
