@@ -1,0 +1,124 @@
+"""Words whose letters stand apart are joined, and no other words are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engines.cpu.drawn_pages import read_lines
+from twopass.engines.cpu import spaced_words
+from twopass.engines.cpu.geometry import Rect, Run, StyledWord
+
+SENTENCE = "The level in the borehole is measured before the pump starts."
+
+
+def new_page() -> tuple[Any, Any]:
+    document = pymupdf.open()
+    return document, document.new_page(width=595, height=300)
+
+
+def draw_letters(page: Any, text: str, x: float, y: float, gap: float, size: float = 12, font: str = "helv") -> None:
+    """Draw each letter by itself, with a gap after it in points; a blank is as wide as three gaps."""
+    measure = pymupdf.Font(font)
+    for letter in text:
+        if letter != " ":
+            page.insert_text((x, y), letter, fontsize=size, fontname=font)
+        x += 3 * gap if letter == " " else measure.text_length(letter, size) + gap
+
+
+def place(parts: list[tuple[str, float]], size: float = 10) -> list[StyledWord]:
+    """Words with the gap in points that follows each."""
+    words, x = [], 0.0
+    for text, gap in parts:
+        words.append(StyledWord(Rect(x, 0, x + size / 2 * len(text), size), text, 0, size))
+        x = words[-1].box.x1 + gap
+    return words
+
+
+def texts(words: list[StyledWord]) -> list[str]:
+    return [word.text for word in words]
+
+
+def test_a_letter_spaced_heading_is_words(tmp_path: Path) -> None:
+    """Letters with wide gaps are the words that still wider gaps separate."""
+    document, page = new_page()
+    draw_letters(page, "WATER REPORT", 60, 60, 6)
+    page.insert_text((60, 100), SENTENCE)
+
+    assert read_lines(document, tmp_path) == ["WATER REPORT", SENTENCE]
+
+
+def test_chinese_letters_have_no_spaces(tmp_path: Path) -> None:
+    """Letters that are placed one by one, with a little space, are joined; Latin words beside them are not."""
+    document, page = new_page()
+    draw_letters(page, "林达赫水厂从两处泉水取水", 60, 60, 3, font="china-s")
+    page.insert_text((60, 100), SENTENCE)
+
+    assert read_lines(document, tmp_path)[0] == "林达赫水厂从两处泉水取水"
+
+
+def test_stacked_letters_are_a_word(tmp_path: Path) -> None:
+    """A word whose letters stand one below the other is read as a word."""
+    document, page = new_page()
+    for row, letter in enumerate("WATER"):
+        page.insert_text((60, 60 + 14 * row), letter, fontsize=12)
+    page.insert_text((60, 200), SENTENCE)
+
+    assert "WATER" in read_lines(document, tmp_path)
+
+
+def test_a_broken_word_is_joined() -> None:
+    """Narrow gaps within a word are those that the row's other gaps are much wider than."""
+    parts = [
+        ("This", 3.0),
+        ("S", 1.2),
+        ("pec", 1.0),
+        ("ifi", 1.2),
+        ("es", 3.0),
+        ("the", 3.0),
+        ("level", 3.0),
+        ("of", 0.0),
+    ]
+
+    assert texts(spaced_words.join(place(parts))) == ["This", "Specifies", "the", "level", "of"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("a", 3), ("b", 3), ("c", 0)],
+        [("J", 3), ("R", 3), ("Smith", 3), ("reads", 0)],
+        [("it", 2), ("is", 2), ("a", 2), ("level", 0)],
+        [("one", 3), ("Two", 1), ("Three", 3), ("four", 3), ("five", 0)],
+        [("x", 30), ("y", 30), ("z", 30), ("w", 0)],
+    ],
+)
+def test_other_words_stay_apart(parts: list[tuple[str, float]]) -> None:
+    """Variables, initials, short words, capitals and letters far apart."""
+    assert texts(spaced_words.join(place(parts))) == [text for text, _ in parts]
+
+
+def test_styles_move_with_their_letters() -> None:
+    """The runs of a joined word are those of its parts at their new places."""
+    first, second = place([("S", 0.5), ("pec", 0)])
+    first = StyledWord(first.box, "S", 0, 10, runs=(Run(0, 1, "b"),))
+    second = StyledWord(second.box, "pec", 0, 10, runs=(Run(1, 3, "i"),))
+
+    merged = spaced_words.merge(first, second)
+
+    assert (merged.text, merged.runs) == ("Spec", (Run(0, 1, "b"), Run(2, 4, "i")))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "Bc", "def", "水", "か。", "1"]), st.floats(-20, 40)), max_size=12))
+def test_no_letter_is_lost(parts: list[tuple[str, float]]) -> None:
+    """Whatever the gaps, the letters and their order stay, in rows and in stacks."""
+    row = place(parts)
+
+    assert "".join(texts(spaced_words.join(row))) == "".join(text for text, _ in parts)
+    stacked = spaced_words.join_stacked([[word] for word in row])
+    assert "".join(word.text for words in stacked for word in words) == "".join(text for text, _ in parts)
