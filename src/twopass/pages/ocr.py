@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -84,12 +84,35 @@ class OcrResult:
         return sum(line.score * len(line.text) for line in self.lines) / characters if characters else None
 
 
+class ReadLines(Protocol):
+    """What reads detected lines: `read_lines`, or a double."""
+
+    def __call__(
+        self, array: Array, quads: Sequence[Corners], language: str | None = None, sharp: Array | None = None
+    ) -> OcrResult: ...
+
+
 def read(array: Array, language: str | None = None) -> OcrResult:
-    """Read the lines and drop those of low score. RapidOCR has a single model, so the `language` hint changes nothing.
+    """Detect the lines and read them.
 
     `array` is height × width × 3, RGB.
     """
-    lines = _read_lines(array)
+    return read_lines(array, detect_lines(array), language)
+
+
+def detect_lines(array: Array) -> list[Corners]:
+    """The corners of every line that the detector sees, from top to bottom in each tile."""
+    return [_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)]
+
+
+def read_lines(
+    array: Array, quads: Sequence[Corners], language: str | None = None, sharp: Array | None = None
+) -> OcrResult:
+    """Read detected lines and drop those of low score. RapidOCR has a single model: the `language` changes nothing.
+
+    `sharp` shows the same page with more pixels: the lines are cut out of it, and their corners are those in `array`.
+    """
+    lines = _read_quads(array, quads, array if sharp is None else sharp)
     script = [line for line in lines if is_line_of_script(array, line)]
     unreadable = _is_unreadable(script)
     if not script:  # a picture: what little was read in it may be shapes
@@ -97,10 +120,15 @@ def read(array: Array, language: str | None = None) -> OcrResult:
     return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
 
 
+def detect_quickly(array: Array) -> list[Corners]:
+    """The lines that the detector sees in a small copy, in a fifth of the time of `detect_lines`."""
+    boxes = _load_rapid_ocr("max")._load_det_model()(np.ascontiguousarray(array[:, :, ::-1])).boxes
+    return [] if boxes is None else [_to_corners(box) for box in boxes]
+
+
 def detects_script(array: Array) -> bool:
     """Whether the detector sees any line of script in any language. Shapes in photographs and drawings do not count."""
-    quads = (_shift(quad, offset, array) for offset, tile in split_tiles(array) for quad in _detect(tile)[1])
-    return any(is_line_of_script(array, Line(quad, "", 0.0)) for quad in quads)
+    return any(is_line_of_script(array, Line(quad, "", 0.0)) for quad in detect_lines(array))
 
 
 def is_line_of_script(array: Array, line: Line) -> bool:
@@ -116,9 +144,22 @@ def is_line_of_script(array: Array, line: Line) -> bool:
     return float((np.abs(grey - background) <= BACKGROUND_RANGE).mean()) >= MIN_BACKGROUND
 
 
-def _read_lines(array: Array) -> list[Line]:
-    """Every detected line from top to bottom. A line that cannot be recognised has the text "" and the score 0."""
-    return [line for offset, tile in split_tiles(array) for line in _read_tile(tile, offset, array)]
+def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Line]:
+    """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
+    readings = _recognise(_cut_lines(sharp, quads, sharp.shape[0] / array.shape[0]))
+    return [
+        Line(quad, text.strip(), score if text.strip() else 0.0)
+        for quad, (text, score) in zip(quads, readings, strict=True)
+    ]
+
+
+def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Array]:
+    """The straightened pixels of each line, BGR. `scale` is pixels of the array per unit of the corners."""
+    if not quads:
+        return []
+    boxes = np.asarray(quads, np.float32) * np.float32(scale)
+    strips = _load_rapid_ocr().crop_text_regions(np.ascontiguousarray(array), boxes)
+    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
 
 
 def _is_unreadable(script: Sequence[Line]) -> bool:
@@ -160,24 +201,20 @@ def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:
         start = stop
 
 
-def _read_tile(tile: Array, offset: int, page: Array) -> Iterator[Line]:
-    crops, quads = _detect(tile)
-    for quad, (text, score) in zip(quads, _recognise(crops), strict=True):
-        yield Line(_shift(quad, offset, page), text.strip(), score if text.strip() else 0.0)
-
-
-def _detect(tile: Array) -> tuple[Sequence[Array], Sequence[Corners]]:
-    """Detect lines; returns their straightened pixels, BGR, and their corners in pixels of the tile."""
+def _detect(tile: Array) -> list[Corners]:
+    """Detect lines; returns their corners in pixels of the tile."""
     from rapidocr.utils.process_img import map_boxes_to_original
 
     rapid_ocr = _load_rapid_ocr()
     image, record = rapid_ocr.preprocess_img(np.ascontiguousarray(tile[:, :, ::-1]))  # RapidOCR wants BGR
     boxes = rapid_ocr._load_det_model()(image).boxes
     if boxes is None:
-        return (), ()
-    crops = rapid_ocr.crop_text_regions(image, boxes)
-    quads = map_boxes_to_original(boxes, record, *tile.shape[:2])
-    return crops, [tuple((float(x), float(y)) for x, y in quad) for quad in quads]  # type: ignore[misc]
+        return []
+    return [_to_corners(quad) for quad in map_boxes_to_original(boxes, record, *tile.shape[:2])]
+
+
+def _to_corners(box: Any) -> Corners:
+    return tuple((float(x), float(y)) for x, y in box)  # type: ignore[return-value]
 
 
 def _shift(quad: Corners, offset: int, page: Array) -> Corners:

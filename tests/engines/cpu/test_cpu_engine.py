@@ -247,20 +247,6 @@ def test_a_clean_visible_layer_is_not_compared(text_pdf: Path) -> None:
     assert read(text_pdf)["agreement"] is None
 
 
-def test_text_in_a_screenshot_is_not_read(tmp_path: Path) -> None:
-    """On a page with a text layer a screenshot is a picture and its text is not read, as the README says."""
-    with pymupdf.open() as source:
-        source.new_page(width=300, height=100).insert_text((20, 60), "Overflow alarm", fontsize=30)
-        screenshot = source[0].get_pixmap(dpi=144)
-    document = pymupdf.open()
-    draw_text_page(document, PROSE[:2]).insert_image((100, 220, 400, 320), pixmap=screenshot)
-    answer = read(save(document, tmp_path / "shot.pdf"))
-
-    assert answer["via"] == "text_layer"
-    assert "picture" in {box["label"] for box in answer["boxes"]}
-    assert not {"Overflow", "alarm"} & set(count_words(answer))
-
-
 def test_a_hidden_layer_is_used_if_ocr_finds_no_text(tmp_path: Path) -> None:
     """A hidden layer is better than no text, and `via` in the answer says that it was used."""
     with pymupdf.open() as document:

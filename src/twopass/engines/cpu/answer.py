@@ -98,10 +98,13 @@ def _line_to_json(words: Sequence[StyledWord], content: PageContent) -> dict[str
     return line
 
 
-def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, float]:
-    """The mean score of the words that OCR read in place of a broken font; empty without such words."""
-    scores = [word.score for word in words if word.from_pixels]
-    return {"from_pixels": round(statistics.mean(scores), 4)} if scores else {}
+def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, Any]:
+    """The mean score of the words that OCR read, and whether an image shows them; empty without such words."""
+    found = [word for word in words if word.from_pixels]
+    if not found:
+        return {}
+    score = {"from_pixels": round(statistics.mean(word.score for word in found), 4)}
+    return score if all(word.font for word in found) else {**score, "in_image": True}
 
 
 def _join_mono_words(words: Sequence[StyledWord]) -> str:

@@ -35,6 +35,9 @@ class Rect(NamedTuple):
         x, y = point
         return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
 
+    def move(self, dx: float, dy: float) -> Rect:
+        return Rect(self.x0 + dx, self.y0 + dy, self.x1 + dx, self.y1 + dy)
+
     def union(self, other: Rect) -> Rect:
         return Rect(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
 
@@ -58,9 +61,10 @@ class Run(NamedTuple):
 class StyledWord:
     """One word. `line` and `block` are numbers of MuPDF or OCR; `upright` is False for vertical text.
 
-    `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that the font
-    maps to wrong characters and OCR read the word instead. A piece of a word, as lines with right-to-left text have
-    them, is joined to its neighbours without a space if there is no gap between them.
+    `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that OCR read
+    the word on a page with a text layer: its font maps to wrong characters, or, without a font, it is part of an image.
+    A piece of a word, as lines with right-to-left text have them, is joined to its neighbours without a space if there
+    is no gap between them.
     """
 
     box: Rect

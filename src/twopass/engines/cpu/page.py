@@ -6,7 +6,7 @@ regions from the positions of lines and drawings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,9 @@ from twopass.engines.cpu import (
     layer_check,
     layer_words,
     layout_regions,
+    picture_text,
     reading_order,
+    resolution,
     scanned_page,
     widgets,
 )
@@ -31,80 +33,116 @@ from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import find_rules, find_shades
 from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
+from twopass.pages.ocr import ReadLines
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
 
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
-FEW_WORDS = 20  # fewer visible words on a scan may be a stamp
-OCR_ADVANTAGE = 1.5  # OCR must read this many times their number to replace them
 MIN_OCR_SHARE = 0.1  # of a hidden layer's words: less means that OCR saw no text, or a smudge
 MIN_AGREEMENT = 0.7  # of an odd-looking visible layer with the pixels: below it, fonts map letters to wrong ones
 
 
-def read_page(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
-    """Return the page as compact JSON; the same page always gives the same bytes."""
+def read_page(
+    pointer: PagePointer, pixels: Pixels, language: str | None, read_lines: ReadLines = ocr.read_lines
+) -> str:
+    """Return the page as compact JSON; the same page always gives the same bytes.
+
+    `read_lines` is called once at most: what it reads is never discarded for a second reading.
+    """
+    read = partial(read_lines, language=language)
     if not pointer.is_pdf:
-        return answer.to_json(_read_image(pixels, language, use_model=True))
+        return answer.to_json(_read_image(pixels, read, use_model=True))
     try:
         with _open_upright(pointer) as page:
-            return answer.to_json(_read_pdf_page(page, pixels, language, use_model=True))
+            return answer.to_json(_read_pdf_page(page, pixels, read, use_model=True))
     except SourceError:
-        return answer.to_json(_read_bare_page(pointer, pixels, language, use_model=True))
+        return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
 
 
 def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
     """The same without the layout model and annotations, for a page on which these took too long."""
     read = partial(_read_bare_page, pointer) if pointer.is_pdf else _read_image
-    return answer.to_json(read(pixels, language, use_model=False))
+    return answer.to_json(read(pixels, partial(ocr.read_lines, language=language), use_model=False))
 
 
-def _read_image(pixels: Pixels, language: str | None, use_model: bool) -> PageContent:
+def _read_image(pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
     width, height = pixels.width * POINTS_PER_PIXEL, pixels.height * POINTS_PER_PIXEL
-    return _read_scan(pixels, language, width, height, use_model)
+    array = pixels.array()
+    return _lay_out_scan(array, read(array, ocr.detect_lines(array)), (), width, height, use_model)
 
 
-def _read_bare_page(pointer: PagePointer, pixels: Pixels, language: str | None, use_model: bool) -> PageContent:
+def _read_bare_page(pointer: PagePointer, pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
     """Read the page without its annotations, whose damage may keep it from being turned upright."""
     opened = source_files.open_bare_page(pointer.file, pointer.number, pointer.turn, pointer.password)
     with opened as (page, had_annotations):
         page.remove_rotation()
-        content = _read_pdf_page(page, pixels, language, use_model)
+        content = _read_pdf_page(page, pixels, read, use_model)
     return replace(content, lacks_annotations=had_annotations)
 
 
-def _read_pdf_page(page: Any, pixels: Pixels, language: str | None, use_model: bool) -> PageContent:
+def _read_pdf_page(page: Any, pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
     """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
     blocks, layer, is_scan = layer_words.extract(page)
     if not layer.hidden:
         words = broken_fonts.repair(layer.words, pixels.array(), pixels.width / page.rect.width)
         layer = replace(layer, words=words)
     is_usable = bool(layer.words) and not layer.is_garbage
-    if is_usable and not layer.hidden and not (is_scan and len(layer.words) < FEW_WORDS):
-        content = _read_layer(page, blocks, layer, pixels, use_model)
-        if content.agreement is None or content.agreement >= MIN_AGREEMENT:
-            return content
+    if is_usable and not layer.hidden:
+        agreement = _measure_agreement(page, layer, pixels) if layer_check.is_suspicious(layer.words) else None
+        if agreement is None or agreement >= MIN_AGREEMENT:
+            content = _read_visible_layer(page, blocks, layer.words, is_scan, pixels, read, use_model)
+            return replace(content, agreement=agreement)
         is_usable = False
     elif is_usable and layer.lines > DENSE_HIDDEN_LINES:
-        return _read_layer(page, blocks, layer, pixels, use_model)
-    content = _read_scan(pixels, language, page.rect.width, page.rect.height, use_model)
-    ocr_words = sum(len(region.words) for region in content.regions)
-    required_words = (MIN_OCR_SHARE if layer.hidden else OCR_ADVANTAGE) * len(layer.words)
-    if is_usable and ocr_words < required_words:
-        return _read_layer(page, blocks, layer, pixels, use_model)
-    return content
+        return _read_hidden_layer(page, blocks, layer, pixels, use_model)
+    array = pixels.array()
+    scan = _read_lines(page, array, ocr.detect_lines(array), read)
+    if is_usable and sum(len(line.text.split()) for line in scan.lines) < MIN_OCR_SHARE * len(layer.words):
+        return _read_hidden_layer(page, blocks, layer, pixels, use_model)
+    return _lay_out_scan(array, scan, (), page.rect.width, page.rect.height, use_model)
 
 
-def _read_layer(page: Any, blocks: Sequence[Any], layer: LayerWords, pixels: Pixels, use_model: bool) -> PageContent:
-    """Read the page from its layer, and compare the layer with the pixels if it is hidden or looks odd."""
-    via = "hidden_layer" if layer.hidden else "text_layer"
-    content = _analyse_layout(page, blocks, layer.words, via, use_model)
-    if not layer.hidden:
-        content = replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
-    if not layer.hidden and not layer_check.is_suspicious(layer.words):
-        return content
-    scale = pixels.width / page.rect.width
-    return replace(content, agreement=layer_check.measure_agreement(layer.words, pixels.array(), scale))
+def _read_visible_layer(
+    page: Any,
+    blocks: Sequence[Any],
+    words: Sequence[StyledWord],
+    is_scan: bool,
+    pixels: Pixels,
+    read: ReadLines,
+    use_model: bool,
+) -> PageContent:
+    """Read the page from its layer, and by OCR what only its images show.
+
+    If that is more than the layer, the page is a scan with some text over it.
+    """
+    bounds, array = Rect(*page.rect), pixels.array()
+    quads = picture_text.find_lines(blocks, words, bounds, array) if use_model or is_scan else []
+    scan = _read_lines(page, array, quads, read) if quads else ocr.OcrResult((), unreadable=False)
+    scan = replace(scan, lines=picture_text.drop_shapes(scan, is_scan))
+    found = scanned_page.split_into_words(scan.lines, bounds.x1 / pixels.width, 0.0, bounds.x1, bounds.y1)
+    added = [replace(word, from_pixels=True) for word in _renumber(found, words)]
+    if is_scan and len(added) > len(words):
+        return _lay_out_scan(array, scan, words, bounds.x1, bounds.y1, use_model)
+    content = _analyse_layout(page, blocks, [*words, *added], "text_layer", use_model)
+    return replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
+
+
+def _renumber(words: Iterable[StyledWord], others: Sequence[StyledWord]) -> Iterator[StyledWord]:
+    """Number the words' lines behind those of the others."""
+    first = 1 + max((word.line for word in others), default=-1)
+    return (replace(word, line=first + word.line) for word in words)
+
+
+def _read_hidden_layer(
+    page: Any, blocks: Sequence[Any], layer: LayerWords, pixels: Pixels, use_model: bool
+) -> PageContent:
+    content = _analyse_layout(page, blocks, layer.words, "hidden_layer", use_model)
+    return replace(content, agreement=_measure_agreement(page, layer, pixels))
+
+
+def _measure_agreement(page: Any, layer: LayerWords, pixels: Pixels) -> float | None:
+    return layer_check.measure_agreement(layer.words, pixels.array(), pixels.width / page.rect.width)
 
 
 # ---- the file ----
@@ -155,15 +193,26 @@ def _analyse_layout(
 # ---- its pixels ----
 
 
-def _read_scan(pixels: Pixels, language: str | None, width: float, height: float, use_model: bool) -> PageContent:
-    """Read the page by OCR; width and height of the page are in points."""
+def _read_lines(page: Any, array: ocr.Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
+    """Read detected lines, from a sharper rendering of the page if they are small."""
+    return read(array, quads, sharp=resolution.render_sharper(page, array, quads))
+
+
+def _lay_out_scan(
+    array: ocr.Array,
+    scan: ocr.OcrResult,
+    layer: Sequence[StyledWord],
+    width: float,
+    height: float,
+    use_model: bool,
+) -> PageContent:
+    """Arrange the lines of a scan and the words that are typed over it; width and height of the page are in points."""
     import pymupdf
 
-    array = pixels.array()
-    scan = ocr.read(array, language)
-    skew = scanned_page.estimate_skew(scan.lines)
-    scale = width / pixels.width
-    words = tuple(scanned_page.split_into_words(scan.lines, scale, skew, width, height))
+    skew, scale = scanned_page.estimate_skew(scan.lines), width / array.shape[1]
+    own = list(scanned_page.straighten(layer, skew, width, height))
+    read = scanned_page.split_into_words(scan.lines, scale, skew, width, height)
+    words = (*own, *_renumber(read, own))
     if not words:
         return PageContent(width, height, "ocr", (), scan.score, unreadable=scan.unreadable)
     with pymupdf.open() as document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -48,6 +49,16 @@ def split_into_words(
                     x0, x1 = box.x0 + box.x1 - x1, box.x0 + box.x1 - x0
                 word_box = box._replace(x0=x0, x1=x1) if upright else box
                 yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
+
+
+def straighten(words: Sequence[StyledWord], skew: float, width: float, height: float) -> Iterator[StyledWord]:
+    """Move the lines of a text layer to where their places on the straightened page are; they stay as they are set."""
+    for _, group in groupby(words, key=lambda word: word.line):
+        line = list(group)
+        x, y = enclose([word.box for word in line]).centre
+        new_x, new_y = rotate_point(x, y, -skew, width, height)
+        for word in line:
+            yield replace(word, box=word.box.move(new_x - x, new_y - y))
 
 
 def _measure_width(text: str) -> int:

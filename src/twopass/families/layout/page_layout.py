@@ -15,8 +15,10 @@ The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the p
         "lines": [{"box", "text", "size", "bold"?, "mono"?, "score"?,
                    "runs"?: [[start, end, style]],   characters in a style of the letters b, i, ^, _ (bold, italic,
                                                      super- and subscript); only with the text layer
-                   "from_pixels"?: 0..1}],           score of words that OCR read, because their font is broken
-        "from_pixels"?: 0..1,       the same of a table
+                   "from_pixels"?: 0..1,             score of words that OCR read on a page with a text layer: their
+                                                     font is broken,
+                   "in_image"?: true}],              or an image shows them
+        "from_pixels"?, "in_image"?: the same of a table
         "latex": str?,             of a formula whose geometry is clear
         "table": {"rows", "cols", "cells": [{"row", "col", "row_span", "col_span", "text", "header"}]}}]}
 """
@@ -48,6 +50,7 @@ class Line(_FrozenModel):
     score: float | None = None
     runs: tuple[tuple[int, int, str], ...] = ()
     from_pixels: float | None = None
+    in_image: bool = False
 
 
 class RegionTable(_FrozenModel):
@@ -63,10 +66,16 @@ class Region(_FrozenModel):
     table: RegionTable | None = None
     latex: str | None = None
     from_pixels: float | None = None
+    in_image: bool = False
+
+    @property
+    def shows_image_text(self) -> bool:
+        """Whether OCR read some of its text in an image of a page with a text layer."""
+        return self.in_image or any(line.in_image for line in self.lines)
 
     @property
     def pixel_score(self) -> float | None:
-        """The mean score of the lines that OCR read in place of a broken font; None without such lines."""
+        """The mean score of the lines that OCR read on a page with a text layer; None without such lines."""
         found = (self.from_pixels, *(line.from_pixels for line in self.lines))
         scores = [score for score in found if score is not None]
         return statistics.mean(scores) if scores else None
