@@ -361,3 +361,15 @@ def test_a_reader_answers_each_file_with_pages_or_an_error(tmp_path: Path) -> No
     assert unread.error
     assert "The miller kept the sluice shut." in "".join(read.pages)
     assert read.cpu_s > 0
+
+
+@pytest.mark.parametrize("end", ["exit 1", "sleep 60"])
+def test_a_reader_that_ends_or_hangs_is_started_again_for_the_next_file(end: str, tmp_path: Path) -> None:
+    """It costs the one document, after a limit of time."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho null\nread path\n{end}\n")
+    python.chmod(0o755)
+
+    readings = list(Reader("docling", str(python), limit_s=0.5).read([tmp_path / "a.pdf", tmp_path / "b.pdf"]))
+
+    assert [reading.error for reading in readings] == ["the reader ended, or did not answer for 0.5 s"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from scripts.bench.corpus import adapters
 
 ADAPTERS = Path(__file__).with_name("adapters.py")
 OWN = ("twopass", "pymupdf4llm", "pymupdf4llm-body", "pymupdf4llm-no-ocr")  # run in this virtual environment
+LIMIT_S = 300.0  # elapsed seconds for a document; a reader that takes longer is ended and started again
 
 
 class ReaderMissing(Exception):
@@ -46,6 +48,7 @@ class Reader:
 
     name: str
     python: str = sys.executable
+    limit_s: float = LIMIT_S
 
     @classmethod
     def parse(cls, text: str) -> Reader:
@@ -56,13 +59,16 @@ class Reader:
         return cls(name, python or sys.executable)
 
     def read(self, files: Sequence[Path]) -> Iterator[Reading]:
-        """Yield one reading a file; the first file is read twice, because the first reading also loads models."""
-        if not files:
-            return
-        with self._start() as process:
-            self._ask(process, files[0])
-            for file in files:
-                yield self._ask(process, file)
+        """Yield one reading a file; a process reads its first file twice, because models are loaded with the first."""
+        remaining = list(files)
+        while remaining:
+            with self._start() as process:
+                first = self._ask(process, remaining[0])
+                if process.poll() is not None:
+                    yield first
+                    remaining.pop(0)
+                while remaining and process.poll() is None:
+                    yield self._ask(process, remaining.pop(0))
 
     @contextmanager
     def _start(self) -> Iterator[subprocess.Popen[str]]:
@@ -83,13 +89,20 @@ class Reader:
                 yield process
 
     def _ask(self, process: subprocess.Popen[str], file: Path) -> Reading:
-        before = read_cpu_seconds(process.pid)
-        print(file, file=_get(process.stdin), flush=True)
-        line = _get(process.stdout).readline()
+        line = ""
+        try:
+            before = read_cpu_seconds(process.pid)
+            print(file, file=_get(process.stdin), flush=True)
+            if select.select([_get(process.stdout)], [], [], self.limit_s)[0]:
+                line = _get(process.stdout).readline()
+            seconds = read_cpu_seconds(process.pid) - before
+        except (BrokenPipeError, psutil.NoSuchProcess):
+            line = ""
         if not line:
-            return Reading((), 0.0, "the reader's process has ended")
+            process.kill()
+            process.wait()
+            return Reading((), 0.0, f"the reader ended, or did not answer for {self.limit_s:g} s")
         answer: dict[str, Any] = json.loads(line)
-        seconds = read_cpu_seconds(process.pid) - before
         return Reading(tuple(answer.get("pages", ())), seconds, answer.get("error"))
 
 
