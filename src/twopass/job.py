@@ -30,7 +30,7 @@ from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
 from twopass.settings import Settings
 
-READING_VERSION = 5  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
+READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
 MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
 MAX_LOCATION_LENGTH = 2048  # characters of a URI or path: S3 keys have 1,024 bytes, presigned queries the rest
 

@@ -13,7 +13,7 @@ from twopass.engines.cpu import bidi, scanned_page, spaced_words, text_rows
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.tables.cells import GridCell, build_cells
 
-GRAMMAR_VERSION = 2
+GRAMMAR_VERSION = 3
 MAX_BLANKS = 80  # between two words of code
 
 

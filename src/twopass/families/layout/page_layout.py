@@ -1,8 +1,8 @@
 """The JSON that describes a page's layout: written by the CPU engine, parsed by the layout family.
 
-The grammar (`v` 2; written by engines/cpu/answer.py; lengths in points of the page as displayed):
+The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the page as displayed):
 
-    {"v": 2, "width": 595.0, "height": 842.0,
+    {"v": 3, "width": 595.0, "height": 842.0,
      "via": "text_layer" | "hidden_layer" | "ocr", "score": 0..1,
      "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from twopass.document import Cell
 
-GRAMMAR_VERSION = 2  # 1 had no agreement
+GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
 COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
 BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
