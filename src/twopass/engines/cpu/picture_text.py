@@ -6,7 +6,7 @@ the rest is read. So no word is there twice, and the words of both are simply ad
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from twopass.pages.source_files import FULL_IMAGE_SHARE
 
 MIN_IMAGE_SHARE = 0.05  # of the page: smaller images are logos and icons
 MAX_IMAGES = 4  # of a page, the largest ones
+QUICK_SIDE = 1000  # pixels: the quick detector makes a larger image so small that it misses or joins lines
 MAX_LINES = 100  # in images that do not fill the page: 4 s of processor time
 TOUCH = 1.0  # points between the strips that some programs cut an image into
 MIN_PICTURE_SCORE = 0.8  # of a line in a picture: shapes and textures are read as letters with less
@@ -34,15 +35,22 @@ MIN_COVER = 0.5  # of such a line's box: then the layer has the line
 def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, array: ocr.Array) -> list[ocr.Corners]:
     """Find the lines of the page's large images that the words of its layer do not cover, in pixels of the page.
 
-    A quick detector says first whether there are any.
+    A quick detector says first whether there are any. In a small image it sees all of them; for larger ones the
+    whole page is searched once, because the full detector enlarges small images and takes a second for each.
     """
     scale = array.shape[1] / page.x1
     own = [replace(word, box=Rect(*(value * scale for value in word.box))) for word in words]
+    images = [Rect(*(value * scale for value in image)) for image in find_images(blocks, page)]
+    seen = [(image, quads) for image in images if (quads := _detect_quickly(image, own, array))]
+    is_large = any(max(image.x1 - image.x0, image.height) > QUICK_SIDE for image, _ in seen)
+    page_quads = ocr.detect_lines(array) if is_large else None
+    area = array.shape[0] * array.shape[1]
     lines: list[ocr.Corners] = []
-    for image in find_images(blocks, page):
-        is_full = image.area >= FULL_IMAGE_SHARE * page.area
-        limit = None if is_full else max(MAX_LINES - len(lines), 0)
-        lines += list(_detect(image, scale, own, array))[:limit]
+    for image, quads in seen:
+        inside = quads if page_quads is None else [quad for quad in page_quads if image.contains(_box(quad).centre)]
+        parts = [part for quad in inside for part in find_uncovered(quad, own, array)]
+        limit = None if image.area >= FULL_IMAGE_SHARE * area else max(MAX_LINES - len(lines), 0)
+        lines += parts[:limit]
     return lines
 
 
@@ -73,32 +81,29 @@ def _touches(one: Rect, other: Rect) -> bool:
     return one.intersects(Rect(other.x0 - TOUCH, other.y0 - TOUCH, other.x1 + TOUCH, other.y1 + TOUCH))
 
 
-def _detect(image: Rect, scale: float, words: Sequence[StyledWord], array: ocr.Array) -> Iterator[ocr.Corners]:
-    """Yield the lines in an image that the words do not cover, in pixels of the page; none without a line of script."""
-    x0, y0, x1, y1 = (round(value * scale) for value in image)
+def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: ocr.Array) -> list[ocr.Corners]:
+    """The lines in an image, all in pixels of the page; none if the words cover all that look like script."""
+    x0, y0, x1, y1 = (round(value) for value in image)
     crop = array[y0:y1, x0:x1]
     if not crop.size:
-        return
-    inside = [replace(word, box=word.box.move(-x0, -y0)) for word in words if word.box.intersects(Rect(x0, y0, x1, y1))]
-    if not _shows_script(crop, inside, ocr.detect_quickly(crop)):
-        return
-    quads = ocr.detect_lines(crop)
-    if not _shows_script(crop, inside, quads):
-        return
-    for quad in quads:
-        for part in find_uncovered(quad, inside, crop):
-            yield tuple((x + x0, y + y0) for x, y in part)  # type: ignore[misc]
+        return []
+    quads = [_move(quad, x0, y0) for quad in ocr.detect_quickly(crop)]
+    parts = (part for quad in quads for part in find_uncovered(quad, words, array))
+    return quads if any(ocr.is_line_of_script(array, ocr.Line(part, "", 0.0)) for part in parts) else []
 
 
-def _shows_script(crop: ocr.Array, words: Sequence[StyledWord], quads: Sequence[ocr.Corners]) -> bool:
-    parts = (part for quad in quads for part in find_uncovered(quad, words, crop))
-    return any(ocr.is_line_of_script(crop, ocr.Line(part, "", 0.0)) for part in parts)
+def _move(quad: ocr.Corners, dx: float, dy: float) -> ocr.Corners:
+    return tuple((x + dx, y + dy) for x, y in quad)  # type: ignore[return-value]
+
+
+def _box(quad: ocr.Corners) -> Rect:
+    return Rect(*ocr.Line(quad, "", 0.0).box)
 
 
 def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: ocr.Array) -> list[ocr.Corners]:
     """The parts of a detected line that have ink and no word of the layer, from left to right; all in pixels."""
     line = ocr.Line(quad, "", 0.0)
-    box = Rect(*line.box)
+    box = _box(quad)
     if abs(line.angle) > MAX_ANGLE or line.length < line.height:
         covered = sum(box.overlap_area(word.box) for word in words)
         return [] if covered >= MIN_COVER * box.area else [quad]
@@ -144,6 +149,6 @@ def _along(start: ocr.Point, end: ocr.Point, x: float) -> ocr.Point:
 
 
 def _has_ink(part: ocr.Corners, array: ocr.Array) -> bool:
-    x0, y0, x1, y1 = (max(round(value), 0) for value in ocr.Line(part, "", 0.0).box)
+    x0, y0, x1, y1 = (max(round(value), 0) for value in _box(part))
     grey = array[y0:y1, x0:x1].mean(axis=2)
     return bool(grey.size) and float((np.abs(grey - np.median(grey)) > INK_CONTRAST).mean()) >= MIN_INK

@@ -147,18 +147,12 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
             *layout.flags,
             *(("orphan",) if region.label == "orphan" else ()),
             *((page_furniture.CONFIRMED,) if is_furniture else ()),
-            *_name_source_of_pixels(region),
+            *(("broken_font",) if region.has_broken_font else ()),
+            *(("image_text",) if region.shows_image_text else ()),
             *doubts,
         ),
     )
     return element.model_copy(update=_kind_fields(element, region, layout))
-
-
-def _name_source_of_pixels(region: Region) -> tuple[str, ...]:
-    """The flag of text that OCR read on a page with a text layer."""
-    if region.pixel_score is None:
-        return ()
-    return ("image_text",) if region.shows_image_text else ("broken_font",)
 
 
 def _classify(region: Region, layout: PageLayout, role: Role | None) -> Kind:

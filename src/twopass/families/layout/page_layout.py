@@ -74,6 +74,12 @@ class Region(_FrozenModel):
         return self.in_image or any(line.in_image for line in self.lines)
 
     @property
+    def has_broken_font(self) -> bool:
+        """Whether OCR read some of its text in place of a broken font."""
+        found = ((self.from_pixels, self.in_image), *((line.from_pixels, line.in_image) for line in self.lines))
+        return any(score is not None and not in_image for score, in_image in found)
+
+    @property
     def pixel_score(self) -> float | None:
         """The mean score of the lines that OCR read on a page with a text layer; None without such lines."""
         found = (self.from_pixels, *(line.from_pixels for line in self.lines))
