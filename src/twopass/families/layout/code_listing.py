@@ -97,10 +97,10 @@ def write(lines: Sequence[Line]) -> str:
     left = min(line.box[0] for line in lines)
     widths = [(line.box[2] - line.box[0]) / len(line.text) for line in lines if line.text]
     width = statistics.median(widths) if widths else 0.0
-    indents = [round((line.box[0] - left) / width) if width > 0 else 0 for line in lines]
+    indents = [round(min((line.box[0] - left) / width, MAX_INDENT)) if width > 0 else 0 for line in lines]
     blanks = [0, *_count_blank_lines(lines)]
     return "".join(
-        "\n" * (blank + (index > 0)) + " " * min(indent, MAX_INDENT) + line.text
+        "\n" * (blank + (index > 0)) + " " * indent + line.text
         for index, (line, indent, blank) in enumerate(zip(lines, indents, blanks, strict=True))
     ).rstrip()
 
@@ -112,4 +112,4 @@ def _count_blank_lines(lines: Sequence[Line]) -> list[int]:
     pitch = statistics.median_low(down) if down else 0.0
     if pitch <= 0:
         return [0] * len(steps)
-    return [min(max(round(step / pitch) - 1, 0), MAX_BLANK_LINES) for step in steps]
+    return [max(round(min(step / pitch, MAX_BLANK_LINES + 1)) - 1, 0) for step in steps]
