@@ -145,7 +145,8 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.UNREADABLE_SCRIPT: (
         "The scan is in a script that the engine cannot read. No text is guessed.",
-        "Use an engine that supports the script.",
+        "Install a language file of Tesseract (on Debian for example `tesseract-ocr-kor`), or set `TESSDATA_DIR`; or "
+        "use an engine that runs a model.",
     ),
     Code.DENSE_PAGE: (
         "The page has too many lines or drawings for the layout model and was split into blocks along white space.",

@@ -138,6 +138,11 @@ class Settings(BaseSettings):
         False,
         description="compile the layout detector: its first batches take minutes; pays off after thousands of pages",
     )
+    tessdata_dir: Path | None = Field(
+        None,
+        description="cpu engine: folder of Tesseract's language files, for scans in other scripts than Latin, Chinese "
+        "and Japanese; null: that of Debian's packages, such as tesseract-ocr-kor",
+    )
     layer_text: bool = Field(
         False,
         description="regions of text take the words of a complete text layer, and the model is not asked about them",

@@ -62,6 +62,8 @@ def test_a_reader_sees_exactly_the_text(text: str, alone: bool) -> None:
 
 @settings(max_examples=300)
 @given(lines)
+@example("--")
+@example("- -")
 def test_a_reader_sees_exactly_the_text_of_a_list_item(text: str) -> None:
     """After the marker of a list item, the same text is shown, without check boxes and lists of its own."""
     text = prose.to_one_line(text.replace("\0", "").encode("utf-8", "replace").decode())

@@ -13,6 +13,7 @@ from twopass.detection.structure import Structure
 from twopass.engines import gpus, hub, structure, weights
 from twopass.engines.interface import Engine
 from twopass.errors import Code, EngineError
+from twopass.pages import tesseract
 from twopass.settings import Settings
 
 ENGINE_NAMES = ("cpu", "vllm", "openai", "hf", "replay")
@@ -46,7 +47,8 @@ def create_reader(settings: Settings) -> Engine:
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 
-        return CpuEngine(settings.engine_sequences or settings.page_worker_count)
+        sequences = settings.engine_sequences or settings.page_worker_count
+        return CpuEngine(sequences, tesseract.find_folder(settings.tessdata_dir))
     if settings.engine == "hf":
         from twopass.engines.hf.engine import HfEngine
 

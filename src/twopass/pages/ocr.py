@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from twopass.pages import scripts
+from twopass.pages.scripts import Tesseract
 
 Array = npt.NDArray[np.uint8]
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
@@ -27,6 +30,7 @@ UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third
 MIN_SCRIPT_LENGTH = 12.0  # times its height: unsure lines together; photographs had 0-10, one Korean sentence has 31
 SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median line: lines of one text
 BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
+SPARSE_LENGTH, SPARSE_LETTERS = 8.0, 0.2  # times and per height of a line: Cyrillic lines are read as one full stop
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
@@ -69,13 +73,24 @@ class Line:
         (x0, y0), (x1, y1) = self.corners[0], self.corners[1]
         return math.degrees(math.atan2(y1 - y0, x1 - x0))
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the recogniser scored it well, and read enough letters for its length."""
+        is_long = self.length >= SPARSE_LENGTH * self.height
+        is_sparse = is_long and len(self.text) * self.height < SPARSE_LETTERS * self.length
+        return self.score >= SURE_SCORE and not is_sparse
+
 
 @dataclass(frozen=True)
 class OcrResult:
-    """The lines of a scan. `unreadable` means that much of it is in a script that the recogniser was not trained on."""
+    """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
+
+    `language` is Tesseract's, if Tesseract read some of the lines.
+    """
 
     lines: tuple[Line, ...]
     unreadable: bool
+    language: str | None = None
 
     @property
     def score(self) -> float | None:
@@ -88,7 +103,12 @@ class ReadLines(Protocol):
     """What reads detected lines: `read_lines`, or a double."""
 
     def __call__(
-        self, array: Array, quads: Sequence[Corners], language: str | None = None, sharp: Array | None = None
+        self,
+        array: Array,
+        quads: Sequence[Corners],
+        language: str | None = None,
+        sharp: Array | None = None,
+        tesseract: Tesseract | None = None,
     ) -> OcrResult: ...
 
 
@@ -106,18 +126,60 @@ def detect_lines(array: Array) -> list[Corners]:
 
 
 def read_lines(
-    array: Array, quads: Sequence[Corners], language: str | None = None, sharp: Array | None = None
+    array: Array,
+    quads: Sequence[Corners],
+    language: str | None = None,
+    sharp: Array | None = None,
+    tesseract: Tesseract | None = None,
 ) -> OcrResult:
-    """Read detected lines and drop those of low score. RapidOCR has a single model: the `language` changes nothing.
+    """Read detected lines and drop those of low score; `tesseract` reads lines in scripts that RapidOCR does not know.
 
     `sharp` shows the same page with more pixels: the lines are cut out of it, and their corners are those in `array`.
+    RapidOCR has a single model, so the `language` is only a hint for Tesseract.
     """
-    lines = _read_quads(array, quads, array if sharp is None else sharp)
+    pixels = array if sharp is None else sharp
+    lines = _read_quads(array, quads, pixels)
     script = [line for line in lines if is_line_of_script(array, line)]
     unreadable = _is_unreadable(script)
+    if unreadable and tesseract:
+        return _read_other_script(array, lines, pixels, tesseract, language)
     if not script:  # a picture: what little was read in it may be shapes
         return OcrResult(tuple(line for line in lines if line.score >= SURE_SCORE), unreadable)
     return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
+
+
+def _read_other_script(
+    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, language: str | None
+) -> OcrResult:
+    """Replace the lines that RapidOCR is unsure of by what Tesseract reads there, where that is credible."""
+    unsure = [line for line in lines if not _is_credible(line, unreadable=True) and line.length >= line.height]
+    reading = scripts.read(tesseract, _cut_rgb_lines(array, unsure, pixels), language)
+    found = reading.language if reading else ""
+    lookalikes = [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, found)]
+    if reading and lookalikes:
+        unsure += lookalikes
+        reading = scripts.read_in(tesseract, _cut_rgb_lines(array, unsure, pixels), reading)
+    texts = reading.texts if reading else [None] * len(unsure)
+    read = {
+        line.corners: replace(line, text=text, score=reading.score)
+        for line, text in zip(unsure, texts, strict=True)
+        if text and reading
+    }
+    tried = {line.corners for line in unsure}
+    kept = [
+        read.get(line.corners, line)
+        for line in lines
+        if line.corners in read or (line.corners not in tried and _is_credible(line, unreadable=True))
+    ]
+    failed = [line for line in unsure if line.corners not in read]
+    sure = [replace(line, score=1.0) if line.corners in read else line for line in kept]
+    script = [line for line in (*sure, *failed) if is_line_of_script(array, line)]
+    return OcrResult(tuple(kept), _is_unreadable(script), reading.language if reading and read else None)
+
+
+def _cut_rgb_lines(array: Array, lines: Sequence[Line], pixels: Array) -> list[Array]:
+    strips = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
+    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
 
 
 def detect_quickly(array: Array) -> list[Corners]:
@@ -164,7 +226,7 @@ def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Arr
 
 def _is_unreadable(script: Sequence[Line]) -> bool:
     """Whether much of the text is in lines that the recogniser is unsure of, and these look like lines of one text."""
-    unsure = [line for line in script if line.score < SURE_SCORE]
+    unsure = [line for line in script if not line.is_sure]
     if not unsure or sum(line.length for line in unsure) <= UNREADABLE_SHARE * sum(line.length for line in script):
         return False
     height, angle = np.median([line.height for line in unsure]), np.median([line.angle for line in unsure])
@@ -180,7 +242,7 @@ def _is_unreadable(script: Sequence[Line]) -> bool:
 def _is_credible(line: Line, unreadable: bool) -> bool:
     if not unreadable:
         return line.score >= MIN_SCORE
-    return line.score >= SURE_SCORE and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
+    return line.is_sure and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
 
 
 def split_tiles(array: Array) -> Iterator[tuple[int, Array]]:

@@ -221,7 +221,8 @@ _EXPLANATIONS = {
     Code.UNGROUNDED: "the answer has no boxes",
     Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
     Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",
-    Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read (it reads Latin, Chinese and Japanese)",
+    Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read here: it reads Latin, Chinese and "
+    "Japanese; install a language file of Tesseract, such as Debian's tesseract-ocr-kor, or set TESSDATA_DIR",
 }
 
 

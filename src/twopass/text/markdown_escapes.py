@@ -32,6 +32,7 @@ _LINE_START = re.compile(
     r"|<(?=[A-Za-z/!?])"  # an HTML block needs no end of its first tag
 )
 _LIST_NUMBER = re.compile(r"[0-9]{1,9}(?=[.)](?:\s|$))")
+_RULE_IN_LIST = re.compile(r"-(?:\s*-)+\s*$")  # with the item's own dash, a rule
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 _ENTITIES = {"&": "&amp;", "<!--": "&lt;!--"}
 
@@ -62,7 +63,7 @@ def escape_line_start(text: str, in_list: bool = False) -> str:
     """
     if numbered := _LIST_NUMBER.match(text):
         return f"{numbered.group()}\\{text[numbered.end() :]}"
-    is_special = _LINE_START.match(text) or (in_list and _TASK.match(text))
+    is_special = _LINE_START.match(text) or (in_list and (_TASK.match(text) or _RULE_IN_LIST.match(text)))
     return f"\\{text}" if is_special else text
 
 

@@ -21,7 +21,8 @@ MAX_BLANKS = 80  # between two words of code
 class PageContent:
     """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
 
-    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell.
+    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
+    is the language in which Tesseract read lines.
     """
 
     width: float
@@ -34,6 +35,7 @@ class PageContent:
     skew: float = 0.0
     lacks_annotations: bool = False
     agreement: float | None = None
+    tesseract: str | None = None
 
 
 def to_json(content: PageContent) -> str:
@@ -46,6 +48,7 @@ def to_json(content: PageContent) -> str:
         "agreement": None if content.agreement is None else round(content.agreement, 4),
         "dense": content.dense,
         "unreadable_script": content.unreadable,
+        **({"tesseract": content.tesseract} if content.tesseract else {}),
         **({"lacks_annotations": True} if content.lacks_annotations else {}),
         "boxes": [_region_to_json(region, content) for region in content.regions],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import structlog
 
@@ -15,6 +16,7 @@ from twopass.engines.cpu.layout_regions import load_layout_model
 from twopass.engines.cpu.page import read_page, read_page_simply
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
+from twopass.pages import scripts
 from twopass.runtime.cpu_budget import limit_share
 from twopass.runtime.page_pool import PagePool
 
@@ -31,8 +33,12 @@ class CpuEngine(Engine):
     precision = "float32"
     family = "layout"
 
-    def __init__(self, sequences: int) -> None:
+    def __init__(self, sequences: int, tessdata: Path | None = None) -> None:
+        """`tessdata` is the folder of Tesseract's language files, None without any."""
         self.sequences = sequences
+        self._tessdata = tessdata if scripts.open_tesseract(tessdata) else None
+        if self._tessdata:  # part of documents' ids: without it, other scripts are not read
+            self.precision = f"{self.precision}+tesseract"
         self._page_pool: PagePool | None = None
 
     async def open(self, page_pool: PagePool) -> None:
@@ -44,7 +50,7 @@ class CpuEngine(Engine):
         if self._page_pool is None or prompt.page is None:
             raise EngineError(Code.ENGINE_DEAD, "the cpu engine needs a page of a file, and `open` before `generate`")
         started = time.monotonic()
-        inputs = (prompt.page, prompt.image, prompt.language)
+        inputs = (prompt.page, prompt.image, prompt.language, self._tessdata)
         try:
             with limit_share(FIRST_TRY_SHARE):
                 text = await self._page_pool.call(read_page, *inputs)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from twopass.engines.cpu import (
@@ -32,7 +33,7 @@ from twopass.engines.cpu.tables import scanned_rules
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import find_rules, find_shades
 from twopass.errors import SourceError
-from twopass.pages import ocr, source_files
+from twopass.pages import ocr, scripts, source_files
 from twopass.pages.ocr import ReadLines
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
@@ -44,13 +45,18 @@ MIN_AGREEMENT = 0.7  # of an odd-looking visible layer with the pixels: below it
 
 
 def read_page(
-    pointer: PagePointer, pixels: Pixels, language: str | None, read_lines: ReadLines = ocr.read_lines
+    pointer: PagePointer,
+    pixels: Pixels,
+    language: str | None,
+    tessdata: Path | None = None,
+    read_lines: ReadLines = ocr.read_lines,
 ) -> str:
     """Return the page as compact JSON; the same page always gives the same bytes.
 
-    `read_lines` is called once at most: what it reads is never discarded for a second reading.
+    `tessdata` is the folder of Tesseract's language files, None without any. `read_lines` is called once at most: what
+    it reads is never discarded for a second reading.
     """
-    read = partial(read_lines, language=language)
+    read = partial(read_lines, language=language, tesseract=scripts.open_tesseract(tessdata))
     if not pointer.is_pdf:
         return answer.to_json(_read_image(pixels, read, use_model=True))
     try:
@@ -60,10 +66,11 @@ def read_page(
         return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
 
 
-def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None) -> str:
+def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None, tessdata: Path | None = None) -> str:
     """The same without the layout model and annotations, for a page on which these took too long."""
     read = partial(_read_bare_page, pointer) if pointer.is_pdf else _read_image
-    return answer.to_json(read(pixels, partial(ocr.read_lines, language=language), use_model=False))
+    read_lines = partial(ocr.read_lines, language=language, tesseract=scripts.open_tesseract(tessdata))
+    return answer.to_json(read(pixels, read_lines, use_model=False))
 
 
 def _read_image(pixels: Pixels, read: ReadLines, use_model: bool) -> PageContent:
@@ -214,7 +221,7 @@ def _lay_out_scan(
     read = scanned_page.split_into_words(scan.lines, scale, skew, width, height)
     words = (*own, *_renumber(read, own))
     if not words:
-        return PageContent(width, height, "ocr", (), scan.score, unreadable=scan.unreadable)
+        return PageContent(width, height, "ocr", (), scan.score, unreadable=scan.unreadable, tesseract=scan.language)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
@@ -223,4 +230,4 @@ def _lay_out_scan(
         words = tuple(scanned_rules.split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
-    return PageContent(width, height, "ocr", content.regions, scan.score, content.dense, scan.unreadable, skew)
+    return replace(content, score=scan.score, unreadable=scan.unreadable, skew=skew, tesseract=scan.language)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,11 +12,13 @@ from typing import Any
 
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
-from twopass.text import direction
+from twopass.text import direction, prose
 
 MIN_SKEW = 0.2  # degrees: a smaller skew does not change the order of lines
 TYPE_SIZE_SHARE = 0.75  # of the height of a line's box
 BASELINE_SHARE = 0.22  # of that height, from the bottom
+_EAST_ASIAN = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")
+_HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
 def estimate_skew(lines: Sequence[ocr.Line]) -> float:
@@ -93,9 +96,16 @@ def _write_hidden_line(page: Any, box: Rect, text: str) -> None:
     """Write one invisible line, stretched to its box; the layout model uses only its shape and position."""
     import pymupdf
 
-    font = "helv" if text.isascii() else "china-s"
+    text, font = _choose_letters(text)
     size = max(TYPE_SIZE_SHARE * box.height, 1.0)
     length = pymupdf.get_text_length(text, font, size) or 1.0
     start = pymupdf.Point(box.x0, box.y1 - BASELINE_SHARE * box.height)
     stretch = pymupdf.Matrix((box.x1 - box.x0) / length, 0, 0, 1, 0, 0)
     page.insert_text(start, text, fontsize=size, fontname=font, render_mode=3, morph=(start, stretch))
+
+
+def _choose_letters(text: str) -> tuple[str, str]:
+    """Return letters of about the same width that a built-in font has, and the font; missing ones have no width."""
+    if _EAST_ASIAN.search(text):
+        return _HANGUL.sub("\u56fd", text), "china-s"
+    return "".join(letter if letter.isascii() else "x" for letter in text), "helv"

@@ -7,7 +7,8 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
      "agreement": 0..1 | null,     of the layer with sampled lines of the pixels; null if it was not compared
      "dense": false,               too many lines or shapes for the layout model, which was skipped
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
-     "unreadable_script": false,   much of a scan is in a script that the OCR model does not know
+     "unreadable_script": false,   much of a scan is in a script that no OCR model here knows
+     "tesseract": str?,            the language in which Tesseract read lines of other scripts
      "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed
        {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
                  "caption" | "footnote" | "page-header" | "page-footer" | "orphan",

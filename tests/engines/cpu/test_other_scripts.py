@@ -1,0 +1,180 @@
+"""Scans in scripts that RapidOCR does not know, read with Tesseract's language files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymupdf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz.distance import LCSseq
+
+from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.cpu.page import read_page
+from twopass.pages import ocr, scripts, tesseract
+from twopass.pages.rendered_page import PagePointer
+from twopass.pages.scripts import Tesseract
+from twopass.pages.shared_pixels import Pixels
+from twopass.pages.tesseract import Array, Glyph
+
+FOLDER = tesseract.find_folder()
+INSTALLED = tesseract.list_languages(FOLDER) if FOLDER else frozenset()
+TEXTS = {
+    "kor": "린다흐 정수장은 두 곳의 샘과 한 곳의 관정에서 취수한 물을 주민에게 공급하고 있다. 측정 결과는 매년 봄에 "
+    "의회에서 검토한다. 수위는 펌프가 시작되기 전에 측정된다.",
+    "rus": "Водоканал снабжает жителей водой из двух источников и одной скважины. Результаты измерений рассматриваются "
+    "советом каждую весну. Уровень измеряется до пуска насоса.",
+    "ara": "تقوم محطة المياه بتزويد السكان بالمياه من نبعين وبئر واحدة. يراجع المجلس نتائج القياسات كل ربيع. يقاس "
+    "المستوى قبل تشغيل المضخة.",
+}
+ENGLISH = "The level in the borehole is measured before the pump starts and after it has run for one hour."
+
+
+def needs(*languages: str) -> pytest.MarkDecorator:
+    """Run the test where these language files are installed, and in CI in any case."""
+    packages = " ".join(f"tesseract-ocr-{language}" for language in languages)
+    is_missing = not set(languages) <= INSTALLED and not os.environ.get("CI")
+    return pytest.mark.skipif(is_missing, reason=f"apt-get install {packages}")
+
+
+def draw(*paragraphs: str) -> Pixels:
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=420)
+        html = "".join(
+            f'<p dir="{"rtl" if text is TEXTS["ara"] else "ltr"}" style="font-size:12pt">{text}</p>'
+            for text in paragraphs
+        )
+        page.insert_htmlbox((60, 40, 535, 400), html)
+        pixmap = page.get_pixmap(dpi=144)
+        return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
+
+
+def read(pixels: Pixels, tessdata: Any = FOLDER, language: str | None = None) -> Any:
+    return json.loads(read_page(PagePointer("", 1, is_pdf=False), pixels, language, tessdata))
+
+
+def recall(answer: Any, text: str) -> float:
+    """The share of the text's letters that were read, in order; Korean lines end within words."""
+    lines = [line["text"] for box in answer["boxes"] for line in box.get("lines", ())]
+    expected, found = "".join(text.split()), "".join("".join(lines).split())
+    return float(LCSseq.similarity(expected, found)) / len(expected)
+
+
+@pytest.mark.parametrize("language", [pytest.param(name, marks=needs(name)) for name in ("kor", "rus")])
+def test_a_scan_is_read_in_its_language(language: str) -> None:
+    """Without a hint, the language is found in the pixels, and the answer names it."""
+    answer = read(draw(*[TEXTS[language]] * 3))
+
+    assert answer["tesseract"] == language and not answer["unreadable_script"]
+    assert recall(answer, TEXTS[language] * 3) >= 0.97
+
+
+@needs("ara")
+def test_an_arabic_scan_is_read_in_reading_order() -> None:
+    """Tesseract overlooks short last lines of paragraphs; the long lines are exact."""
+    answer = read(draw(*[TEXTS["ara"]] * 3))
+
+    assert answer["tesseract"] == "ara"
+    assert recall(answer, TEXTS["ara"] * 3) >= 0.75
+
+
+@needs("kor")
+def test_a_mixed_page_keeps_both() -> None:
+    """English lines stay as RapidOCR read them."""
+    answer = read(draw(ENGLISH, TEXTS["kor"]))
+
+    assert recall(answer, f"{ENGLISH} {TEXTS['kor']}") >= 0.97
+
+
+@needs("kor", "rus")
+def test_a_wrong_hint_invents_nothing() -> None:
+    """The hint is tried first, and the pixels decide."""
+    answer = read(draw(TEXTS["kor"]), language="ru")
+
+    assert answer["tesseract"] == "kor"
+
+
+def test_without_language_files_nothing_is_read() -> None:
+    """The page says that it cannot be read, and no Latin letters are guessed."""
+    answer = read(draw(TEXTS["kor"], TEXTS["kor"]), tessdata=None)
+
+    assert answer["unreadable_script"] and "tesseract" not in answer
+    assert not [line for box in answer["boxes"] for line in box.get("lines", ())]
+
+
+class CountingTesseract:
+    """Reads every strip as the same text, and counts its calls."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.calls = text, 0
+
+    def __call__(self, strips: Sequence[Array], language: str, height: int) -> list[list[list[Glyph]]]:
+        self.calls += 1
+        step = [strip.shape[1] / max(len(self.text), 1) for strip in strips]
+        return [[[Glyph(letter, n * s, (n + 0.5) * s) for n, letter in enumerate(self.text)]] for s in step]
+
+
+def test_latin_and_chinese_scans_do_not_need_it() -> None:
+    """Tesseract is asked only about lines that RapidOCR cannot read."""
+    recogniser = CountingTesseract("зря")
+    engine = Tesseract(frozenset({"rus"}), recogniser)
+
+    for text in (ENGLISH, "水厂从两处泉水和一口井取水，供应给居民。测量结果每年春天由议会审查。"):
+        array = draw(text, text).array()
+        assert ocr.read_lines(array, ocr.detect_lines(array), tesseract=engine).language is None
+
+    assert recogniser.calls == 0
+
+
+@pytest.mark.parametrize("text", ["Watcr lcvcl", "", "1234 5678"])
+def test_what_is_not_in_the_script_is_not_taken(text: str) -> None:
+    """Latin letters that Tesseract reads in Korean lines are no text of the page."""
+    array = draw(TEXTS["kor"], TEXTS["kor"]).array()
+    engine = Tesseract(frozenset({"rus"}), CountingTesseract(text))
+
+    result = ocr.read_lines(array, ocr.detect_lines(array), tesseract=engine)
+
+    if text.startswith("1"):  # digits alone may stand on any page
+        return
+    assert result.unreadable and not result.lines
+
+
+def test_the_engine_names_it_only_where_it_can_be_used(tmp_path: Any) -> None:
+    """Its precision is part of documents' ids; files of other languages and an empty folder change nothing."""
+    (tmp_path / "eng.traineddata").touch()
+    before = CpuEngine(1, tmp_path).precision
+    (tmp_path / "kor.traineddata").touch()
+
+    assert (before, CpuEngine(1).precision, CpuEngine(1, tmp_path).precision) == (
+        "float32", "float32", "float32+tesseract",
+    )  # fmt: skip
+
+
+@given(st.frozensets(st.sampled_from(["kor", "rus", "ukr", "ara", "fas", "eng", "Hangul"])), st.none() | st.text())
+def test_one_language_of_a_script_is_tried(languages: frozenset[str], hint: str | None) -> None:
+    """Whatever is installed and hinted, candidates are installed and of different scripts."""
+    candidates = scripts.list_candidates(languages, hint)
+
+    assert set(candidates) <= languages
+    assert len({scripts._find_group(name) for name in candidates}) == len(candidates)
+
+
+def test_the_hinted_language_comes_first() -> None:
+    """Ukrainian is read with its own file if that is there."""
+    assert scripts.list_candidates(frozenset({"kor", "rus", "ukr"}), "uk")[0] == "ukr"
+    assert scripts.list_candidates(frozenset({"kor", "rus"}), "uk-UA")[0] == "rus"
+
+
+@given(st.integers(1, 40), st.integers(1, 60))
+def test_a_strip_of_any_size_is_trimmed_to_some_rows(height: int, width: int) -> None:
+    """Rows are only taken away at the edges, and never all."""
+    strip = np.random.default_rng(height).integers(0, 255, (height, width, 3)).astype(np.uint8)
+
+    trimmed = scripts.trim(strip)
+
+    assert 1 <= trimmed.shape[0] <= height and trimmed.shape[1] == width
