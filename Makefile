@@ -1,6 +1,6 @@
 # Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-families (other
-# models than DeepSeek-OCR in it), make test-browser (needs Chromium), make test-rag (the README's examples), make
-# test-chaos (kills and hostile files).
+# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples of the
+# README), make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -9,7 +9,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-rag test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-rag test-scans test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -24,6 +24,9 @@ test: $(VENV)/test
 
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser
+
+test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -kor and -rus
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) tests/scans
 
 doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint
 	$(BIN)/python -m pytest tests/quickstart

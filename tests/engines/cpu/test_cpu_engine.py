@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pymupdf
 import pytest
 from PIL import Image
@@ -25,7 +21,6 @@ from twopass.families.layout.family import LayoutFamily
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
-from twopass.steps import render
 
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run for one hour.",
@@ -338,43 +333,3 @@ async def test_a_prompt_without_a_page_is_an_error() -> None:
     """The engine reads files and cannot answer a prompt that has only pixels."""
     with pytest.raises(EngineError):
         await CpuEngine(1).generate(Prompt("a", "layout", Pixels(8, 8, data=bytes(192))))
-
-
-def add_text_page(pdf: Any, number: int) -> None:
-    pdf.new_page().insert_text((72, 90), [f"Line {n} of page {number} tells of a gauge." for n in range(40)])
-
-
-def add_picture_page(pdf: Any, number: int) -> None:
-    """Add a page with a picture of three megabytes when decoded."""
-    add_text_page(pdf, number)
-    buffer = io.BytesIO()
-    Image.new("RGB", (1000, 1000), (number, 0, 0)).save(buffer, "PNG")
-    pdf[-1].insert_image((72, 600, 200, 728), stream=buffer.getvalue())
-
-
-@pytest.mark.parametrize(("add_page", "pages"), [(add_text_page, 1), (add_picture_page, 1), (add_text_page, 12)])
-async def test_a_page_worker_does_not_leak_memory(
-    tmp_path: Path, buffers: PixelBufferPool, add_page: Callable[[Any, int], None], pages: int
-) -> None:
-    """After twelve pages a worker uses at most 4 MiB more than after six, for many documents and for a long one."""
-    room, memory = 1200 * 1700 * 3, []
-    page_pool = PagePool(1, buffers, timeout_s=120)
-    await page_pool.open()
-    child = psutil.Process(await page_pool.call(os.getpid))
-
-    async with buffers.lend(room) as buffer:
-        for first in range(0, 12, pages):
-            path = tmp_path / f"{first}.pdf"
-            with pymupdf.open() as pdf:
-                for number in range(first, first + pages):
-                    add_page(pdf, number)
-                pdf.save(path)
-            for number in range(1, pages + 1):
-                pointer = PagePointer(str(path), number)
-                rendered = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
-                await page_pool.call(read_page, pointer, Pixels(rendered.width, rendered.height, buffer), None)
-                memory.append(child.memory_info().rss)
-            path.unlink()
-    await page_pool.close()
-
-    assert memory[-1] - memory[5] < 4 << 20

@@ -27,7 +27,7 @@ from tests.engines.cpu.drawn_tables import (
     score_cells,
     score_header,
 )
-from tests.engines.cpu.test_cpu_engine import count_layer_words, count_words, read, render_page, save, save_scan
+from tests.engines.cpu.test_cpu_engine import count_layer_words, count_words, read, render_page, save
 from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord
 from twopass.engines.cpu.page import read_page_simply
@@ -67,17 +67,6 @@ def test_cells_of_a_drawn_table(tmp_path: Path, name: str, style: str) -> None:
     if (name, style) not in UNCERTAIN:
         assert score_cells(answer, TABLES[name]) >= MIN_CELLS
         assert score_header(answer, TABLES[name])
-
-
-@pytest.mark.parametrize("style", ["lines", "double", "gaps", "booktabs"])
-@pytest.mark.parametrize("name", ["simple", "merged"])
-def test_cells_of_a_scanned_table(tmp_path: Path, name: str, style: str) -> None:
-    """The rules of a scanned table are found in its pixels, so that it has the cells of the printed one."""
-    document = draw_page(TABLES[name], STYLES[style])
-    answer = read(save_scan(document[0], tmp_path / "scan.pdf"))
-
-    assert answer["via"] == "ocr"
-    assert score_cells(answer, TABLES[name]) >= MIN_CELLS
 
 
 @pytest.mark.parametrize("name", TABLES)
