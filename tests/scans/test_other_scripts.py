@@ -178,3 +178,9 @@ def test_a_strip_of_any_size_is_trimmed_to_some_rows(height: int, width: int) ->
     trimmed = scripts.trim(strip)
 
     assert 1 <= trimmed.shape[0] <= height and trimmed.shape[1] == width
+
+
+@pytest.mark.parametrize("language", sorted(TEXTS))
+def test_a_page_in_another_script_is_not_turned(language: str) -> None:
+    """RapidOCR's scores say nothing about which way up such a page is, unless one way is legible."""
+    assert ocr.detect_turn(draw(*[TEXTS[language]] * 3).array()) == 0

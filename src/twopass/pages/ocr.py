@@ -43,6 +43,7 @@ MIN_SAMPLES = 2  # fewer lines say nothing
 SAMPLE_ASPECT = 10  # times its height: only this much of a line is read
 SURE_LEAD = 0.2  # in score: if the first two lines agree by this much, the others are not read, which saves time
 CLEAR_LEAD = 0.08  # in mean recogniser score, to decide which way up the page is
+LEGIBLE_SCORE = 0.7  # mean, the better way up: Hangul and Arabic have 0.0-0.5 either way, which says nothing
 CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is unsure (a script it was not trained on)
 
 
@@ -345,22 +346,22 @@ def is_upside_down(strips: Sequence[Array]) -> bool | None:
     """Whether the lines read better turned by 180 degrees; None if the evidence is not clear."""
     if len(strips) < MIN_SAMPLES:
         return None
-    leads, remaining = _compare_scores(strips[:MIN_SAMPLES]), strips[MIN_SAMPLES:]
+    pairs, remaining = _compare_scores(strips[:MIN_SAMPLES]), strips[MIN_SAMPLES:]
+    leads = [turned - score for score, turned in pairs]
     if remaining and min(leads) < SURE_LEAD and max(leads) > -SURE_LEAD:
-        leads += _compare_scores(remaining)
-    lead = float(np.mean(leads))
-    if abs(lead) >= CLEAR_LEAD:
-        return lead > 0
+        pairs += _compare_scores(remaining)
+    score, turned = (float(mean) for mean in np.mean(pairs, axis=0))
+    if abs(turned - score) >= CLEAR_LEAD and max(score, turned) >= LEGIBLE_SCORE:
+        return turned > score
     votes = _load_rapid_ocr()._load_cls_model()(list(strips)).cls_res
     vote = sum(score if label == "180" else -score for label, score in votes) / len(votes)
     return vote > 0 if abs(vote) >= CLEAR_VOTE else None
 
 
-def _compare_scores(strips: Sequence[Array]) -> list[float]:
-    """How much higher the recogniser scores each line when it is turned by 180 degrees."""
+def _compare_scores(strips: Sequence[Array]) -> list[tuple[float, float]]:
+    """The recogniser's score of each line as it is, and turned by 180 degrees."""
     turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
-    scores = zip(_score_strips(strips), _score_strips(turned), strict=True)
-    return [turned_score - score for score, turned_score in scores]
+    return [*zip(_score_strips(strips), _score_strips(turned), strict=True)]
 
 
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:

@@ -19,7 +19,7 @@ from twopass.pages.source_files import FULL_IMAGE_SHARE
 MIN_IMAGE_SHARE = 0.1  # of the page: smaller images are logos, icons and small figures, whose labels cost a second
 MAX_IMAGES = 4  # of a page, the largest ones
 QUICK_SIDE = 1000  # pixels: the quick detector makes a larger image so small that it misses or joins lines
-MAX_LINES = 60  # in images that do not fill the page: 2 s of processor time
+MAX_LINES = 40  # in images that do not fill the page: up to 0.1 s of processor time each
 TOUCH = 1.0  # points between the strips that some programs cut an image into
 MIN_PICTURE_SCORE = 0.8  # of a line in a picture: shapes and textures are read as letters with less
 
