@@ -65,7 +65,7 @@ def test_lines_of_a_form_are_not_mixed(tmp_path: Path) -> None:
     write(page, 490, 52, ("IRS Use Only-Do not", "write or staple here"), size=6)
     page.draw_line((40, 70), (560, 70))
     page.insert_text((40, 82), "Filing Status", fontsize=10, fontname="hebo")
-    write(page, 40, 160, tuple(f"{line} {line}" for line in PROSE))
+    write(page, 40, 160, tuple(f"{line} {line}" for line in PROSE), size=13)
     text = " ".join(read_lines(document, tmp_path))
 
     assert "1040 Department of the Treasury-Internal Revenue Service U.S. Individual Income Tax Return" in text
@@ -198,6 +198,13 @@ def test_names_and_values_are_rows() -> None:
     assert join(text_rows.order_lines(place(lines))) == [f"name {n} value {n}" for n in range(4)]
 
 
+def test_lines_that_overlap_are_not_one_row() -> None:
+    """Two lines above each other whose boxes overlap, as large letters make them, are never mixed."""
+    lines: list[tuple[float, float, str]] = [(0, 10, "Department of the Treasury"), (10, 15, "Income Tax Return")]
+
+    assert join(text_rows.group_rows(place(lines))) == ["Department of the Treasury", "Income Tax Return"]
+
+
 def test_columns_of_different_pitch_are_read_in_turn() -> None:
     """Two notes whose lines are not level are columns, however short they are."""
     left = [(0.0, 12.0 * n, f"left {n}") for n in range(4)]
@@ -263,6 +270,23 @@ RECTS = st.lists(
 def test_every_box_is_read_once(rects: list[Rect]) -> None:
     """Ordering loses no box and repeats none, whatever their positions."""
     assert sorted(columns.order_boxes(rects)) == list(range(len(rects)))
+    assert sorted(i for block in columns.split_blocks(rects) for i in block) == list(range(len(rects)))
+
+
+def test_a_few_lines_do_not_close_a_gutter() -> None:
+    """Columns of a dense page are read one after the other, although headlines and stray words cross their gutters."""
+    rects = [Rect(85.0 * col, 12.0 * row, 85.0 * col + 82, 12.0 * row + 11) for row in range(60) for col in range(4)]
+    crossing = [Rect(85.0 * col + 30, 200.0 * col, 85.0 * col + 130, 200.0 * col + 11) for col in range(3)]
+    order = [i for block in columns.split_blocks([*rects, *crossing]) for i in block if i < len(rects)]
+
+    assert [i % 4 for i in order] == [col for col in range(4) for _ in range(60)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 300)), min_size=150, max_size=200))
+def test_every_line_of_a_dense_page_is_read_once(points: list[tuple[float, float]]) -> None:
+    """Whatever crosses the gutters of a dense page, no line is lost."""
+    rects = [Rect(x, y, x + 80, y + 10) for x, y in points]
+
     assert sorted(i for block in columns.split_blocks(rects) for i in block) == list(range(len(rects)))
 
 

@@ -6,8 +6,9 @@ This is plain geometry. For a page that is read from right to left, callers mirr
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from twopass.engines.cpu.geometry import Rect, enclose
 
@@ -15,6 +16,8 @@ PARAGRAPH_GAP = 0.8  # of the line's height: a larger gap ends the paragraph
 GUTTER = 1.2  # of the line's height: white space this wide through the whole region separates columns
 BOX_GUTTER = -6.0  # points: the boxes of two columns may overlap this far, because of one stray word
 SIDE_BY_SIDE_OVERLAP = 0.3  # of the smaller height, for boxes that stand side by side
+MANY_LINES, VALLEY = 150, 0.35  # lines; of the median number of lines at one x: fewer cross a gutter
+MIN_COLUMN_WIDTH = 6.0  # times the line's height, of a column between such gutters
 BREAK = 1.8  # of the line's height: a larger gap through all columns ends them; paragraphs have less between them
 MIN_CARDS, SAME_TOP = 3, 0.5  # cards in a row; tops differ by less than this share of the line's height
 DEFAULT_LINE_HEIGHT = 12.0  # points, where it is not known
@@ -50,11 +53,36 @@ def split_blocks(rects: Sequence[Rect]) -> list[list[int]]:
     while stack:
         part = stack.pop()
         pieces = split(rects, part, 0, GUTTER * height) or split(rects, part, 1, PARAGRAPH_GAP * height)
+        pieces = pieces or _split_at_valleys(rects, part, MIN_COLUMN_WIDTH * height)
         if pieces:
             stack.extend(reversed(pieces))
         else:
             blocks.append(part)
     return blocks
+
+
+def _split_at_valleys(rects: Sequence[Rect], part: Sequence[int], min_width: float) -> list[list[int]]:
+    """Split many lines into columns where few of them cross; a line goes to the column of its centre.
+
+    The hidden layer of a newspaper has narrow gutters, which headlines and wrongly placed words cross.
+    """
+    if len(part) < MANY_LINES:
+        return []
+    left, right = min(rects[i].x0 for i in part), max(rects[i].x1 for i in part)
+    xs = [left + step for step in range(int(right - left) + 1)]
+    starts, ends = sorted(rects[i].x0 for i in part), sorted(rects[i].x1 for i in part)
+    crossed = [bisect_left(starts, x) - bisect_right(ends, x) for x in xs]
+    limit = VALLEY * statistics.median(crossed)
+    gutters: list[float] = []
+    for is_low, group in groupby(zip(xs, crossed, strict=True), key=lambda point: point[1] <= limit):
+        x = min(group, key=lambda point: point[1])[0]
+        if is_low and x - (gutters[-1] if gutters else left) >= min_width and right - x >= min_width:
+            gutters.append(x)
+    pieces: list[list[int]] = [[] for _ in range(len(gutters) + 1)]
+    for i in part:
+        pieces[bisect_left(gutters, rects[i].centre[0])].append(i)
+    pieces = [piece for piece in pieces if piece]
+    return pieces if len(pieces) > 1 else []
 
 
 def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT) -> list[int]:
