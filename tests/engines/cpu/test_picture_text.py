@@ -20,6 +20,7 @@ from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
+from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
 
 PROSE = (
@@ -47,10 +48,11 @@ class CountingReader:
         quads: Sequence[ocr.Corners],
         language: str | None = None,
         sharp: ocr.Array | None = None,
+        tesseract: Tesseract | None = None,
     ) -> ocr.OcrResult:
         self.calls += 1
         self.lines += len(quads)
-        return ocr.read_lines(array, quads, language, sharp)
+        return ocr.read_lines(array, quads, language, sharp, tesseract)
 
 
 def draw_lines(page: Any, lines: Sequence[str], y: float = 60, size: float = 12, x: float = 40) -> None:
@@ -78,7 +80,7 @@ def read(document: Any, path: Path, reader: ocr.ReadLines = ocr.read_lines) -> A
     pixmap = document[0].get_pixmap(dpi=144)
     pixels = Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
     document.close()
-    return json.loads(read_page(PagePointer(str(path), 1), pixels, None, reader))
+    return json.loads(read_page(PagePointer(str(path), 1), pixels, None, read_lines=reader))
 
 
 def read_words(answer: Any) -> Counter[str]:
