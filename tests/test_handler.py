@@ -355,7 +355,7 @@ def test_a_terminated_local_server_answers_its_running_job(tmp_path: Path) -> No
     ):
         pending_answer = pool.submit(post_runsync, port, fields)
         for _ in range(2400):
-            if list(tmp_path.glob("out/many-*/pages/0002.json")):
+            if len(list(tmp_path.glob("out/many-*/pages/*.json"))) >= 2:  # which ones is random
                 break
             time.sleep(0.05)
         server.terminate()
