@@ -32,6 +32,21 @@ TEXTS = {
     "ara": "تقوم محطة المياه بتزويد السكان بالمياه من نبعين وبئر واحدة. يراجع المجلس نتائج القياسات كل ربيع. يقاس "
     "المستوى قبل تشغيل المضخة.",
 }
+GEORGIAN = (
+    "წყლის სადგური ამარაგებს მოსახლეობას წყლით ორი წყაროდან",
+    "საბჭო ყოველ გაზაფხულზე განიხილავს გაზომვის შედეგებს",
+    "დონე იზომება ტუმბოს ჩართვამდე და ერთი საათის შემდეგ",
+)
+HEBREW = (
+    "תחנת המים מספקת לתושבים מים משני מעיינות ומבאר אחת",
+    "תוצאות המדידות נבדקות בכל אביב על ידי המועצה",
+    "המפלס נמדד לפני הפעלת המשאבה ולאחר שעה של עבודה",
+)
+ARABIC = (
+    "تقوم محطة المياه بتزويد السكان بالمياه من نبعين وبئر واحدة",
+    "يقاس المستوى قبل تشغيل المضخة وبعد ساعة من عملها",
+    "يراجع المجلس نتائج القياسات في كل ربيع من السنة",
+)
 ENGLISH = "The level in the borehole is measured before the pump starts and after it has run for one hour."
 
 
@@ -52,6 +67,17 @@ def draw(*paragraphs: str) -> Pixels:
         page.insert_htmlbox((60, 40, 535, 400), html)
         pixmap = page.get_pixmap(dpi=144)
         return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
+
+
+def draw_lines(*lines: str) -> Array:
+    """The pixels of a page with these lines, one a paragraph, in 11 point."""
+    direction = "ltr" if lines[0] in GEORGIAN else "rtl"
+    html = "".join(f'<p dir="{direction}" style="font-size:11pt;margin:6pt 0">{line}</p>' for line in lines)
+    with pymupdf.open() as document:
+        page = document.new_page(width=500, height=350)
+        page.insert_htmlbox((40, 30, 460, 320), html)
+        pixmap = page.get_pixmap(dpi=144)
+    return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples)).array()
 
 
 def read(pixels: Pixels, tessdata: Any = FOLDER, language: str | None = None) -> Any:
@@ -97,6 +123,30 @@ def test_a_wrong_hint_invents_nothing() -> None:
     answer = read(draw(TEXTS["kor"]), language="ru")
 
     assert answer["tesseract"] == "kor"
+
+
+@needs("ara", "kor", "rus")
+@pytest.mark.parametrize("lines", [GEORGIAN, HEBREW])
+def test_a_script_without_its_file_is_not_read_as_digits(lines: tuple[str, ...]) -> None:
+    """Tesseract's Korean sees digits in letters that it does not know, the same ones in every size."""
+    installed = scripts.open_tesseract(FOLDER)
+    assert installed
+    engine = Tesseract(frozenset({"ara", "kor", "rus"}), installed.recognise)
+    array = draw_lines(*lines)
+    result = ocr.read_lines(array, ocr.detect_lines(array), tesseract=engine)
+
+    assert result.unreadable and not result.lines
+
+
+@needs("ara")
+def test_the_letters_of_arabic_words_stay_together_and_in_order() -> None:
+    """Words are Tesseract's own: MuPDF's text page reversed and spaced the letters of some."""
+    engine = scripts.open_tesseract(FOLDER)
+    array = draw_lines(*ARABIC)
+    result = ocr.read_lines(array, ocr.detect_lines(array), "ar", tesseract=engine)
+    words = {word for line in result.lines for word in line.text.split()}
+
+    assert {"تشغيل", "المضخة", "عملها", "القياسات"} <= words
 
 
 def test_without_language_files_nothing_is_read() -> None:

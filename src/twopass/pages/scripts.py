@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,11 +17,13 @@ import numpy as np
 from twopass.pages import tesseract
 from twopass.pages.tesseract import Array, Glyph
 
-HEIGHT, OTHER_HEIGHT = 40, 52  # pixels of the strips: Tesseract reads letters of 20 to 40 pixels best
-RETRY_HEIGHT = 64  # where it found nothing in a strip: it overlooks some lines of a stack, larger ones more rarely
+HEIGHT, OTHER_HEIGHT = 40, 56  # pixels of the strips: Tesseract reads letters of 20 to 40 pixels best
+RETRY_HEIGHTS = (40, 52, 64)  # of a strip that Tesseract overlooks in a stack, alone: it may see it then
+MAX_RETRIES = 8  # strips of a page, at 0.1 to 0.3 s a try
 SAMPLES = 3  # lines in which the language is chosen, the longest ones
 MIN_SHARE = 0.7  # of a line's characters, without digits and punctuation, that belong to the script
-MIN_QUALITY = 0.7  # of the samples: the right language has 0.8 to 1.0, a wrong one 0.0 to 0.6
+MIN_QUALITY = 0.85  # of the samples: wrong languages have up to 0.82 (Arabic on English), the right one 1.0
+MAX_DIGITS = 12  # of a line without letters: a longer one is a script that looks like digits, such as Georgian
 CLEAR_QUALITY = 0.9  # no other language is tried
 SURE_QUALITY = 0.99  # Tesseract is never certain
 GAP_SHARE = 0.4  # of the distance of Hangul letters: gaps in words have 0.0 to 0.35, spaces 0.45 and more
@@ -97,9 +100,9 @@ def read_in(engine: Tesseract, strips: Sequence[Array], found: Reading) -> Readi
 
 def _read_all(engine: Tesseract, trimmed: Sequence[Array], language: str, quality: float) -> Reading:
     texts = _read_texts(engine, trimmed, language, HEIGHT)
-    if not all(texts):
-        again = _read_texts(engine, trimmed, language, RETRY_HEIGHT)
-        texts = [text or other for text, other in zip(texts, again, strict=True)]
+    for index in [index for index, text in enumerate(texts) if not text][:MAX_RETRIES]:
+        alone = (_read_texts(engine, [trimmed[index]], language, height)[0] for height in RETRY_HEIGHTS)
+        texts[index] = next(filter(None, alone), "")
     checked = tuple(text if text and measure_share(text, language) >= MIN_SHARE else None for text in texts)
     return Reading(language, min(quality, SURE_QUALITY), checked)
 
@@ -141,22 +144,35 @@ def _choose_language(engine: Tesseract, samples: Sequence[Array], hint: str | No
 
 
 def _measure_quality(engine: Tesseract, samples: Sequence[Array], language: str) -> float:
-    """How much stays the same when the samples are read in another size: text of a wrong script changes."""
-    text = "".join(_read_texts(engine, samples, language, HEIGHT)).replace(" ", "")
-    share = measure_share(text, language)
+    """How much stays the same when the samples are read in another size: text of a wrong script changes.
+
+    Lines that Tesseract overlooks in one size say nothing.
+    """
+    texts = _read_texts(engine, samples, language, HEIGHT)
+    share = measure_share("".join(texts), language)
     if share < MIN_SHARE:
         return 0.0
-    other = "".join(_read_texts(engine, samples, language, OTHER_HEIGHT)).replace(" ", "")
-    return share * SequenceMatcher(None, text, other, autojunk=False).ratio()
+    others = _read_texts(engine, samples, language, OTHER_HEIGHT)
+    pairs = [(one, other) for one, other in zip(texts, others, strict=True) if one and other]
+    return share * statistics.mean(_compare(*pair) for pair in pairs) if pairs else 0.0
+
+
+def _compare(one: str, other: str) -> float:
+    """How alike two readings of a line are, 0..1, whatever their spaces and capitals."""
+    one, other = ("".join(text.casefold().split()) for text in (one, other))
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 def measure_share(text: str, language: str) -> float:
     """The share of the language's letters among the letters and signs of a text.
 
-    Digits and usual punctuation do not count; a text of nothing else has the share 1.
+    Usual punctuation does not count, nor do digits if they are few or at most half of the rest: a text of nothing else
+    has the share 1.
     """
     letters = _find_letters(language)
-    signs = re.sub(r"[\s\d.,:;!?()\[\]\"'«»“”‘’%№/–—-]", "", text)
+    signs = re.sub(r"[\s.,:;!?()\[\]\"'«»“”‘’%№/–—-]", "", text)
+    if len(re.findall(r"\d", signs)) <= max(MAX_DIGITS, len(signs) / 2):
+        signs = re.sub(r"\d", "", signs)
     return len(re.findall(f"[{letters}]", signs)) / len(signs) if signs and letters else float(bool(text.strip()))
 
 
@@ -175,7 +191,7 @@ def _join_pieces(pieces: Sequence[Sequence[Glyph]]) -> str:
 
 def space_hangul(glyphs: Sequence[Glyph], strip: Array) -> str:
     """The text of a Korean line: Tesseract takes each letter for a word, so the spaces are where the gaps are wide."""
-    letters = sorted((glyph for glyph in glyphs if glyph.text.strip()), key=lambda glyph: glyph.x0 + glyph.x1)
+    letters = [glyph for glyph in glyphs if glyph.text.strip()]
     if len(letters) < 2:
         return "".join(letter.text for letter in letters)
     centres = [(letter.x0 + letter.x1) / 2 for letter in letters]
@@ -185,7 +201,7 @@ def space_hangul(glyphs: Sequence[Glyph], strip: Array) -> str:
     for (one, other), (start, end) in zip(pairwise(letters), pairwise(centres), strict=True):
         is_narrow = one.text.isascii() and other.text.isascii() and (one.text + other.text).isalnum()
         required = (LATIN_GAP_SHARE if is_narrow else GAP_SHARE) * distance
-        text += (" " if _measure_gap(inked[int(start) : int(end)]) >= required else "") + other.text
+        text += (" " if _measure_gap(inked[max(int(start), 0) : max(int(end), 0)]) >= required else "") + other.text
     return text
 
 

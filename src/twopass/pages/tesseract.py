@@ -14,6 +14,7 @@ Array = npt.NDArray[np.uint8]
 DEBIAN_FOLDERS = "/usr/share/tesseract-ocr"  # one folder per version, with the language files in `tessdata`
 SUFFIX = ".traineddata"
 POINTS_PER_INCH = 72  # as the resolution of the pixels, so that MuPDF's points are pixels
+BASELINE_SHARE = 0.6  # of the strips' height: from there on down to 2.6, a baseline belongs to the first strip
 TALLEST = 12_000  # pixels of one image with strips; Tesseract takes at most 32,767
 
 
@@ -37,16 +38,16 @@ def list_languages(folder: Path) -> frozenset[str]:
 
 
 def recognise(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[list[Glyph]]]:
-    """Read the strips (RGB), scaled to one height in pixels: for each, its pieces from left to right.
+    """Read the strips (RGB), scaled to one height in pixels: for each, its words from left to right.
 
-    The characters of a piece are in the order in which they are read. A call to Tesseract loads the language, which
+    The characters of a word are in the order in which they are read. A call to Tesseract loads the language, which
     takes longer than reading a line, so as many strips as possible are read in one call.
     """
-    pieces: list[list[list[Glyph]]] = []
+    words: list[list[list[Glyph]]] = []
     at_once = TALLEST // (2 * height)
     for start in range(0, len(strips), at_once):
-        pieces += _recognise_stack(strips[start : start + at_once], language, folder, height)
-    return pieces
+        words += _recognise_stack(strips[start : start + at_once], language, folder, height)
+    return words
 
 
 def _recognise_stack(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[list[Glyph]]]:
@@ -55,20 +56,19 @@ def _recognise_stack(strips: Sequence[Array], language: str, folder: Path, heigh
     stack = _stack([_scale(strip, height) for strip in strips], height)
     pixmap = pymupdf.Pixmap(pymupdf.csRGB, stack.shape[1], stack.shape[0], stack.tobytes(), False)
     pixmap.set_dpi(POINTS_PER_INCH, POINTS_PER_INCH)
-    pieces: list[list[list[Glyph]]] = [[] for _ in strips]
+    words: list[list[list[Glyph]]] = [[] for _ in strips]
+    # A span of the trace is one of Tesseract's words. MuPDF's text page would join, split and reverse Arabic ones.
     with pymupdf.open("pdf", pixmap.pdfocr_tobytes(language=language, tessdata=str(folder))) as document:
-        blocks = document[0].get_text("rawdict")["blocks"]
-    for line in (line for block in blocks for line in block.get("lines", ())):
-        number = int((line["bbox"][1] + line["bbox"][3]) / 2 - height / 2) // (2 * height)
-        factor = strips[min(max(number, 0), len(strips) - 1)].shape[0] / height
-        glyphs = [
-            Glyph(char["c"], (char["bbox"][0] - height) * factor, (char["bbox"][2] - height) * factor)
-            for span in line["spans"]
-            for char in span["chars"]
-        ]
-        if 0 <= number < len(strips) and glyphs:
-            pieces[number].append(glyphs)
-    return [sorted(own, key=lambda piece: min(glyph.x0 for glyph in piece)) for own in pieces]
+        spans = document[0].get_texttrace()
+    for chars in (span["chars"] for span in spans if span["chars"]):
+        baseline = chars[0][2][1]  # near the lower edge of the strip, or a third of its height lower
+        number = max(int(baseline - BASELINE_SHARE * height), 0) // (2 * height)
+        if number < len(strips):
+            factor = strips[number].shape[0] / height
+            words[number].append(
+                [Glyph(chr(code), (box[0] - height) * factor, (box[2] - height) * factor) for code, _, _, box in chars]
+            )
+    return [sorted(own, key=lambda word: min(glyph.x0 for glyph in word)) for own in words]
 
 
 def _scale(strip: Array, height: int) -> Array:
