@@ -30,7 +30,6 @@ UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
 # Markdown of more than one paragraph, or of another block.
 _BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
 _INLINE_MARKUP = re.compile(r"</?su[bp]>|\*+")  # may stand inside a word
-_NOTE_LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
 class BlockPiece(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engines.cpu.test_cpu_engine import count_words, read, save
+from tests.engines.cpu.test_cpu_engine import count_words, map_characters, read, save
 from twopass.engines.cpu import broken_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.families.layout.family import LayoutFamily
@@ -42,16 +42,6 @@ def draw_page(path: Path, characters: dict[str, str], paragraph: tuple[str, ...]
     (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
     map_characters(document, font, characters)
     return save(document, path)
-
-
-def map_characters(document: Any, font: int, characters: dict[str, str]) -> None:
-    """Let a font's ToUnicode table map its characters to others."""
-    pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in characters.items())
-    table = document.get_new_xref()
-    document.update_object(table, "<<>>")
-    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {pairs} endbfchar"
-    document.update_stream(table, cmap.encode())
-    document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
 
 
 LETTERS = [chr(code) for code in (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))]

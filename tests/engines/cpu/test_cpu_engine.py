@@ -198,21 +198,23 @@ def test_a_hidden_layer_is_replaced_by_ocr(tmp_path: Path) -> None:
     assert "wrong" not in count_words(answer)
 
 
-def map_letters(document: Any, page: Any, letters: dict[str, str]) -> None:
-    """Give the page's first font a wrong map from its codes to characters."""
-    pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in letters.items())
-    wrong_map = document.get_new_xref()
-    document.update_object(wrong_map, "<<>>")
-    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(letters)} beginbfchar {pairs} endbfchar"
-    document.update_stream(wrong_map, cmap.encode())
-    document.xref_set_key(page.get_fonts()[0][0], "ToUnicode", f"{wrong_map} 0 R")
+def map_characters(document: Any, font: int, characters: dict[str, str]) -> None:
+    """Let a font's ToUnicode table map its characters to others."""
+    pairs = "".join(f"<{ord(code):02x}> <{ord(letter):04x}>\n" for code, letter in characters.items())
+    table = document.get_new_xref()
+    document.update_object(table, "<<>>")
+    cmap = f"1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {pairs} endbfchar"
+    document.update_stream(table, cmap.encode())
+    document.xref_set_key(font, "ToUnicode", f"{table} 0 R")
 
 
 def test_a_page_with_a_wrong_font_encoding_is_read_by_ocr(tmp_path: Path) -> None:
     """If a font maps every letter to the one before it, the page is read from its image and not its text layer."""
     document = pymupdf.open()
     page = draw_text_page(document, PROSE, font="helv", size=12)
-    map_letters(document, page, {chr(code): chr(code - 1) for code in range(ord("a"), ord("z") + 1)})
+    map_characters(
+        document, page.get_fonts()[0][0], {chr(code): chr(code - 1) for code in range(ord("a"), ord("z") + 1)}
+    )
     path = save(document, tmp_path / "encoding.pdf")
 
     answer = read(path)
@@ -227,7 +229,9 @@ def test_a_font_that_lies_about_consonants_is_found_by_its_pixels(tmp_path: Path
     consonants = "bcdfghjklmnpqrstvwxz"
     document = pymupdf.open()
     page = draw_text_page(document, PROSE, font="helv", size=12)
-    map_letters(document, page, dict(zip(consonants, consonants[5:] + consonants[:5], strict=True)))
+    map_characters(
+        document, page.get_fonts()[0][0], dict(zip(consonants, consonants[5:] + consonants[:5], strict=True))
+    )
     path = save(document, tmp_path / "consonants.pdf")
 
     answer = read(path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import read_lines
 from twopass.engines.cpu import spaced_words
-from twopass.engines.cpu.geometry import Rect, Run, StyledWord
+from twopass.engines.cpu.geometry import Rect, Run, StyledWord, join_words
 
 SENTENCE = "The level in the borehole is measured before the pump starts."
 
@@ -109,7 +109,7 @@ def test_styles_move_with_their_letters() -> None:
     first = StyledWord(first.box, "S", 0, 10, runs=(Run(0, 1, "b"),))
     second = StyledWord(second.box, "pec", 0, 10, runs=(Run(1, 3, "i"),))
 
-    merged = spaced_words.merge(first, second)
+    merged = join_words(first, second)
 
     assert (merged.text, merged.runs) == ("Spec", (Run(0, 1, "b"), Run(2, 4, "i")))
 

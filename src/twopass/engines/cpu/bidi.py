@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
-from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
+from twopass.engines.cpu.geometry import Rect, StyledWord, enclose, join_words
 from twopass.text import direction
 
 MAX_GAP = 0.12  # of the type size, between pieces of one word; a space is 0.2 or more, and 0.15 if it was squeezed
@@ -111,7 +111,7 @@ def _arrange(pieces: Sequence[StyledWord], rtl: bool) -> list[StyledWord]:
         before, after = index > 0 and joined[index - 1], index < len(joined) and joined[index]
         ordered = _arrange(part, not rtl) if len(part) > 1 else [_mirror(part[0], before, after) if rtl else part[0]]
         if before:
-            ordered[0] = _join(words.pop(), ordered[0])
+            ordered[0] = join_words(words.pop(), ordered[0])
         words += ordered
     return words
 
@@ -130,12 +130,3 @@ def _mirror(piece: StyledWord, joined_before: bool, joined_after: bool) -> Style
     if turned is None or (joined_before != joined_after and joined_after == (piece.text in _PAIRS)):
         return piece
     return replace(piece, text=turned)
-
-
-def _join(first: StyledWord, second: StyledWord) -> StyledWord:
-    return replace(
-        first if len(first.text) >= len(second.text) else second,
-        text=first.text + second.text,
-        box=first.box.union(second.box),
-        bold=first.bold and second.bold,
-    )

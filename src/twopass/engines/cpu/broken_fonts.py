@@ -14,7 +14,7 @@ from itertools import chain
 
 from twopass.engines.cpu import glyphs
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
-from twopass.engines.cpu.layer_check import MARGIN, MAX_LENGTH, MIN_READABLE_LETTERS, MIN_SCORE, READABLE
+from twopass.engines.cpu.layer_check import MAX_LENGTH, MIN_READABLE_LETTERS, MIN_SCORE, READABLE, cut_box
 from twopass.pages import ocr
 from twopass.text import prose
 from twopass.text.plausibility import measure_plausibility
@@ -143,17 +143,9 @@ def _read(
     words: Sequence[StyledWord], pieces: Sequence[Piece], array: ocr.Array, scale: float
 ) -> list[tuple[str, float]]:
     """What the recogniser reads in place of each piece, and its score; no text where there are no pixels."""
-    strips = [_cut(enclose([words[index].box for index in piece]), array, scale) for piece in pieces]
+    strips = [cut_box(enclose([words[index].box for index in piece]), array, scale) for piece in pieces]
     readings = iter(ocr.recognise([strip for strip in strips if strip.size]))
     return [next(readings) if strip.size else ("", 0.0) for strip in strips]
-
-
-def _cut(box: Rect, array: ocr.Array, scale: float) -> ocr.Array:
-    margin = MARGIN * box.height
-    x0, y0, x1, y1 = (
-        max(round(value * scale), 0) for value in (box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
-    )
-    return array[y0:y1, x0:x1]
 
 
 def _disagrees(words: Sequence[StyledWord], font: str, array: ocr.Array, scale: float) -> bool:

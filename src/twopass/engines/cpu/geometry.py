@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -80,6 +80,20 @@ class StyledWord:
     from_pixels: bool = False
     block: int = -1
     is_piece: bool = False
+
+
+def join_words(first: StyledWord, second: StyledWord) -> StyledWord:
+    """Return both as one word, with the style of the longer one."""
+    length = len(first.text)
+    runs = (*first.runs, *(Run(length + start, length + end, style) for start, end, style in second.runs))
+    return replace(
+        first if length >= len(second.text) else second,
+        text=first.text + second.text,
+        box=first.box.union(second.box),
+        bold=first.bold and second.bold,
+        score=min(first.score, second.score),
+        runs=runs,
+    )
 
 
 class Shade(NamedTuple):

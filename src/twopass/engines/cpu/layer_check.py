@@ -44,7 +44,9 @@ def measure_agreement(words: Sequence[StyledWord], array: ocr.Array, scale: floa
         return None
     count = min(max(len(lines) // LINES_PER_SAMPLE, MIN_SAMPLES), MAX_SAMPLES)
     sampled = lines[:: max(len(lines) // count, 1)][:count]
-    strips = [(line, strip) for line in sampled if (strip := _cut(line, array, scale)).size]
+    strips = [
+        (line, strip) for line in sampled if (strip := cut_box(enclose([word.box for word in line]), array, scale)).size
+    ]
     readings = ocr.recognise([strip for _, strip in strips])
     pairs = [
         (_normalise(line), _normalise_text(text))
@@ -86,8 +88,8 @@ def _is_readable(text: str) -> bool:
     return len(READABLE.findall(text)) >= MIN_READABLE_LETTERS * len(letters)
 
 
-def _cut(line: Sequence[StyledWord], array: ocr.Array, scale: float) -> ocr.Array:
-    box = enclose([word.box for word in line])
+def cut_box(box: Rect, array: ocr.Array, scale: float) -> ocr.Array:
+    """The pixels of a line's box with a margin; `scale` is pixels per point."""
     margin = MARGIN * box.height
     grown = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
     x0, y0, x1, y1 = (max(round(value * scale), 0) for value in grown)

@@ -39,8 +39,10 @@ def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, a
     whole page is searched once, because the full detector enlarges small images and takes a second for each.
     """
     scale = array.shape[1] / page.x1
-    own = [replace(word, box=Rect(*(value * scale for value in word.box))) for word in words]
     images = [Rect(*(value * scale for value in image)) for image in find_images(blocks, page)]
+    if not images:
+        return []
+    own = [replace(word, box=Rect(*(value * scale for value in word.box))) for word in words]
     seen = [(image, quads) for image in images if (quads := _detect_quickly(image, own, array))]
     is_large = any(max(image.x1 - image.x0, image.height) > QUICK_SIDE for image, _ in seen)
     page_quads = ocr.detect_lines(array) if is_large else None

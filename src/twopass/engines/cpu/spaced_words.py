@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from twopass.engines.cpu.geometry import Run, StyledWord, enclose
+from twopass.engines.cpu.geometry import StyledWord, enclose, join_words
 from twopass.text import prose
 
 MIN_SPACED = 4  # single letters in a row: fewer may be variables, initials or the marks of a scale
@@ -37,24 +37,10 @@ def join(row: Sequence[StyledWord]) -> list[StyledWord]:
     joined = [words[0]]
     for index, word in enumerate(words[1:]):
         if index in joins:
-            joined[-1] = merge(joined[-1], word)
+            joined[-1] = join_words(joined[-1], word)
         else:
             joined.append(word)
     return joined
-
-
-def merge(first: StyledWord, second: StyledWord) -> StyledWord:
-    """Return both as one word, with the style of the longer one."""
-    length = len(first.text)
-    runs = (*first.runs, *(Run(length + start, length + end, style) for start, end, style in second.runs))
-    return replace(
-        first if length >= len(second.text) else second,
-        text=first.text + second.text,
-        box=first.box.union(second.box),
-        bold=first.bold and second.bold,
-        score=min(first.score, second.score),
-        runs=runs,
-    )
 
 
 def join_stacked(rows: Sequence[list[StyledWord]]) -> list[list[StyledWord]]:
