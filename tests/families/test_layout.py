@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.documents import build_document, checkpoint
 from twopass.document import Box, Category, Kind, Layer
 from twopass.errors import Code
 from twopass.families.interface import ParsedPage
 from twopass.families.layout.family import LayoutFamily
+from twopass.formats import markdown
 from twopass.text import table_markup
 
 FAMILY = LayoutFamily()
@@ -152,6 +154,7 @@ def test_bullets_become_dashes_and_numbers_stay() -> None:
     """The Markdown of a list item has one marker, and its text keeps every character of the page."""
     assert only(box("list-item", "• a point")).markdown == "- a point"
     assert only(box("list-item", "2. a step")).markdown == "2. a step"
+    assert only(box("list-item", "-5 degrees")).markdown == "- -5 degrees"
 
 
 def item(*lines: tuple[float, str]) -> dict[str, Any]:
@@ -196,6 +199,19 @@ def test_split_list_items_have_a_box_each() -> None:
         (Box.of(50, 324, 550, 334, 600, 800),),
     )
     assert (first.id, second.id) == ("p0002-e000", "p0002-e001")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("*<b> is a tag", "- *\\<b> is a tag"), ("-5 degrees", "- -5 degrees"), ("•-<i> of", "- -\\<i> of")],
+)
+def test_plain_text_of_a_list_item_is_escaped(text: str, written: str) -> None:
+    """An item without styles is plain text behind its marker, whatever sign it begins with."""
+    (element,) = parse(box("list-item", text)).elements
+
+    document = build_document(checkpoint(2, element))
+
+    assert markdown.write(document)[0].removeprefix("<!-- page: 2 -->\n\n") == f"{written}\n"
 
 
 @given(

@@ -182,6 +182,46 @@ def test_lists_are_tight_and_keep_their_kind() -> None:
     assert write_page(*items) == "- one\n- two\n\n1. first\n2. second"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "written"),
+    [
+        ("1. 2. 3.", "1. x\n2. x\n3. x"),
+        ("1. 2. 1. 2.", "1. x\n2. x\n\n<!-- -->\n\n1. x\n2. x"),
+        ("3. 5.", "3. x\n\n<!-- -->\n\n5. x"),
+        ("1. 1)", "1. x\n\n1) x"),
+    ],
+)
+@pytest.mark.parametrize("is_one_element", [False, True])
+def test_numbers_of_list_items_are_shown_as_they_are(numbers: str, written: str, is_one_element: bool) -> None:
+    """Markdown counts the items of a list itself, so an item with another number than the next begins a new list."""
+    lines = [f"{number} x" for number in numbers.split()]
+    items = [element("text", "\n".join(lines))] if is_one_element else [element("list_item", line) for line in lines]
+
+    text = write_page(*items)
+
+    assert text == written
+    assert show_numbers(text) == [int(number[:-1]) for number in numbers.split()]
+
+
+def show_numbers(text: str) -> list[int]:
+    """The number before each item of the ordered lists, as a reader shows it."""
+    shown: list[int] = []
+    for token in COMMONMARK.parse(text):
+        if token.type == "ordered_list_open":
+            following = int(token.attrs.get("start", 1))
+        elif token.type == "list_item_open":
+            shown.append(following)
+            following += 1
+    return shown
+
+
+def test_a_list_in_several_elements_is_tight() -> None:
+    """An element that holds a list and the items after it are one list without blank lines."""
+    first, second = element("text", "1. one\n2. two"), element("list_item", "3. three")
+
+    assert write_page(first, second) == "1. one\n2. two\n3. three"
+
+
 def test_a_plain_table_is_gfm() -> None:
     """A table without spans is GFM, and bars and line breaks in its cells are escaped."""
     table = plain_table(["a|b", "c"], ["1\n2", "3"], header=True)
@@ -344,6 +384,14 @@ def test_a_footnote_is_linked_to_its_mark(text: str) -> None:
     assert write_page(element("text", text), element("footnote", "1 Residents.", box=BOTTOM)) == (
         "people[^1] here\n\n[^1]: Residents."
     )
+
+
+def test_a_name_with_a_number_is_a_name_beside_references_to_other_notes() -> None:
+    """References are found in the whole paragraph, where a name that occurs twice is known for a name."""
+    body = element("text", "Db2 was bought by people1 and residents2 who know Db2 well.")
+    notes = [element("footnote", text, box=BOTTOM) for text in ("1 All of them.", "2 Some of them.")]
+
+    assert write_page(body, *notes).startswith("Db2 was bought by people[^1] and residents[^2] who know Db2 well.")
 
 
 def test_a_footnote_without_a_mark_in_the_text_stays_text() -> None:

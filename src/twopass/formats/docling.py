@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import escaping, list_items, markdown
+from twopass.formats import escaping, markdown
 from twopass.formats.draft import Draft
-from twopass.text import prose
+from twopass.text import list_items, prose
 
 if TYPE_CHECKING:
     from docling_core.types.doc.common.reference import ProvenanceItem
@@ -220,10 +220,11 @@ class _Converter:
             item = self._docling.add_heading(text, level=level, **fields)
         elif element.kind is Kind.LIST_ITEM and element.is_body:
             self._list = self._list or self._docling.add_list_group()
-            marker, list_kind, rest = list_items.parse(text)
-            enumerated = (list_kind or "").startswith("ordered")
+            marker, rest = list_items.parse(text)
             fields["parent"] = self._list
-            item = self._docling.add_list_item(rest, enumerated=enumerated, marker=marker.strip(), **fields)
+            item = self._docling.add_list_item(
+                rest, enumerated=list_items.is_ordered(marker), marker=marker.strip(), **fields
+            )
         elif element.kind is Kind.FORMULA:
             latex = element.formula and element.formula.latex
             item = self._docling.add_formula(escaping.clean_latex(latex) if latex else text, **fields)

@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.format_options import Markdown, Maths
-from twopass.formats import escaping, front_matter, list_items, markdown_notes, markdown_tables
+from twopass.formats import escaping, front_matter, markdown_notes, markdown_tables
 from twopass.formats.markdown_notes import Reference
-from twopass.text import footnotes, markdown_escapes, prose
+from twopass.text import footnotes, list_items, markdown_escapes, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
@@ -26,6 +26,7 @@ JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next p
 MAX_HEADING_LEVEL = 6  # Markdown's ######
 MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes a paragraph below the image
 UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
+LIST_END = "<!-- -->"  # between two lists of the same kind, which Markdown would take for one
 UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
 # Markdown of more than one paragraph, or of another block.
 _BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
@@ -41,10 +42,14 @@ class BlockPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class MarkdownBlock:
-    """A Markdown block, from one or more elements. No blank line separates neighbours of one `list_kind`."""
+    """A Markdown block, from one or more elements.
+
+    `first_marker` and `last_marker` are those of the list items that it begins and ends with; empty for other text.
+    """
 
     pieces: tuple[BlockPiece, ...]
-    list_kind: str | None = None
+    first_marker: str = ""
+    last_marker: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,7 @@ def _join_blocks(blocks: Sequence[MarkdownBlock]) -> tuple[str, dict[str, Span]]
     position = 0
     previous: MarkdownBlock | None = None
     for block in blocks:
-        is_same_list = previous and block.list_kind and previous.list_kind == block.list_kind
-        separator = "" if previous is None else "\n" if is_same_list else "\n\n"
+        separator = "" if previous is None else _choose_separator(previous.last_marker, block.first_marker)
         for element_id, text in (BlockPiece(None, separator), *block.pieces):
             if element_id is not None and text:
                 spans[element_id] = Span(position, position + len(text))
@@ -113,6 +117,16 @@ def _join_blocks(blocks: Sequence[MarkdownBlock]) -> tuple[str, dict[str, Span]]
             position += len(text)
         previous = block
     return "".join([*parts, "\n"]), spans
+
+
+def _choose_separator(marker: str, following: str) -> str:
+    """What separates two blocks that end and begin with these markers: no blank line inside a list.
+
+    Markdown numbers the items of a list by itself, so an item with another number begins a new list.
+    """
+    if not list_items.are_of_one_list(marker, following):
+        return "\n\n"
+    return "\n" if list_items.is_next(marker, following) else f"\n\n{LIST_END}\n\n"
 
 
 def _make_page_mark(number: int, page: Page | None) -> str:
@@ -171,7 +185,7 @@ def _choose_text(element: Element) -> tuple[str, bool]:
 
 def _choose_markdown(text: str, markdown: str) -> tuple[str, bool]:
     # Without markup the plain text says the same, and it gets escaped.
-    has_markup = list_items.parse(prose.to_one_line(markdown))[2] != list_items.parse(prose.to_one_line(text))[2]
+    has_markup = list_items.parse(prose.to_one_line(markdown))[1] != list_items.parse(prose.to_one_line(text))[1]
     if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
         return text, False
     lacks_words = _lacks_words(text, markdown) and _lacks_words(text, _INLINE_MARKUP.sub("", markdown))
@@ -213,9 +227,9 @@ def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
     for n in range(1, len(texts)):
         texts[n - 1], gap, texts[n] = prose.join_lines(texts[n - 1], texts[n])
         gaps.append(gap)
-    marker, list_kind = "", None
+    marker = ""
     if element.kind is Kind.LIST_ITEM and texts[0]:
-        marker, list_kind, texts[0] = list_items.parse(texts[0])
+        marker, texts[0] = list_items.parse(texts[0])
     elif element.is_heading and texts[0]:
         marker = _make_heading_marker(element, context)
     pieces: list[BlockPiece] = []
@@ -228,34 +242,40 @@ def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
         pieces += [BlockPiece(None, gap), BlockPiece(part.id, line)]
     if element.is_heading:
         pieces[-1] = pieces[-1]._replace(text=escaping.escape_heading_end(pieces[-1].text))
-    return MarkdownBlock(tuple(pieces), list_kind)
+        return MarkdownBlock(tuple(pieces))
+    return MarkdownBlock(tuple(pieces), marker, marker)
 
 
 def _render_items(element: Element, context: RenderContext) -> MarkdownBlock:
-    """Render an element of several paragraphs or list items; items of one list get no blank line between them."""
+    """Render an element of several paragraphs or list items."""
     texts, own = list_items.split(element.text), list_items.split(element.markdown)
     sources = [_choose_markdown(*pair) for pair in zip(texts, own, strict=True)] if len(texts) == len(own) else []
-    rendered, previous_kind = "", None
+    marks = context.marks.get(element.id, ())
+    rendered = ""
+    markers: list[str] = []
     for text, is_markdown in sources or [(text, False) for text in texts]:
-        marker, list_kind, rest = list_items.parse(text) if list_items.begins_item(text) else ("", None, text)
-        marks = context.marks.get(element.id, ())
+        marker, rest = list_items.parse(text) if list_items.begins_item(text) else ("", text)
         line = _render_text(rest, is_markdown, marks, context.options.maths, alone=True)
-        separator = "" if not rendered else "\n" if list_kind and list_kind == previous_kind else "\n\n"
-        is_safe = is_markdown and not marker
-        rendered += (
-            separator + marker + (line if is_safe else markdown_escapes.escape_line_start(line, in_list=bool(marker)))
-        )
-        previous_kind = list_kind
-    return MarkdownBlock((BlockPiece(element.id, rendered),))
+        if marker or not is_markdown:
+            line = markdown_escapes.escape_line_start(line, in_list=bool(marker))
+        separator = _choose_separator(markers[-1], marker) if markers else ""
+        rendered += separator + marker + line
+        markers.append(marker)
+    return MarkdownBlock((BlockPiece(element.id, rendered),), markers[0], markers[-1])
 
 
 def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths, alone: bool = False) -> str:
     """Escape one line of text, and replace its footnote references by `[^label]`. `alone`: it is all of its block."""
-    for mark in marks:
-        if span := mark.find(text):
-            remaining = [other for other in marks if other is not mark]
-            before = _render_text(text[: span[0]], is_markdown, remaining, style)
-            return f"{before}[^{mark.label}]{_render_text(text[span[1] :], is_markdown, remaining, style)}"
+    rendered, start = "", 0
+    found = sorted((span, mark.label) for mark in marks if (span := mark.find(text)))
+    for (begin, end), label in found:
+        if begin >= start:
+            rendered += f"{_escape(text[start:begin], is_markdown, style)}[^{label}]"
+            start = end
+    return rendered + _escape(text[start:], is_markdown, style, alone and not found)
+
+
+def _escape(text: str, is_markdown: bool, style: Maths, alone: bool = False) -> str:
     return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style, alone)
 
 

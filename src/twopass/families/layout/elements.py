@@ -23,7 +23,7 @@ from twopass.document import (
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
-from twopass.text import headings, page_furniture, prose, table_markup
+from twopass.text import headings, list_items, page_furniture, prose, table_markup
 from twopass.text.confidence import UNREADABLE, Evidence, judge
 
 _KINDS = {
@@ -46,13 +46,10 @@ LEVELS = (
     (0.98, 3),
 )  # smallest type size over the page's body size -> level; steps/assemble.py may correct it
 CAPTION_REACH = 0.06  # of the page's height between a caption and its table or figure
-LIST_BULLETS = "•◦▪‣·●○■□‒–—*∙"
 INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
-_BULLET = re.compile(rf"^\s*[{LIST_BULLETS}\uf0b7\uf0a7-]\s*")
-_SURE_BULLET = re.compile(r"\s*[•◦▪‣●○■□∙\uf0b7\uf0a7]\s*\S")
+_SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
 _DASH = re.compile(r"\s*([‒–—·*-])\s+\S")
-_NUMBER = re.compile(r"\s*[0-9]{1,9}[.)]\s+(?=\S)")
 _ITEM_NUMBER = re.compile(rf"\s*([(\[]?)(\d{{1,3}}|[a-z])([.)\]])(?:\s+\S|[{prose.HAN}{prose.HANGUL}])")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？][\"'”’)\]]?$")
 
@@ -232,14 +229,10 @@ def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[s
 
 
 def _list_item_markdown(text: str, lines: Sequence[Line], common_style: str) -> str:
-    """The item behind its number, which is part of the text, or behind a dash in place of its bullet."""
-    numbered = _NUMBER.match(text)
-    found = numbered or _BULLET.match(text)
-    start = found.end() if found else 0
-    styled = inline_style.write_styles(text, lines, common_style, start)
-    if headings.parse_numbering(text):
-        return text if styled is None else f"{text[:start]}{styled}"
-    return f"- {text[start:] if styled is None else styled}" if not numbered else f"- {text}"
+    """The item behind its number, or behind a dash in place of its bullet."""
+    marker, rest = list_items.parse(text)
+    styled = inline_style.write_styles(text, lines, common_style, start=len(text) - len(rest))
+    return marker + (rest if styled is None else styled)
 
 
 def _size(region: Region) -> float:

@@ -1,0 +1,49 @@
+"""List items in plain text: where one begins, and its Markdown marker."""
+
+from __future__ import annotations
+
+import re
+import string
+
+from twopass.text import prose
+
+BULLETS = "•◦▪‣∙●○■□\uf0b7\uf0a7"  # also without a blank behind; the last two are codes of symbol fonts
+_BULLET = re.compile(rf"[{BULLETS}]\s*(?=\S)|[‒–—*+·-]\s+(?=\S)")
+_NUMBERED = re.compile(r"([0-9]{1,9}[.)])\s+(?=\S)")
+
+
+def split(text: str) -> list[str]:
+    """Split an element's text into paragraphs and list items: a model may box a whole list as one element."""
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or begins_item(stripped):
+            parts.append([])
+        parts[-1].append(stripped)
+    return [prose.to_one_line("\n".join(part)) for part in parts if any(part)]
+
+
+def begins_item(text: str) -> bool:
+    return bool(_NUMBERED.match(text) or _BULLET.match(text))
+
+
+def parse(text: str) -> tuple[str, str]:
+    """Return a list item's Markdown marker (`- `, `3. ` or `3) `) and the rest of its text."""
+    if found := _NUMBERED.match(text):
+        return f"{found.group(1)} ", text[found.end() :]
+    found = _BULLET.match(text)
+    return "- ", text[found.end() :] if found else text
+
+
+def is_ordered(marker: str) -> bool:
+    return marker[:1].isdecimal()
+
+
+def are_of_one_list(marker: str, following: str) -> bool:
+    """Whether Markdown takes two neighbours with these markers for items of one list; empty for no item."""
+    return bool(marker) and marker.lstrip(string.digits) == following.lstrip(string.digits)
+
+
+def is_next(marker: str, following: str) -> bool:
+    """Whether an item has the number that Markdown gives it in its list; bullets have none."""
+    return not is_ordered(marker) or int(following[:-2]) == int(marker[:-2]) + 1
