@@ -55,6 +55,58 @@ def test_chapter_headings_at_the_top_of_pages_are_body() -> None:
     assert len(document.sections) == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("text", ["Dear Sir or Madam"] * 2),
+        ("section_header", ["Application form"] * 2),
+        ("text", ["Dear Sir,"] * 3),  # unfinished
+        ("text", [f"Article {n}" for n in (1, 2, 3)]),
+        ("text", [f"The rent is {n}00 from day {n} on." for n in (1, 2, 3)]),
+        ("text", ["100", "250", "300"]),
+        ("list_item", [f"{n}. Item" for n in (1, 2, 3)]),
+    ],
+)
+def test_first_lines_of_pages_that_may_be_text_are_body(kind: str, texts: list[str]) -> None:
+    """Without a label, two equal lines, unfinished lines, and numbers that are not those of pages are no furniture."""
+    pages = [checkpoint(n, element(kind, text, TOP), make_body(n)) for n, text in enumerate(texts, 1)]
+
+    assert get_furniture(build_document(*pages)) == []
+
+
+def test_two_pages_with_a_label_are_enough() -> None:
+    """A line that both pages of a document have is furniture if one of them is labelled."""
+    kinds = ["text", "page_header"]
+    pages = [checkpoint(n, element(kind, "Water Board", TOP), make_body(n)) for n, kind in enumerate(kinds, 1)]
+
+    assert get_furniture(build_document(*pages)) == ["Water Board"] * 2
+
+
+def test_the_name_above_all_pages_is_a_heading_once() -> None:
+    """A heading that every page repeats stays on the first page."""
+    pages = [checkpoint(n, heading("Application form", box=TOP), make_body(n)) for n in (1, 2, 3)]  # type: ignore[arg-type]
+
+    assert get_furniture(build_document(*pages)) == ["Application form"] * 2
+
+
+def test_line_numbers_are_furniture_and_numbers_of_paragraphs_are_not() -> None:
+    """Numbers in the side margin are furniture if all pages have the same ones."""
+    places = [Box(0.03, y, 0.05, y + 0.02) for y in (0.3, 0.5)]
+
+    def count(first: int, step: int) -> list[str]:
+        numbers = [[first + (2 * step * page), first + (2 * step * page) + 1] for page in range(3)]
+        pages = [
+            checkpoint(
+                n, *(element("text", str(x), at) for x, at in zip(pair, places, strict=True)), element("text", "B")
+            )
+            for n, pair in enumerate(numbers, 1)
+        ]
+        return get_furniture(build_document(*pages))
+
+    assert count(5, 0) == ["5", "6"] * 3
+    assert count(5, 1) == []
+
+
 def test_a_chapter_name_above_each_of_its_pages_is_a_heading_once() -> None:
     """The first one is the chapter's heading, the others are furniture."""
     named = [checkpoint(n, element("section_header", "Springs", TOP), element("text", "Body.")) for n in (2, 3, 4)]

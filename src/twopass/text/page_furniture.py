@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from twopass.document import FURNITURE, Element, Kind, Layer
-from twopass.text import footnotes
+from twopass.text import footnotes, prose
 
 SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
 BAND = 0.12  # of the page's height at top and bottom, for running headers and footers
@@ -52,6 +52,11 @@ _STAMP = re.compile(
     r"|authorized licensed use limited to\b.*|arxiv:\s?\d{4}\.\d{4,5}(?:v\d+)?\b.*|licensed to\b.*\b(?:only|copy)\b.*",
     re.I | re.S,
 )
+_NUMBERED_UNIT = re.compile(
+    r"(?:article|art\.|section|sec\.|clause|chapter|part|annex|appendix|schedule|exhibit|question|item|step|§|artikel"
+    r"|abschnitt|kapitel|teil|anhang|frage)\s*\d+[.:)]?",
+    re.I,
+)  # a heading, even if no label says so
 MAX_STAMP = 400  # characters: Wiley's note has 350
 _NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
 
@@ -164,7 +169,7 @@ def _find_repeated(elements: Sequence[Element]) -> set[str]:
     """The ids of elements whose text repeats in one position of a margin."""
     groups: dict[tuple[str, str], list[Element]] = defaultdict(list)
     for element in elements:
-        if (band := _find_band(element)) and (key := _make_key(element)):
+        if (band := _find_band(element)) and (key := _make_key(element, band)):
             groups[band, key].append(element)
     pages = len({element.page for element in elements})
     repeated: set[str] = set()
@@ -173,26 +178,50 @@ def _find_repeated(elements: Sequence[Element]) -> set[str]:
     return repeated
 
 
-def _make_key(element: Element) -> str:
-    """A key that repetitions share: the text without its numbers, but with those of a heading; for a logo, its box."""
+def _make_key(element: Element, band: str) -> str:
+    """A key that repetitions share: the text without numbers, unless they number it; for a logo, its box."""
     text = " ".join(element.text.casefold().split())
     if element.is_figure and element.box:
         return text or "box " + " ".join(f"{side:.2f}" for side in element.box)
-    return text if element.is_heading else re.sub(r"\d+|\b[ivxlc]+\b", "#", text)
+    is_line_number = band == "side" and is_lone_number(element)
+    has_own_number = element.is_heading or element.kind is Kind.LIST_ITEM or is_line_number
+    return text if has_own_number else re.sub(r"\d+|\b[ivxlc]+\b", "#", text)
 
 
 def _find_repetitions(group: Sequence[Element], band: str, pages: int) -> set[str]:
-    """The ids of a group's elements that share a position, if they repeat on enough of the document's pages."""
+    """The ids of a group's elements that share a position, if they repeat on enough of the document's pages.
+
+    Without a label, fewer repetitions may be a coincidence, and numbers must be those of pages: clauses have others.
+    """
     median = statistics.median_low(_measure_position(element, band) for element in group)
     aligned = [element for element in group if abs(_measure_position(element, band) - median) <= SAME_PLACE]
     count = len({element.page for element in aligned})
     on_most_pages = count >= 2 and 2 * count > pages
     if not on_most_pages and (count < REPEATED or _are_notes(aligned)):
         return set()
-    is_labelled = any(element.kind in FURNITURE for element in aligned)
-    if aligned[0].is_heading and not on_most_pages and not is_labelled:
-        aligned = aligned[1:]  # a chapter's name above each of its pages: the first one is the chapter's heading
+    if any(element.kind in FURNITURE for element in aligned) or aligned[0].is_figure:
+        return {element.id for element in aligned}
+    if count < REPEATED or prose.is_unfinished(aligned[0].text) or not _have_page_numbers(aligned):
+        return set()
+    if aligned[0].is_heading:
+        aligned = aligned[1:]  # a name above each page of a chapter or document: the first one is its heading
     return {element.id for element in aligned}
+
+
+def _have_page_numbers(group: Sequence[Element]) -> bool:
+    """Whether the numbers in texts that are otherwise equal stay the same or count up with the pages."""
+    numbers = [[int(number) for number in re.findall(r"\d+", element.text)] for element in group]
+    if _NUMBERED_UNIT.fullmatch(group[0].text.strip()) and numbers[0] != numbers[-1]:
+        return False
+    pages = [element.page for element in group]
+    return all(
+        _is_mostly_one(column) or _is_mostly_one([n - page for n, page in zip(column, pages, strict=True)])
+        for column in zip(*numbers, strict=False)
+    )
+
+
+def _is_mostly_one(numbers: Sequence[int]) -> bool:
+    return 2 * Counter(numbers).most_common(1)[0][1] > len(numbers)
 
 
 def _are_notes(group: Sequence[Element]) -> bool:
