@@ -131,6 +131,18 @@ def test_a_number_apart_from_the_text_is_a_page_number() -> None:
     assert find_role(region("section-header", "17", at=low), BODY) is None
 
 
+def test_the_last_price_of_a_column_is_no_page_number() -> None:
+    """A number that touches the text or table above it is body, also at the foot of the page."""
+    at = (500.0, 760.0, 530.0, 770.0)
+    table = {"label": "table", "box": (60, 500, 540, 758), "table": {"rows": 1, "cols": 1, "cells": []}}
+
+    assert find_role(region("orphan", "450", at=at), BODY, table) is None
+    assert (
+        find_role(region("orphan", "450", at=at), BODY, region("text", "300", "150", at=(500, 720, 530, 758))) is None
+    )
+    assert find_role(region("orphan", "450", at=at), BODY) is Role.PAGE_NUMBER
+
+
 def test_a_page_number_is_split_from_the_text_below_it() -> None:
     """A number above a paragraph in one region, with a gap, is a page number; a number in the paragraph is text."""
     lines = [
@@ -150,6 +162,14 @@ def test_a_page_number_is_split_from_the_text_below_it() -> None:
         (Kind.TEXT, "extensions proposed by the council"),
     ]
     assert [e.text for e in answers[1].elements] == ["2 extensions proposed by the council"]
+
+
+def test_no_number_is_split_from_a_column_of_numbers() -> None:
+    """The last price of a column stays with the others, whatever the space between them."""
+    lines = [{"box": (500, y, 530, y + 10), "text": text, "size": 10.0} for y, text in ((730, "300"), (760, "450"))]
+    prices = {"label": "text", "box": (500, 730, 530, 770), "lines": lines}
+
+    assert find_role(prices, BODY) is None
 
 
 def test_a_page_set_sideways_has_no_stamps() -> None:

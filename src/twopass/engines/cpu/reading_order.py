@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from twopass.engines.cpu import bidi, columns, text_rows
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+from twopass.text.page_furniture import BAND
 
 ORPHAN = "orphan"  # label of text that the layout model missed
 MAX_DRAWING_SHARE = 0.5  # of the page: a larger drawing is a background, not part of a picture
@@ -18,7 +19,6 @@ MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arr
 FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
 MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
 MIN_WORD_OVERLAP = 0.3  # of a word's area inside a region, for words whose centre is in none
-HEADER_BAND, FOOTER_BAND = 0.12, 0.88  # of the page's height; a header or footer elsewhere is body text
 
 
 def grow_pictures(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
@@ -105,10 +105,10 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
 
 
 def is_furniture(region: Region, page: Rect) -> bool:
-    """Return whether a header stands at the top of the page or a footer at its bottom."""
+    """Return whether a header stands at the top of the page or a footer at its bottom; elsewhere they are body text."""
     if region.label == "page-header":
-        return region.box.y1 <= page.y0 + HEADER_BAND * page.height
-    return region.label == "page-footer" and region.box.y0 >= page.y0 + FOOTER_BAND * page.height
+        return region.box.y1 <= page.y0 + BAND * page.height
+    return region.label == "page-footer" and region.box.y0 >= page.y1 - BAND * page.height
 
 
 def sort_regions(regions: Sequence[Region], page: Rect) -> list[Region]:

@@ -14,9 +14,9 @@ from functools import cached_property
 
 from twopass.families.layout.page_layout import Line, PageLayout, Region
 from twopass.text import footnotes, prose
+from twopass.text.page_furniture import BAND
 
 LABELS = frozenset({"page-header", "page-footer"})
-BAND = 0.12  # of the page's height at top and bottom, for headers and footers
 SIDE_BAND, MIN_STAMP_RATIO = 0.08, 5.0  # of the page's width; height over width of text that runs up the paper's edge
 PAGE_NUMBER_BAND = 0.08  # of the page's height, top and bottom: a number alone there is the page number
 MIN_GAP = 0.5  # of the type size, between a header or footer and the body
@@ -124,13 +124,16 @@ class _Page:
         return bool(region.lines) and is_narrow and (not self.is_turned or self.confirms(region))
 
     def is_page_number(self, region: Region) -> bool:
-        """Whether a region is a number alone at the paper's edge, or in the margin and apart from all text."""
+        """Whether a region is a number alone at the paper's edge, or in the margin and apart from all text.
+
+        A number directly below or above text, such as the last one of a column of prices, is not alone.
+        """
         is_text = region.label in ("text", "orphan", *LABELS) and bool(region.lines)
         if not is_text or not _PAGE_NUMBER.fullmatch(_join(region)):
             return False
         start, end = self.extent(region)
         if end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND:
-            return True
+            return not self._touches_body(region)
         return self._is_in_band(region) and self._is_outermost(region)
 
     def confirms(self, region: Region) -> bool:
@@ -171,6 +174,13 @@ class _Page:
             return all(other_end + gap <= start for _, other_end in others)
         return all(other_start - gap >= end for other_start, _ in others)
 
+    def _touches_body(self, region: Region) -> bool:
+        """Whether text of the body in the same column is nearer than the next line of a paragraph would be."""
+        x0, y0, x1, y1 = region.box
+        gap = MIN_GAP * _size(region)
+        boxes = [other.box for other in self.body if other is not region]
+        return any(a < x1 and x0 < c and b - gap < y1 and y0 < d + gap for a, b, c, d in boxes)
+
     def _is_marginal(self, region: Region) -> bool:
         """Whether a region is a page number at the edge, or text along the paper's edge."""
         start, end = self.extent(region)
@@ -206,10 +216,10 @@ def _split_page_numbers(region: Region, layout: PageLayout) -> list[Region]:
     lines = region.lines
     if len(lines) < 2 or region.table or region.label in ("picture", "formula", *LABELS):
         return [region]
-    first, second, before_last, last = lines[0], lines[1], lines[-2], lines[-1]
-    if _is_number_line(first) and first.box[3] <= BAND * layout.height and _is_apart(first, second):
+    first, last = lines[0], lines[-1]
+    if first.box[3] <= BAND * layout.height and _is_number_beside(first, lines[1]) and _is_apart(first, lines[1]):
         return [_with_lines(region, lines[:1]), *_split_page_numbers(_with_lines(region, lines[1:]), layout)]
-    if _is_number_line(last) and last.box[1] >= (1 - BAND) * layout.height and _is_apart(before_last, last):
+    if last.box[1] >= (1 - BAND) * layout.height and _is_number_beside(last, lines[-2]) and _is_apart(lines[-2], last):
         return [_with_lines(region, lines[:-1]), _with_lines(region, lines[-1:])]
     return [region]
 
@@ -219,8 +229,9 @@ def _with_lines(region: Region, lines: tuple[Line, ...]) -> Region:
     return region.model_copy(update={"lines": lines, "box": (min(left), min(top), max(right), max(bottom))})
 
 
-def _is_number_line(line: Line) -> bool:
-    return bool(_PAGE_NUMBER.fullmatch(line.text))
+def _is_number_beside(line: Line, other: Line) -> bool:
+    """Whether a line is a number and the other one has words: in a column of numbers, none is the page's."""
+    return bool(_PAGE_NUMBER.fullmatch(line.text)) and any(map(str.isalpha, other.text))
 
 
 def _is_apart(upper: Line, lower: Line) -> bool:
