@@ -342,12 +342,36 @@ def test_maths_is_delimited_by_dollars() -> None:
     )
 
 
-@pytest.mark.parametrize("latex", ["E = mc^2", None])
-def test_a_formula_is_a_block_of_its_own(latex: str | None) -> None:
-    """A formula element is a display formula, written from its text if it has no LaTeX."""
-    formula = element("formula", "E = mc^2", formula=Formula(latex=latex))
+def test_a_formula_is_a_block_of_its_own() -> None:
+    """LaTeX is a display formula; a formula without LaTeX is text, because its signs would mean something else."""
+    text = "E = mc2 if at\n100 % of $5 (1)"
 
-    assert write_page(formula) == "$$\nE = mc^2\n$$"
+    assert write_page(element("formula", text, formula=Formula(latex="E = mc^2"))) == "$$\nE = mc^2\n$$"
+    assert write_page(element("formula", text, formula=Formula())) == "E = mc2 if at 100 % of $5 (1)"
+
+
+def test_right_to_left_text_says_so() -> None:
+    """Runs of right-to-left blocks are in one element with their direction, and a reader still sees Markdown in it."""
+    hebrew = [element("text", "שלום לכולם."), element("text", "120"), element("list_item", "• שני שומרים")]
+
+    text = write_page(element("text", "Before."), *hebrew, element("code", "x = 1"))
+
+    assert text == ('Before.\n\n<div dir="rtl">\n\nשלום לכולם.\n\n120\n\n- שני שומרים\n\n</div>\n\n```\nx = 1\n```')
+    assert [token.type for token in COMMONMARK.parse(text) if token.level == 0 and token.nesting >= 0] == [
+        "paragraph_open",
+        *("html_block", "paragraph_open", "paragraph_open", "bullet_list_open", "html_block", "fence"),
+    ]
+
+
+def test_the_direction_ends_with_its_page() -> None:
+    """Page marks are outside of the elements with a direction, and a table of right-to-left cells is inside of one."""
+    table = element("table", table=plain_table(["שלום", "אחד"]))
+    document = build_document(checkpoint(1, element("text", "שלום.")), checkpoint(2, table))
+
+    assert markdown.write(document)[0] == (
+        '<!-- page: 1 -->\n\n<div dir="rtl">\n\nשלום.\n\n</div>\n\n'
+        '<!-- page: 2 -->\n\n<div dir="rtl">\n\n| שלום | אחד |\n| --- | --- |\n\n</div>\n'
+    )
 
 
 def test_an_image_shows_its_visible_text() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from twopass.document import HEADINGS, Document, Element, Kind, Page, Span
 from twopass.format_options import Markdown, Maths
 from twopass.formats import escaping, front_matter, markdown_notes, markdown_tables
 from twopass.formats.markdown_notes import Reference
-from twopass.text import footnotes, list_items, markdown_escapes, prose
+from twopass.text import direction, footnotes, list_items, markdown_escapes, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
@@ -25,6 +25,7 @@ PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
 MAX_HEADING_LEVEL = 6  # Markdown's ######
 MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes a paragraph below the image
+RTL_BEGIN, RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
 UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
 LIST_END = "<!-- -->"  # between two lists of the same kind, which Markdown would take for one
 UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
@@ -45,11 +46,13 @@ class MarkdownBlock:
     """A Markdown block, from one or more elements.
 
     `first_marker` and `last_marker` are those of the list items that it begins and ends with; empty for other text.
+    `is_rtl` is None for a block without letters, which has no direction of its own.
     """
 
     pieces: tuple[BlockPiece, ...]
     first_marker: str = ""
     last_marker: str = ""
+    is_rtl: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,15 @@ class RenderContext:
 
 
 def write(
-    document: Document, options: Markdown = DEFAULT_OPTIONS, crops: Mapping[str, str] | None = None
+    document: Document,
+    options: Markdown = DEFAULT_OPTIONS,
+    crops: Mapping[str, str] | None = None,
+    mark_direction: bool = True,
 ) -> tuple[str, dict[str, Span]]:
-    """Return the text of document.md and the span of each element that is in it."""
+    """Return the text of document.md and the span of each element that is in it.
+
+    `mark_direction` puts text that runs from right to left into elements that say so.
+    """
     context = _build_context(document, options, crops or {})
     pages: dict[int, list[Element]] = {page.number: [] for page in document.pages}
     for element in document.elements:
@@ -79,8 +88,10 @@ def write(
     for number in sorted(pages):
         if options.page_marks:
             blocks.append(MarkdownBlock((BlockPiece(None, _make_page_mark(number, page_of.get(number))),)))
-        blocks += _render_page([e for e in pages[number] if e.id in context.by_id and e.id not in joined], context)
-    return _join_blocks([block for block in blocks if any(piece.text for piece in block.pieces)])
+        rendered = _render_page([e for e in pages[number] if e.id in context.by_id and e.id not in joined], context)
+        filled = [block for block in rendered if any(piece.text for piece in block.pieces)]
+        blocks += _mark_direction(filled) if mark_direction else filled
+    return _join_blocks(blocks)
 
 
 def _render_page(elements: Sequence[Element], context: RenderContext) -> list[MarkdownBlock]:
@@ -91,11 +102,30 @@ def _render_page(elements: Sequence[Element], context: RenderContext) -> list[Ma
         is_unreadable = UNREADABLE in element.flags
         if is_unreadable != was_unreadable:
             blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_BEGIN if is_unreadable else UNREADABLE_END),)))
-        blocks.append(_render_block(element, context))
+        blocks.append(replace(_render_block(element, context), is_rtl=_is_rtl(element)))
         was_unreadable = is_unreadable
     if was_unreadable:
         blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_END),)))
     return blocks
+
+
+def _is_rtl(element: Element) -> bool | None:
+    if element.kind is Kind.CODE:
+        return False
+    text = element.text or "".join(cell.text for cell in (element.table.cells if element.table else ()))
+    return direction.is_rtl(text) if any(map(str.isalpha, text)) else None
+
+
+def _mark_direction(blocks: Sequence[MarkdownBlock]) -> list[MarkdownBlock]:
+    """Put each run of right-to-left blocks between marks."""
+    marked: list[MarkdownBlock] = []
+    is_rtl = False
+    for block in blocks:
+        if block.is_rtl is not None and block.is_rtl != is_rtl:
+            is_rtl = block.is_rtl
+            marked.append(MarkdownBlock((BlockPiece(None, RTL_BEGIN if is_rtl else RTL_END),)))
+        marked.append(block)
+    return [*marked, MarkdownBlock((BlockPiece(None, RTL_END),))] if is_rtl else marked
 
 
 def find_continuations(document: Document) -> dict[str, str]:
@@ -309,8 +339,10 @@ def _render_code(element: Element, context: RenderContext) -> str:
 
 
 def _render_formula(element: Element, context: RenderContext) -> str:
-    latex = element.formula.latex if element.formula and element.formula.latex else element.text
-    latex = escaping.clean_latex(latex)
+    """Render the LaTeX; without it, the text, in which a formula's reader would drop spaces and comments."""
+    if not (element.formula and element.formula.latex):
+        return _render_paragraph(prose.to_one_line(element.text), context)
+    latex = escaping.clean_latex(element.formula.latex)
     begin, end = escaping.MATHS_DELIMITERS[context.options.maths][1]
     return f"{begin}\n{latex}\n{end}" if latex.strip() else ""
 
