@@ -79,6 +79,7 @@ def test_a_label_at_the_edge_is_believed(text: str, label: str, place: Place) ->
         ("Clcr = creatinine clearance", FOOTER),  # explains a letter of the page
         ("1 21 CFR 201.57(c)(9)(v)", FOOTER),  # begins with a mark
         ("word " * 30, HEADER),
+        ("© The Author " + "and others " * 30, HEADER),  # longer than an imprint
         ("Lindach Valley Water Board", (60.0, 80.0, 300.0, 98.0)),  # no gap to the body
         ("Lindach Valley Water Board", (60.0, 300.0, 300.0, 310.0)),  # in the middle of the page
     ],
@@ -88,6 +89,17 @@ def test_what_is_uncertain_is_not_confirmed(text: str, place: Place) -> None:
     label = "page-header" if place[1] < 400 else "page-footer"
 
     assert find_role(region(label, text, at=place), BODY) in (None, Role.INNER)
+
+
+def test_a_header_at_the_foot_is_body() -> None:
+    """A header belongs at the top and a footer at the foot; on a page that is set sideways, at either side."""
+    notice = "The council reads the notes of both operators in spring."
+    lines = [region("text", PARAGRAPH[0], at=(100 + 14 * n, 60, 110 + 14 * n, 700)) for n in range(8)]
+    left, right = (20.0, 60.0, 30.0, 400.0), (570.0, 60.0, 580.0, 400.0)
+
+    assert find_role(region("page-header", notice, at=FOOTER), BODY) is Role.INNER
+    assert find_role(region("page-footer", notice, at=HEADER), BODY) is Role.INNER
+    assert [find_role(region("page-header", notice, at=at), *lines) for at in (left, right)] == [None, None]
 
 
 def test_text_beyond_a_header_makes_it_body() -> None:

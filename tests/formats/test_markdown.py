@@ -423,6 +423,13 @@ def test_a_footnote_without_a_mark_in_the_text_stays_text() -> None:
     assert write_page(element("text", "No mark."), element("footnote", "1 Residents.")) == "No mark.\n\n1 Residents."
 
 
+def test_the_second_of_two_notes_with_one_mark_stays_text() -> None:
+    """A label is used once, so that Markdown readers drop no note."""
+    notes = [element("footnote", text, box=BOTTOM) for text in ("1 One.", "1 Other.")]
+
+    assert write_page(element("text", "Word¹."), *notes) == "Word[^1-1].\n\n[^1-1]: One.\n\n1 Other."
+
+
 def test_equal_marks_on_two_pages_are_two_notes() -> None:
     """Footnote numbers that start again on each page get labels with the page number."""
     pages = [checkpoint(n, element("text", "Word¹."), element("footnote", f"1 Note {n}.")) for n in (1, 2)]

@@ -74,6 +74,21 @@ def test_first_lines_of_pages_that_may_be_text_are_body(kind: str, texts: list[s
     assert get_furniture(build_document(*pages)) == []
 
 
+def test_lines_at_other_heights_are_no_repetitions() -> None:
+    """Equal lines in the same margin are furniture only in the same place."""
+    places = [Box(0.1, y, 0.9, y + 0.01) for y in (0.01, 0.05, 0.1)]
+    pages = [checkpoint(n, element("text", "Water Board", at), make_body(n)) for n, at in enumerate(places, 1)]
+
+    assert get_furniture(build_document(*pages)) == []
+
+
+def test_a_logo_on_two_pages_is_furniture() -> None:
+    """Pictures have no label that could tell a logo."""
+    pages = [checkpoint(n, element("picture", "", TOP), make_body(n)) for n in (1, 2)]
+
+    assert [e.is_body for e in build_document(*pages).elements] == [False, True] * 2
+
+
 def test_two_pages_with_a_label_are_enough() -> None:
     """A line that both pages of a document have is furniture if one of them is labelled."""
     kinds = ["text", "page_header"]
@@ -287,6 +302,42 @@ def test_a_running_title_without_a_label_is_furniture_where_others_have_it() -> 
     other = checkpoint(7, element("text", "A word on losses", place), element("text", "Body 7."))
 
     assert get_furniture(build_document(*pages, other)) == [f"{title} {n}" for n, title in enumerate(titles, 1)]
+
+
+def head_pages(texts: list[str], y: float = 0.03, **labels: str) -> list[Checkpoint]:
+    """Pages with a line labelled header, or as `labels` say for pages such as `p2`, and a line of body."""
+    place = Box(0.1, y, 0.3, y + 0.02)
+    return [
+        checkpoint(n, element(labels.get(f"p{n}", "page_header"), text, place), element("text", f"Body {n}."))
+        for n, text in enumerate(texts, 1)
+    ]
+
+
+NAMES = ["Springs", "Mains", "Pumps", "Pumps", "Meters"]
+
+
+def test_long_lines_in_one_place_are_no_running_titles() -> None:
+    """A paragraph that is labelled header stays, although other pages have headers in its place."""
+    assert get_furniture(build_document(*head_pages(NAMES))) == NAMES
+    assert (
+        get_furniture(build_document(*head_pages([f"{name} are read in spring, {'and ' * 20}" for name in NAMES])))
+        == []
+    )
+
+
+def test_an_unlabelled_line_below_the_margin_is_no_running_title() -> None:
+    """Headers are believed further down than lines without a label."""
+    assert get_furniture(build_document(*head_pages(NAMES, p4="text"))) == NAMES
+    assert get_furniture(build_document(*head_pages(NAMES, y=0.15, p4="text"))) == [*NAMES[:3], NAMES[4]]
+
+
+def test_a_page_with_a_header_has_no_second_one_in_its_place() -> None:
+    """A line without a label that says the same as the header beside it is body."""
+    pages = head_pages(NAMES)
+    second = element("text", "Pumps", Box(0.1, 0.03, 0.3, 0.05))
+    pages[3] = checkpoint(4, *(e.model_copy(update={"id": ""}) for e in pages[3].elements), second)
+
+    assert get_furniture(build_document(*pages)) == NAMES
 
 
 @pytest.mark.parametrize("first", ["Two of the", "Two were built."])

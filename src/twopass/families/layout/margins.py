@@ -193,7 +193,7 @@ class _Page:
         if self._is_likely_note(region):
             return True
         others = (other for other in self.regions if other is not region and other.label == "page-footer")
-        return any(self._is_at_end(other) and self._is_likely_note(other) for other in others)
+        return any(map(self._is_likely_note, others))
 
     def _is_likely_note(self, region: Region) -> bool:
         """Whether a text explains something, or begins with a mark that the page refers to and not with its number."""
