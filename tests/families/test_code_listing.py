@@ -86,6 +86,20 @@ def test_text_between_two_listings_keeps_them_apart() -> None:
     assert kinds == [Kind.CODE, Kind.TEXT, Kind.CODE]
 
 
+def test_listings_side_by_side_and_larger_headings_stay_apart() -> None:
+    """Only what stands below in the same column, and a heading only in the same size, is part of a listing."""
+    left, right = region(LISTING[:4], 100), region(LISTING[5:], 100 + 5 * PITCH)
+    moved = [
+        {**line, "box": (line["box"][0] + 330, line["box"][1], line["box"][2] + 330, line["box"][3])}
+        for line in right["lines"]
+    ]
+    beside = {**right, "box": (390, *right["box"][1:2], 530, right["box"][3]), "lines": moved}
+    heading = region(("read(path)",), 100 - 2 * PITCH, "section-header", size=14.0)
+
+    assert len(parse(left, beside)) == 2
+    assert [e.text for e in parse(heading, left)] == ["read(path)", "\n".join(LISTING[:4])]
+
+
 def test_typewritten_prose_is_not_code() -> None:
     """On a page from a typewriter neither paragraphs nor short lines are code, but a program on it is."""
     elements = parse(region(LETTER, 100), region(("The mayor of the village",), 200), region(LISTING[5:], 300))

@@ -107,6 +107,7 @@ def test_runs_join_over_words_and_lines() -> None:
         ([("the ", ""), ("very ", "b"), ("end", "")], "the **very** end"),
         ([("a", ""), ("(b)", "b"), ("c ", ""), ("d", "i")], "a(b)c *d*"),
         ([("Abstract", "b"), ("—This", "i"), (" is", "")], "**Abstract**—This is"),
+        ([("ab", "b"), ("cd", "i")], "**ab**cd"),
         ([("both", "bi"), (" *", "")], "***both*** \\*"),
         ([("1", "^"), ("Note", "")], "<sup>1</sup>Note"),
         ([("costs $5 ", ""), ("now", "b")], "costs $5 **now**"),

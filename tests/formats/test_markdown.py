@@ -160,6 +160,25 @@ def test_a_word_broken_over_pages_is_joined_before_the_page_mark() -> None:
     assert [text[span.start : span.end] for span in spans.values()] == ["The mea", "surement ended."]
 
 
+def test_emphasis_does_not_arise_from_two_parts() -> None:
+    """Each part of a joined paragraph is escaped, because the other may end what it begins."""
+    document = build_document(
+        checkpoint(1, element("text", "The *old pump and the")), checkpoint(2, element("text", "new* one."))
+    )
+
+    assert "The \\*old pump and the new\\* one." in markdown.write(document)[0]
+
+
+def test_links_of_one_side_join_nothing() -> None:
+    """A paragraph that names a continuation which does not name it is written alone, and nothing is lost."""
+    document = build_document(checkpoint(1, element("text", "One."), element("text", "Two.")))
+    linked = (document.elements[0].model_copy(update={"continued_by": "p0001-e001"}), document.elements[1])
+
+    text = markdown.write(document.model_copy(update={"elements": linked}))[0]
+
+    assert text == "<!-- page: 1 -->\n\nOne.\n\nTwo.\n"
+
+
 def test_headings_are_ranked_below_the_title() -> None:
     """With a title, chapters are level 2; without one, they are level 1."""
     headings = (element("section_header", "1 Springs"), element("section_header", "1.1 Upper"))
@@ -282,6 +301,18 @@ def test_a_joined_table_keeps_its_cell_spans() -> None:
     assert f"<table>\n{rows}\n</table>\n\n<!-- page: 2 -->\n" in text
 
 
+def test_a_repeated_head_that_spans_into_its_table_is_kept() -> None:
+    """Without the head's first row, the cell that reaches into the next one would be lost."""
+    cells = (
+        Cell(row=0, col=0, row_span=2, text="pump", header=True),
+        Cell(row=0, col=1, text="litres", header=True),
+        Cell(row=1, col=1, text="5"),
+    )
+    part = Table(html="", rows=2, cols=2, cells=cells)
+
+    assert markdown.write(link_tables(part, part))[0].count("pump") == 2
+
+
 def test_tables_with_other_columns_stay_apart() -> None:
     """Tables with different numbers of columns are not joined, because their columns cannot be matched."""
     assert (
@@ -354,9 +385,9 @@ def test_right_to_left_text_says_so() -> None:
     """Runs of right-to-left blocks are in one element with their direction, and a reader still sees Markdown in it."""
     hebrew = [element("text", "שלום לכולם."), element("text", "120"), element("list_item", "• שני שומרים")]
 
-    text = write_page(element("text", "Before."), *hebrew, element("code", "x = 1"))
+    text = write_page(element("text", "Before."), *hebrew, element("code", "# שלום"))
 
-    assert text == ('Before.\n\n<div dir="rtl">\n\nשלום לכולם.\n\n120\n\n- שני שומרים\n\n</div>\n\n```\nx = 1\n```')
+    assert text == ('Before.\n\n<div dir="rtl">\n\nשלום לכולם.\n\n120\n\n- שני שומרים\n\n</div>\n\n```\n# שלום\n```')
     assert [token.type for token in COMMONMARK.parse(text) if token.level == 0 and token.nesting >= 0] == [
         "paragraph_open",
         *("html_block", "paragraph_open", "paragraph_open", "bullet_list_open", "html_block", "fence"),
@@ -421,6 +452,12 @@ def test_a_name_with_a_number_is_a_name_beside_references_to_other_notes() -> No
 def test_a_footnote_without_a_mark_in_the_text_stays_text() -> None:
     """A footnote without a reference stays plain text, because Markdown readers drop such notes."""
     assert write_page(element("text", "No mark."), element("footnote", "1 Residents.")) == "No mark.\n\n1 Residents."
+
+
+@pytest.mark.parametrize(("text", "written"), [("Word¹(old).", "Word[^1]\\(old)."), ("¹: a word.", "[^1]\\: a word.")])
+def test_a_reference_is_neither_a_link_nor_a_note(text: str, written: str) -> None:
+    """What follows a reference does not change what it is."""
+    assert write_page(element("text", text), element("footnote", "1 One.", box=BOTTOM)).startswith(written)
 
 
 def test_the_second_of_two_notes_with_one_mark_stays_text() -> None:

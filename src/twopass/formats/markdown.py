@@ -301,6 +301,8 @@ def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style
     for (begin, end), label in found:
         if begin >= start:
             rendered += f"{_escape(text[start:begin], is_markdown, style)}[^{label}]"
+            if text.startswith(("(", ":"), end):  # the reference would begin a link or the note
+                rendered += "\\"
             start = end
     return rendered + _escape(text[start:], is_markdown, style, alone and not found)
 
