@@ -20,6 +20,8 @@ PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
 JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
 MAX_HEADING_LEVEL = 6  # of Markdown and HTML
 MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes text below the image
+UNREADABLE_BEGIN = "The following text could not be read reliably."  # notes around text with the flag `unreadable`
+UNREADABLE_END = "End of the text that could not be read reliably."
 # Markdown of more than one paragraph, or of another block.
 _BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
 _INLINE_MARKUP = re.compile(r"</?su[bp]>|\*+")  # may stand inside a word

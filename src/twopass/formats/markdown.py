@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -22,8 +23,6 @@ from twopass.text import footnotes, markdown_escapes, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
-UNREADABLE_BEGIN = "**[The following text could not be read reliably.]**"
-UNREADABLE_END = "**[End of the text that could not be read reliably.]**"
 
 
 class BlockPiece(NamedTuple):
@@ -66,16 +65,18 @@ def write(
 def _render_page(elements: Sequence[Element], context: RenderContext) -> list[MarkdownBlock]:
     """Render the elements, with a visible note before and after text that the reader calls unreadable."""
     blocks = []
-    was_unreadable = False
-    for element in elements:
-        is_unreadable = UNREADABLE in element.flags
-        if is_unreadable != was_unreadable:
-            blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_BEGIN if is_unreadable else UNREADABLE_END),)))
-        blocks.append(_render_block(element, context))
-        was_unreadable = is_unreadable
-    if was_unreadable:
-        blocks.append(MarkdownBlock((BlockPiece(None, UNREADABLE_END),)))
+    for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
+        rendered = [_render_block(element, context) for element in group]
+        blocks += (
+            [_make_note(flow.UNREADABLE_BEGIN), *rendered, _make_note(flow.UNREADABLE_END)]
+            if is_unreadable
+            else rendered
+        )
     return blocks
+
+
+def _make_note(text: str) -> MarkdownBlock:
+    return MarkdownBlock((BlockPiece(None, f"**[{text}]**"),))
 
 
 def _join_blocks(blocks: Sequence[MarkdownBlock]) -> tuple[str, dict[str, Span]]:

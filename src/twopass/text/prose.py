@@ -26,6 +26,7 @@ _SCRIPTS = {
 }
 _LETTER_PATTERNS = {language: re.compile(f"[{letters}]") for language, (letters, _) in _SCRIPTS.items()}
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+MIN_FUNCTION_WORDS = 5  # of another language: fewer may be names and quotations
 CJK_WEIGHT = 3  # a Han or Hangul character carries about as much information as three Latin letters
 MIN_KANA_SHARE = 0.1  # of Han and kana: Japanese prose always has more; Chinese pages have only some quoted kana
 _FUNCTION_WORDS = {
@@ -81,6 +82,21 @@ def _detect_latin_language(text: str, hint: str | None) -> str:
     votes = {name: sum(word in known for word in text_words) for name, known in FUNCTION_WORDS.items()}
     best = max(votes, key=votes.__getitem__)  # on a tie the first: English
     return best if votes[best] > votes["en"] else "en"
+
+
+def detect_other_language(text: str, expected: str | None) -> str | None:
+    """The language of a text that is certainly not in the expected one: in other letters, or with words of another.
+
+    None if it may be in the expected language.
+    """
+    language = detect_language(text, expected if expected and expected[:2] in _SCRIPTS else None)
+    if language is None or (expected and language[:2] == expected[:2]):
+        return None
+    if language in _SCRIPTS:
+        return language
+    known = FUNCTION_WORDS[language]
+    found = sum(word in known for word in re.findall(r"[^\W\d_]+", text.lower()))
+    return language if found >= MIN_FUNCTION_WORDS else None
 
 
 def split_words(text: str) -> list[str]:
