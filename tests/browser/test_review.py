@@ -82,6 +82,9 @@ async def test_the_header_is_small_on_a_phone(tabs: Tabs, tmp_path: Path, flagge
     await page.locator("button[data-category='text_paragraph']").click()
     await expect(page.locator("#found")).to_have_text("hit 1 of 60, on 2 of 2 pages")
     await expect(page.get_by_role("button", name="Next")).to_be_in_viewport(ratio=1)
+    button = await page.locator("button[data-category='text_paragraph']").bounding_box()
+    stops = await page.locator(".stops").bounding_box()
+    assert button and stops and button["x"] >= 0 and button["x"] + button["width"] <= stops["x"]
 
 
 async def test_a_certain_document_opens_at_its_top(tabs: Tabs, tmp_path: Path) -> None:

@@ -350,13 +350,14 @@ def test_the_language_of_the_document_and_of_other_paragraphs_is_given() -> None
     """The page has the document's language, and a paragraph in another one has its own."""
     pages = (
         checkpoint(1, element("text", ENGLISH), element("text", KOREAN), language="en"),
-        checkpoint(2, element("text", ENGLISH), language="en"),
+        checkpoint(2, element("section_header", "Summaries"), element("text", ENGLISH), language="ko"),
+        checkpoint(3, element("table", table=plain_table([KOREAN])), language="en"),
     )
 
     tree = parse(build_document(*pages))
 
     assert tree.get("lang") == "en"
-    assert [p.get("lang") for p in tree.iter("p")] == [None, "ko", None]
+    assert [p.get("lang") for p in tree.iter("h1", "p", "table")] == [None, "ko", None, None, "ko"]
 
 
 def test_the_policy_allows_only_the_style_and_pictures() -> None:

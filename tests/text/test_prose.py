@@ -25,22 +25,21 @@ def test_text_is_split_at_the_ends_of_sentences(text: str, sentences: list[str])
 
 
 @pytest.mark.parametrize(
-    ("text", "expected", "other"),
+    ("text", "expected", "language"),
     [
         (KOREAN, "en", "ko"),
         (ENGLISH, "ko", "en"),
-        (ENGLISH, "en", None),
-        (ENGLISH, "en-GB", None),
-        (
-            "Das Wasser der Quelle ist nicht mit dem der anderen zu vergleichen, und für den Ort ist das gut.",
-            "en",
-            "de",
-        ),
-        ("The Gesellschaft für Wasser", "de", None),
-        ("水位", "ja", None),
-        ("12.5", "ko", None),
+        (ENGLISH, "en-GB", "en-GB"),
+        ("Das Wasser der Quelle ist nicht mit dem der anderen zu vergleichen.", "en", "de"),
+        ("The Gesellschaft", "de", "de"),
+        ("Summaries in other languages", "ko", None),
+        ("水位", "ja", "ja"),
+        ("12.5", "ko", "ko"),
+        ("", None, None),
     ],
 )
-def test_another_language_is_named_only_if_it_is_certain(text: str, expected: str, other: str | None) -> None:
-    """Other letters, or several function words of another language, show that a text is not in the expected one."""
-    assert prose.detect_other_language(text, expected) == other
+def test_the_language_of_a_part_is_changed_only_if_it_is_certain(
+    text: str, expected: str, language: str | None
+) -> None:
+    """Other letters, or several function words of another language, show that a part is not in the expected one."""
+    assert prose.detect_part_language(text, expected) == language

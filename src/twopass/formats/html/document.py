@@ -238,33 +238,39 @@ class _DocumentWriter:
         cells = markdown_tables.join_tables(parts)[0] if parts and parts[0].cells else []
         if not cells:
             text = escaping.html_to_text(parts[0].markdown or parts[0].html) if parts else ""
-            contents = [self._render_own(text), self._render_missing(element, text)]
+            contents = [self._render_own(element, text), self._render_missing(element, text)]
             return self._enclose(element, contents, self._render_captions(element))
         anchors = [tag("span", id=part.id) for part in chain[1:]]
-        rendered = self._render_cells(cells, _join_lines(self._render_captions(element)), **self._describe(element))
+        rendered = self._render_cells(element, cells, self._render_captions(element), element.id)
         missing = self._render_missing(element, "\n".join(cell.text for cell in cells))
         return _join_lines(filter(None, [*anchors, rendered, missing]))
 
-    def _render_cells(self, cells: Sequence[Cell], captions: str = "", **attributes: object) -> Markup:
-        own = {"dir": self._find_direction("".join(cell.text for cell in cells))}
-        caption = tag("caption", captions) if captions else Markup("")
-        return tag("div", tables.render(cells, caption, self._texts.render, **{**attributes, **own}), class_="scroll")
+    def _render_cells(
+        self, element: Element, cells: Sequence[Cell], captions: Sequence[Markup] = (), table_id: str | None = None
+    ) -> Markup:
+        attributes = self._describe(element, "\n".join(cell.text for cell in cells)) | {"id": table_id}
+        caption = tag("caption", _join_lines(captions)) if captions else Markup("")
+        return tag("div", tables.render(cells, caption, self._texts.render, **attributes), class_="scroll")
 
-    def _render_data(self, table: Table | None) -> Markup | None:
+    def _render_data(self, element: Element, table: Table | None) -> Markup | None:
         """Render the data of a figure."""
         if table is None:
             return None
         if table.cells:
-            return self._render_cells(table.cells)
-        return self._render_own(escaping.html_to_text(table.markdown or table.html))
+            return self._render_cells(element, table.cells)
+        return self._render_own(element, escaping.html_to_text(table.markdown or table.html))
 
-    def _render_own(self, text: str) -> Markup | None:
+    def _render_own(self, element: Element, text: str) -> Markup | None:
         """Render a text as a paragraph without id, inside its element."""
-        return tag("p", self._texts.render(text), dir=self._find_direction(text)) if text else None
+        return tag("p", self._texts.render(text), **self._describe(element, text) | {"id": None}) if text else None
 
     def _render_missing(self, element: Element, rendered: str) -> Markup | None:
         """Render the element's own text if what was rendered lacks words of it."""
-        return self._render_own(prose.to_one_line(element.text)) if flow.lacks_words(element.text, rendered) else None
+        return (
+            self._render_own(element, prose.to_one_line(element.text))
+            if flow.lacks_words(element.text, rendered)
+            else None
+        )
 
     def _render_figure(self, element: Element) -> Markup | None:
         """Render the image, the text visible in it, its description and its data."""
@@ -276,12 +282,12 @@ class _DocumentWriter:
             source = self._crops.get(element.image) or quote(element.image, safe="/-._~")
             contents.append(open_tag("img", src=source, alt=alt, loading="lazy"))
             if not is_short:
-                contents.append(_fold("Text in the figure", self._render_own(visible)))
+                contents.append(_fold("Text in the figure", self._render_own(element, visible)))
         else:
-            contents.append(self._render_own(visible))
-        contents.append(self._render_own(flow.get_description(element)))
+            contents.append(self._render_own(element, visible))
+        contents.append(self._render_own(element, flow.get_description(element)))
         if figure:
-            contents.append(self._render_data(figure.data))
+            contents.append(self._render_data(element, figure.data))
             mermaid = flow.clean_mermaid(figure.mermaid or "")
             contents.append(_fold("Diagram as Mermaid code", tag("pre", tag("code", mermaid))) if mermaid else None)
         return self._enclose(element, contents, self._render_captions(element))
@@ -294,7 +300,7 @@ class _DocumentWriter:
         if captions:
             is_above = self._captions[element.id][0].order < element.order
             parts.insert(0 if is_above else len(parts), tag("figcaption", _join_lines(captions)))
-        return tag("figure", _join_lines(["", *parts, ""]), **self._describe(element)) if parts else None
+        return tag("figure", _join_lines(["", *parts, ""]), id=element.id) if parts else None
 
     def _render_captions(self, element: Element) -> list[Markup]:
         rendered = map(self._render_plain, self._captions.get(element.id, ()))
@@ -302,8 +308,7 @@ class _DocumentWriter:
 
     def _describe(self, element: Element, text: str = "") -> dict[str, str | None]:
         """Return the id of an element, and language and direction where they differ from the document's."""
-        expected = self._page_languages.get(element.page)
-        language = prose.detect_other_language(text, expected) or expected
+        language = prose.detect_part_language(text, self._page_languages.get(element.page))
         is_other = _get_primary(language) != _get_primary(self.language)
         return {"id": element.id, "lang": language if is_other else None, "dir": self._find_direction(text)}
 
