@@ -161,12 +161,11 @@ class _DocumentWriter:
         """Render the paragraphs and list items of one element; the first one has its id."""
         blocks = []
         for n, (text, is_markdown) in enumerate(flow.split_items(element)):
-            attributes = self._describe(element, text) | ({"id": None} if n else {})
+            attributes = self._describe(element, text) | {"id": None if n else element.id}
             item = list_items.parse(text) if list_items.begins_item(text) else None
             content = self._render_line(element, Line(item[2] if item else text, is_markdown))
-            blocks.append(
-                _make_list_item(item, content, attributes) if item else Block(tag("p", content, **attributes))
-            )
+            paragraph = Block(tag("p", content, **attributes))
+            blocks.append(_make_list_item(item, content, attributes) if item else paragraph)
         return blocks
 
     def _render_joined(self, element: Element) -> list[Block]:
@@ -266,11 +265,8 @@ class _DocumentWriter:
 
     def _render_missing(self, element: Element, rendered: str) -> Markup | None:
         """Render the element's own text if what was rendered lacks words of it."""
-        return (
-            self._render_own(element, prose.to_one_line(element.text))
-            if flow.lacks_words(element.text, rendered)
-            else None
-        )
+        is_complete = not flow.lacks_words(element.text, rendered)
+        return None if is_complete else self._render_own(element, prose.to_one_line(element.text))
 
     def _render_figure(self, element: Element) -> Markup | None:
         """Render the image, the text visible in it, its description and its data."""
@@ -306,7 +302,7 @@ class _DocumentWriter:
         rendered = map(self._render_plain, self._captions.get(element.id, ()))
         return [caption for caption in rendered if caption]
 
-    def _describe(self, element: Element, text: str = "") -> dict[str, str | None]:
+    def _describe(self, element: Element, text: str) -> dict[str, str | None]:
         """Return the id of an element, and language and direction where they differ from the document's."""
         language = prose.detect_part_language(text, self._page_languages.get(element.page))
         is_other = _get_primary(language) != _get_primary(self.language)
