@@ -77,6 +77,7 @@ class Task(StrEnum):
 class Format(StrEnum):
     DOCJSON = "docjson"
     MARKDOWN = "markdown"
+    HTML = "html"
     REVIEW = "review"
     CHUNKS = "chunks"
     DOCLING = "docling"
@@ -85,7 +86,10 @@ class Format(StrEnum):
 
 
 # The formats that each options field affects; without one of them the options would have no effect.
-OPTION_FORMATS = {"markdown": frozenset({Format.MARKDOWN, Format.ZIP}), "chunks": frozenset({Format.CHUNKS})}
+OPTION_FORMATS = {
+    "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
+    "chunks": frozenset({Format.CHUNKS}),
+}
 ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 
 
@@ -187,7 +191,9 @@ class Job(Input):
     task: Task = Task.DOCUMENT
     prompt: str | None = Field(None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
-    markdown: Markdown | None = Field(None, description="options of document.md; null: keep the existing document's")
+    markdown: Markdown | None = Field(
+        None, description="options of document.md and document.html; null: keep the existing document's"
+    )
     chunks: Chunks | None = Field(None, description="chunk sizes; null: keep the existing document's")
     password: Secret | None = None
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
@@ -274,7 +280,8 @@ class Job(Input):
     def _check_options_are_used(self) -> Job:
         for field, formats in OPTION_FORMATS.items():
             if getattr(self, field) is not None and not formats & set(self.formats_needed):
-                raise InvalidJob(Code.INVALID_JOB, f"{field}: has no effect unless formats includes {field}")
+                names = " or ".join(name for name in Format if name in formats)
+                raise InvalidJob(Code.INVALID_JOB, f"{field}: has no effect unless formats includes {names}")
         return self
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import escaping, list_items, markdown
+from twopass.formats import escaping, flow, list_items
 from twopass.formats.draft import Draft
 from twopass.text import prose
 
@@ -98,7 +98,7 @@ class _Converter:
 
         self._document = document
         self._pages = {page.number: page for page in document.pages}
-        self._next_of = markdown.find_continuations(document)
+        self._next_of = flow.find_continuations(document)
         self._by_id = {element.id: element for element in document.elements}
         self._docling = DoclingDocument(name=document.meta.title or document.id, origin=self._make_origin())
         self._items: dict[str, NodeItem] = {}  # by element id

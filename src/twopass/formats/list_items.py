@@ -6,6 +6,7 @@ import re
 
 from twopass.text import prose
 
+BULLETS = "bullets"
 _NUMBERED = re.compile(r"([0-9]{1,9})([.)])\s+(?=\S)")
 _BULLET = re.compile(r"[•◦▪‣∙●○■□‒–—*+·-]\s+(?=\S)|[•◦▪‣∙●○■□]\s*(?=\S)")
 
@@ -30,4 +31,4 @@ def parse(text: str) -> tuple[str, str, str]:
     if found := _NUMBERED.match(text):
         return f"{found.group(1)}{found.group(2)} ", f"ordered{found.group(2)}", text[found.end() :]
     found = _BULLET.match(text)
-    return "- ", "bullets", text[found.end() :] if found else text
+    return "- ", BULLETS, text[found.end() :] if found else text
