@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 TOOLS := .venv-tools
+SDK2 := .venv-sdk2
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-rag test-scans test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -30,6 +31,10 @@ test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need
 
 doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint
 	$(BIN)/python -m pytest tests/quickstart
+
+test-sdk2: $(SDK2)/ready # the tests that run RunPod's SDK, with the pre-release of its next version
+	$(SDK2)/bin/python -m pytest -n $(TEST_PROCESSES) tests/test_queue.py tests/test_endings.py tests/test_handler.py \
+		tests/telemetry/test_logs.py
 
 test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests/rag
@@ -61,8 +66,9 @@ docs: $(VENV)/run
 site: $(TOOLS)/ready
 	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which ignores warnings
 
-image: $(TOOLS)/ready # what can be checked without Docker: the linter, the pinned packages, the Dockerfile's steps
+image: $(TOOLS)/ready # what can be checked without Docker: linter, workflows, pinned packages, the Dockerfile's steps
 	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	scripts/resolve.sh $(TOOLS)/bin/uv --check
 	scripts/install.sh build/image
 
@@ -96,10 +102,16 @@ $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt 
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
+$(SDK2)/ready: requirements/run.txt requirements/test.txt requirements/sdk2.txt pyproject.toml
+	test -x $(SDK2)/bin/python || $(PYTHON) -m venv $(SDK2)
+	$(SDK2)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/run.txt -r requirements/test.txt
+	$(SDK2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/sdk2.txt --editable .
+	touch $@
+
 $(TOOLS)/ready: requirements/tools.txt
 	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(TOOLS) build site output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) $(TOOLS) $(SDK2) build site output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
@@ -23,6 +24,7 @@ from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.metrics import Metrics, serve
+from twopass.telemetry.metrics_push import push
 from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.telemetry.traces import Traces
@@ -34,6 +36,7 @@ JsonObject = dict[str, Any]
 
 SDK_DEFAULTS = {
     "RUNPOD_LOG_LEVEL": "INFO",  # its default, DEBUG, logs whole results: document text and presigned URLs
+    "RUNPOD_LOG_CAPTURE": "off",  # SDK 2.0 would return the worker's output to callers of a job that fails
     "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
     "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",  # its network check needs the open internet
 }
@@ -93,8 +96,8 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
 
 @contextmanager
 def _open_worker(settings: Settings) -> Iterator[Worker]:
-    """Open the worker with the observers that the settings ask for: metrics on a port, traces."""
-    metrics = Metrics() if settings.metrics_port else None
+    """Open the worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
+    metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
     with ExitStack() as stack:
         observers: list[Observer] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
@@ -102,7 +105,11 @@ def _open_worker(settings: Settings) -> Iterator[Worker]:
         worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
         if metrics:  # after the engine, which may fork: the server is a thread
             metrics.observe_slots(worker.page_slots)
-            stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
+            if settings.metrics_port:
+                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
+            if settings.metrics_push_url:
+                name = settings.runpod_pod_id or socket.gethostname()
+                stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
         yield worker
 
 

@@ -142,7 +142,7 @@ HOMES = {
     "rjieba": {"text/keywords.py"},
     "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py"},
     "apted": {"acceptance/scores.py"},
-    "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py"},
+    "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "rich": {"cli/", "fleet/display.py"},

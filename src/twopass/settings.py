@@ -222,6 +222,11 @@ class Settings(BaseSettings):
     price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
 
     metrics_port: int = Field(0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
+    metrics_push_url: str | None = Field(
+        None,
+        pattern=r"^https?://",
+        description="Prometheus Pushgateway that gets the metrics every 15 seconds; null: none",
+    )
     otel_exporter_otlp_endpoint: str | None = Field(None, description="OpenTelemetry endpoint for traces; null: none")
 
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
