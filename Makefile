@@ -1,6 +1,6 @@
 # Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-families (other
-# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples of the
-# README), make test-chaos (kills and hostile files).
+# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples for
+# retrieval), make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -10,7 +10,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -59,6 +59,9 @@ bench: $(VENV)/test
 
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py
+
+pictures: $(VENV)/browser # those of README and docs; it needs Chromium
+	$(BIN)/python -m scripts.make_pictures
 
 docs: $(VENV)/run
 	$(BIN)/python -m scripts.generate all

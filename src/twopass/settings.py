@@ -96,7 +96,7 @@ class Settings(BaseSettings):
         "deepseek_ocr",
         description="deepseek_ocr, deepseek_ocr2, unlimited_ocr, glm_ocr or paddleocr_vl, for engines that run a model",
     )
-    model_dir: Path | None = Field(None, description="folder of the weights; null: searched for, see the README")
+    model_dir: Path | None = Field(None, description="folder of the weights; null: searched for")
     preset: str = Field("auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
     dtype: str | None = Field(None, description="bfloat16, float16 or float32; null: the preset's")
     max_model_len: int | None = Field(None, ge=1024, description="context length in tokens; null: the preset's")
