@@ -114,6 +114,22 @@ def test_a_file_that_is_too_large_is_refused_before_it_has_arrived(server: Serve
     assert announced.status_code == 413 and announced.json()["code"] == "SOURCE_TOO_LARGE"
 
 
+def test_an_upload_that_is_broken_off_leaves_nothing(server: Server) -> None:
+    """A client that goes away while it sends is no error of the server, and nothing is kept of its file."""
+    folder = server.log.with_suffix("")
+    before, logged = set(folder.iterdir()), server.log.stat().st_size
+    with closing(http.client.HTTPConnection(server.client.base_url.host, server.client.base_url.port)) as connection:
+        connection.putrequest("POST", "/v1/jobs")
+        for name, value in (("X-API-Key", KEY), ("Content-Length", "1000000")):
+            connection.putheader(name, value)
+        connection.putheader("Content-Type", "multipart/form-data; boundary=edge")
+        connection.endheaders(b"--edge\r\n")
+    later = server.send(build_pdf(1), wait_s=60).json()
+
+    assert set(folder.iterdir()) - before == {folder / later["id"]}
+    assert server.log.stat().st_size == logged
+
+
 def test_a_file_just_over_the_limit_is_refused(server: Server) -> None:
     """The limit is that of the file, although the form around it may be larger."""
     answer = server.send(b"%PDF-1.7\n" + bytes(2_000_000))

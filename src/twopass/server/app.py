@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from twopass.errors import Code, InvalidJob, RequestError, TwopassError
 from twopass.server.access import Access
@@ -103,6 +104,9 @@ def _add_error_answers(app: FastAPI) -> None:
         message = f"there is nothing at this address for this method ({error.detail}); /openapi.json lists all"
         return error_response(RequestError(Code.NOT_FOUND, message), error.status_code)
 
+    async def answer_nobody(_: Request, error: Any) -> JSONResponse:  # the client closed the connection while it sent
+        return error_response(InvalidJob(Code.INVALID_JOB, "the request was not sent to its end"))
+
     async def answer_unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("request failed", path=request.url.path, exc_info=error)
         message = "unexpected error; the server's log has the traceback"
@@ -111,4 +115,5 @@ def _add_error_answers(app: FastAPI) -> None:
     app.add_exception_handler(TwopassError, answer_ours)
     app.add_exception_handler(RequestValidationError, answer_validation)
     app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(ClientDisconnect, answer_nobody)
     app.add_exception_handler(Exception, answer_unexpected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,13 +70,12 @@ class JobQueue:
     async def add(self, body: Body) -> Record:
         """Parse and store a job and let it run, in a place that is reserved; raises TwopassError."""
         job_id = self.store.new_folder()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.store.delete, job_id)
             job = self._parse(job_id, body)
             await body.save(self.store.upload_path(job_id))
             record = self.store.put(Record(id=job_id, name=body.name or redact_uri(job.sources[0]), created=now()))
-        except BaseException:
-            self.store.delete(job_id)
-            raise
+            undo.pop_all()
         task = asyncio.create_task(self._run(job))
         self._tasks[job_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(job_id, None))
