@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NoReturn
 
 import structlog
@@ -23,12 +22,8 @@ from twopass.result import Result
 from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.telemetry import logs
-from twopass.telemetry.metrics import Metrics, serve
-from twopass.telemetry.metrics_push import push
-from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Listener, Sender, Tracker
-from twopass.telemetry.traces import Traces
-from twopass.worker import Worker, open_worker
+from twopass.worker import Worker, open_monitored_worker
 
 log = structlog.get_logger()
 
@@ -61,7 +56,7 @@ def main() -> None:
 
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     results: list[Result] = []
-    with _open_worker(settings) as worker:
+    with open_monitored_worker(settings) as worker:
         import runpod  # takes seconds, so it is imported after the page workers were started
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
@@ -92,25 +87,6 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
         finally:
             for result in results:  # after the last output of the SDK
                 terminal.print_artefacts(result)
-
-
-@contextmanager
-def _open_worker(settings: Settings) -> Iterator[Worker]:
-    """Open the worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
-    metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
-    with ExitStack() as stack:
-        observers: list[Observer] = [metrics] if metrics else []
-        if settings.otel_exporter_otlp_endpoint:
-            observers.append(stack.enter_context(closing(Traces())))
-        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
-        if metrics:  # after the engine, which may fork: the server is a thread
-            metrics.observe_slots(worker.page_slots)
-            if settings.metrics_port:
-                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
-            if settings.metrics_push_url:
-                name = settings.runpod_pod_id or socket.gethostname()
-                stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
-        yield worker
 
 
 def _report_unfit(error: TwopassError) -> NoReturn:

@@ -21,7 +21,9 @@ from scripts import ROOT
 PICTURES = ROOT / "docs" / "images"
 SIZE = (1280, 800)  # pixels of the window
 COLOURS = 128  # enough for text and boxes, at a third of the bytes
-IS_LOADED = "() => [...document.images].some((image) => image.complete && image.naturalWidth && image.checkVisibility())"
+IS_LOADED = (
+    "() => [...document.images].some((image) => image.complete && image.naturalWidth && image.checkVisibility())"
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -55,9 +55,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "__init__", "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline",
         "runtime", "settings", "steps", "telemetry", "text", "worker",
     ),
+    "server": (
+        "document", "engines", "errors", "formats", "job", "pipeline", "result", "runtime", "settings", "storage",
+        "telemetry", "worker",
+    ),
     "cli": (
         "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages",
-        "pipeline", "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
+        "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry", "worker",
     ),
 }  # fmt: skip
 
@@ -124,6 +128,9 @@ HOMES = {
         "engines/vllm/plugin",
     },
     "huggingface_hub": {"engines/hub.py"},
+    "fastapi": {"server/"},
+    "starlette": {"server/"},
+    "uvicorn": {"server/serve.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
     "markdown_it": {"formats/html/inline_markdown.py"},

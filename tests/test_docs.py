@@ -40,6 +40,11 @@ RUN_BY = {
     ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/fleet/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/fleet/test_submit.py",
+    ".venv/bin/twopass serve": "tests/server/conftest.py",
+    "SERVE_API_KEY=$(openssl rand -hex 24)"
+    " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",
+    'curl -s "http://localhost:8000/v1/jobs?wait_s=300" -F file=@samples/sample.pdf'
+    """ -F 'job={"pages": "1-2", "inline": ["markdown"]}'""": "tests/server/test_jobs_over_http.py",
     ".venv/bin/python -m scripts.try_endpoint ENDPOINT_ID --output s3://bucket/try/"
     " --price-per-hour 1.1": "tests/quickstart/test_try_endpoint.py",
 }
@@ -106,7 +111,9 @@ def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> Non
 @pytest.mark.parametrize(("line", "test"), RUN_BY.items())
 def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: str) -> None:
     """The test's source names the script, command or address of the line, and its options and settings."""
-    expected_words = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line)
+    expected_words = re.findall(
+        r"\w+\.py\b|--\w[\w-]+|/runsync|/v1/jobs\?wait_s|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line
+    )
     expected_words += [f'"{command}"' for command in re.findall(r"bin/twopass ([\w-]+)", line)]
     source = (ROOT / test).read_text() + 'HANDLER = "handler.py"'
 

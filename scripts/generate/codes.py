@@ -95,6 +95,23 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The endpoint lost a job, ended it without a result (as often as `--tries` allows), or was too slow.",
         "See the endpoint's log. Run the same command again to read the missing pages.",
     ),
+    Code.ACCESS_DENIED: (
+        "`twopass serve` refuses the request: the API key is missing or wrong, or another website sent it.",
+        "Send `SERVE_API_KEY` as `Authorization: Bearer` or `X-API-Key`. Without a key, the server answers "
+        "only requests to localhost.",
+    ),
+    Code.NOT_FOUND: (
+        "`twopass serve` has no such job, artefact or address, or the job is not finished.",
+        "Check the id; old jobs are deleted after `SERVE_RETENTION_S`. For an artefact, name its format in `formats`.",
+    ),
+    Code.QUEUE_FULL: (
+        "As many jobs wait for `twopass serve` as `SERVE_QUEUE` allows.",
+        "Send the job again after the seconds of the `Retry-After` header.",
+    ),
+    Code.STARTING: (
+        "`twopass serve` is starting and its engine is not ready.",
+        "Send the request again after the seconds of the `Retry-After` header.",
+    ),
     Code.INTERNAL: (
         "An unexpected error: a bug.",
         "Report it with the traceback from the worker's log, which is marked with the job's id.",

@@ -20,7 +20,7 @@ from twopass.result import INLINE_BYTES, RESULT_BYTES, Artefact, DocumentResult,
 from twopass.telemetry.progress import Phase, Progress
 
 CONTRACT, OPENAPI = ROOT / "docs" / "contract.md", ROOT / "docs" / "openapi.json"
-HIDDEN = ("id", "entry_point", "queued_s")  # fields of a Job that the caller does not send
+HIDDEN = ("id", "entry_point", "queued_s", "upload")  # fields of a Job that the caller does not send
 
 
 def describe_default_crops() -> str:
@@ -188,7 +188,8 @@ def build_openapi() -> dict[str, Any]:
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
     schemas["Job"] = _describe_job(schemas["Job"])
-    schemas.pop("EntryPoint", None)
+    for name in ("EntryPoint", "Upload"):
+        schemas.pop(name, None)
     schemas["Progress"] = {
         "type": "object",
         "properties": {name: {"description": meaning} for name, meaning in PROGRESS.items()},

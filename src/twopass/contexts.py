@@ -213,8 +213,12 @@ def check_supported(job: Job, family: Family) -> None:
 
 
 def resolve_deadline(job: Job, worker: Worker) -> float | None:
-    """The job's deadline on the loop's clock; local jobs have no deadline unless they set one."""
-    seconds = job.deadline_s or (None if job.entry_point is EntryPoint.LOCAL else worker.settings.deadline_s)
+    """The job's deadline on the loop's clock.
+
+    Jobs that no platform ends after a time have no deadline unless they set one.
+    """
+    is_unlimited = job.entry_point in (EntryPoint.LOCAL, EntryPoint.SERVER)
+    seconds = job.deadline_s or (None if is_unlimited else worker.settings.deadline_s)
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 

@@ -6,6 +6,7 @@ TwopassError            has a Code and a message that says what to do
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or accepts no more prompts
 ├── OutOfTime           the job's deadline passed or the worker is shutting down
+├── RequestError        a request to `twopass serve` is refused
 ├── EndpointError       the endpoint that `twopass submit` sends jobs to rejects them or cannot be reached
 └── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
@@ -36,6 +37,10 @@ class Code(StrEnum):
     ENDPOINT_DENIED = "ENDPOINT_DENIED"
     ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
     JOB_LOST = "JOB_LOST"
+    ACCESS_DENIED = "ACCESS_DENIED"
+    NOT_FOUND = "NOT_FOUND"
+    QUEUE_FULL = "QUEUE_FULL"
+    STARTING = "STARTING"
     INTERNAL = "INTERNAL"
 
     LOOP = "LOOP"
@@ -89,6 +94,10 @@ class EngineError(TwopassError):
 
 class OutOfTime(TwopassError):
     """The job's deadline passed (DEADLINE) or the worker is shutting down (SHUTDOWN); the work itself is fine."""
+
+
+class RequestError(TwopassError):
+    """A request to `twopass serve` is refused; the job itself may be fine."""
 
 
 class EndpointError(TwopassError):

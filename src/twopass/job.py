@@ -8,9 +8,11 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from pydantic import (
     AfterValidator,
@@ -41,6 +43,20 @@ class EntryPoint(StrEnum):
     SERVERLESS = "serverless"  # only paths on the network volume
     API = "api"  # local paths below ALLOWED_DIR
     LOCAL = "local"  # any path: the caller runs the worker on their own machine
+    SERVER = "server"  # as serverless, and the file that was sent with the job to `twopass serve`
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was sent with a job: its name, as the caller gave it, and where the server has stored it."""
+
+    name: str
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The file as a source. Callers cannot name a source of this scheme."""
+        return f"upload:///{quote(self.name, safe='')}"
 
 
 class Mode(StrEnum):
@@ -168,11 +184,12 @@ class SamplingOptions(Input):
 
 
 class Job(Input):
-    """One job, parsed from its input. `id`, `entry_point` and `queued_s` are set by the platform, not by the caller."""
+    """One job, parsed from its input. `id`, `entry_point`, `queued_s` and `upload` are not set by the caller."""
 
     id: str = Field("local", exclude=True)
     entry_point: EntryPoint = Field(EntryPoint.LOCAL, exclude=True)
     queued_s: float | None = Field(None, exclude=True)
+    upload: Upload | None = Field(None, exclude=True)
     sources: tuple[Text, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(
         None, max_length=MAX_LOCATION_LENGTH, description="s3://bucket/prefix/, a volume path, or a local folder"
@@ -234,11 +251,11 @@ class Job(Input):
 
     @classmethod
     def parse(cls, job: Mapping[str, Any], settings: Settings, entry_point: EntryPoint) -> Job:
-        """Parse a delivered job, {"id", "input", "s3Config"?}; raises InvalidJob naming the field."""
+        """Parse a delivered job, {"id", "input", "s3Config"?, "upload"?}; raises InvalidJob naming the field."""
         data = job.get("input")
         if not isinstance(data, Mapping):
             raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
-        if reserved := {"id", "entry_point", "queued_s"} & set(data):
+        if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(reserved)}: unknown field")
         job_id = str(job.get("id") or "local")
         if entry_point is EntryPoint.LOCAL and data.get("resume") is False:
@@ -248,11 +265,15 @@ class Job(Input):
             extra["queued_s"] = delay_ms / 1000
         if isinstance(job.get("s3Config"), Mapping) and "s3" not in data:
             extra["s3"] = dict(job["s3Config"])
+        if upload := job.get("upload"):
+            if named := {"source", "sources"} & set(data):
+                raise InvalidJob(Code.INVALID_JOB, f"{min(named)}: leave it out, because a file is sent with the job")
+            extra |= {"upload": upload, "source": upload.uri}
         try:
             parsed = cls.model_validate({**data, **extra})
         except ValidationError as error:
             raise InvalidJob(Code.INVALID_JOB, _describe(error)) from None
-        for number, source in enumerate(parsed.sources):
+        for number, source in enumerate(() if upload else parsed.sources):
             if len(source) > MAX_LOCATION_LENGTH and not source.startswith("data:"):
                 raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {MAX_LOCATION_LENGTH} characters")
             _check_location(f"sources[{number}]", source, settings, entry_point, ("s3://", "https://", "data:"))
@@ -260,6 +281,9 @@ class Job(Input):
 
     def _resolve_output(self, settings: Settings) -> Job:
         output = self.output
+        if output is None and self.entry_point is EntryPoint.SERVER:
+            # The server's own folder, from which it answers requests for artefacts.
+            return self.model_copy(update={"output": str(settings.output_dir), "inline": self.inline or ()})
         if output is None and self.s3:
             # The job's keys belong to the job's bucket; they have no access to the worker's own.
             output = f"s3://{self.s3.bucket}/{settings.bucket_prefix.strip('/')}/" if self.s3.bucket else None
@@ -354,7 +378,8 @@ def _check_location(
         raise InvalidJob(Code.INVALID_JOB, f"{field}: {uri.partition(':')[0]} is not one of {', '.join(schemes)}")
     on_volume = Path(os.path.normpath(uri)).is_relative_to(settings.volume)
     # Before touching the file system, which a serverless caller must not probe.
-    if entry_point is EntryPoint.SERVERLESS and not (on_volume and settings.allow_volume):
+    is_remote = entry_point in (EntryPoint.SERVERLESS, EntryPoint.SERVER)
+    if is_remote and not (on_volume and settings.allow_volume):
         raise _volume_disabled(field) if on_volume else _path_not_allowed(field, schemes)
     if entry_point is EntryPoint.LOCAL:
         return

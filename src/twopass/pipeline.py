@@ -46,7 +46,7 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
     earlier_incidents = len(worker.engine.incidents)
     async with (
         open_output(job.output, worker.settings, job.s3) as output,
-        open_sources(worker.settings, job.s3) as sources,
+        open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
         context = JobContext(job, worker, sources, output, deadline, progress)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):

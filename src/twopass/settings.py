@@ -221,6 +221,15 @@ class Settings(BaseSettings):
     progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
     price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
 
+    serve_host: str = Field("127.0.0.1", description="twopass serve: the address to listen on; 0.0.0.0: all")
+    port: int = Field(8000, ge=0, le=65535, description="twopass serve: the port; RunPod's load balancer sets it")
+    serve_api_key: SecretStr | None = Field(
+        None, min_length=16, description="twopass serve: the key of requests; required unless SERVE_HOST is local"
+    )
+    serve_dir: Path = Field(Path("served"), description="twopass serve: folder of jobs, their documents and results")
+    serve_queue: int = Field(100, ge=0, description="twopass serve: jobs that may wait; more are refused")
+    serve_retention_s: float = Field(604_800.0, gt=0, description="twopass serve: ended jobs are deleted after so long")
+
     metrics_port: int = Field(0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
     metrics_push_url: str | None = Field(
         None,

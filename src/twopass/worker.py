@@ -10,11 +10,12 @@ import asyncio
 import os
 import resource
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,8 +34,11 @@ from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.steps import canary
-from twopass.telemetry.observer import NullObserver, Observer
+from twopass.telemetry.metrics import Metrics, serve
+from twopass.telemetry.metrics_push import push
+from twopass.telemetry.observer import CompositeObserver, NullObserver, Observer
 from twopass.telemetry.stopwatch import Stopwatch
+from twopass.telemetry.traces import Traces
 
 log = structlog.get_logger()
 
@@ -132,6 +136,25 @@ def open_worker(
             worker.submit(_close(worker)).result()
             for pool in (buffers, *engine_buffers):
                 pool.close()
+
+
+@contextmanager
+def open_monitored_worker(settings: Settings) -> Iterator[Worker]:
+    """Open a worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
+    metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
+    with ExitStack() as stack:
+        observers: list[Observer] = [metrics] if metrics else []
+        if settings.otel_exporter_otlp_endpoint:
+            observers.append(stack.enter_context(closing(Traces())))
+        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
+        if metrics:  # after the engine, which may fork: the server is a thread
+            metrics.observe_slots(worker.page_slots)
+            if settings.metrics_port:
+                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
+            if settings.metrics_push_url:
+                name = settings.runpod_pod_id or socket.gethostname()
+                stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
+        yield worker
 
 
 def _choose_family(settings: Settings, engine: Engine) -> Family:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
     "read": "Read files and folders in this process.",
+    "serve": "Read documents that are sent over HTTP, with a page for the browser.",
     "submit": "Read documents with the workers of an endpoint.",
     "reparse": "Write more formats of a finished document, without an engine.",
     "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",

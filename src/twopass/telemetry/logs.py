@@ -36,7 +36,8 @@ def set_up(settings: Settings) -> None:
         ]
     for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").addFilter(_strip_exception_text)
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_strip_exception_text)
     level = logging.getLevelName(settings.log_level.upper())
     structlog.configure(
         processors=[*shared, *output],
@@ -55,7 +56,7 @@ def _write_exception(sink: TextIO, info: Any) -> None:
 
 
 def _strip_exception_text(record: logging.LogRecord) -> bool:
-    """Remove exception messages from asyncio's records about exceptions of tasks that were never awaited."""
+    """Remove exception messages from records: asyncio's of tasks that were never awaited, uvicorn's of requests."""
     record.msg, record.args = record.getMessage().partition("\n")[0], ()
     if record.exc_info and record.exc_info[1]:
         record.exc_text, record.exc_info = format_exception(record.exc_info[1]), None
