@@ -46,8 +46,8 @@ RUN_BY = {
 # docs/quickstart.md is run line by line, as it stands, by tests/quickstart/test_quickstart.py
 # Lines that no test here can run, and what they need: Docker, a GPU, weights, or what makes the tests' environment.
 NEEDS = {
-    "docker build -t registry.example.com/twopass:0.1.0 .": "docker",
-    "docker push registry.example.com/twopass:0.1.0": "docker",
+    "docker build -t registry.example.com/twopass:0.2.0 .": "docker",
+    "docker push registry.example.com/twopass:0.2.0": "docker",
     "docker build -t twopass-cpu --target cpu .": "docker",
     "docker run --rm twopass-cpu --test_input"
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",

@@ -76,6 +76,8 @@ async def open_sources(settings: Settings, s3: job.S3 | None = None) -> AsyncIte
 
 def _copy(path: Path, target: Path, limit_bytes: int) -> DownloadResult:
     """Copy a file of this machine, so that the bytes that are hashed are those that are read."""
+    if path.is_dir():
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: a folder, not a file; name one of its files")
     if not path.is_file():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
     with (
