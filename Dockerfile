@@ -18,7 +18,7 @@ FROM python:3.12.12-slim-bookworm AS weights
 ARG MODEL=deepseek_ocr
 ARG STRUCTURE=auto
 RUN pip install --no-cache-dir huggingface_hub==2.4.0
-COPY src/twopass/__init__.py src/twopass/errors.py /bake/twopass/
+COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/version.py /bake/twopass/
 COPY src/twopass/detection/__init__.py src/twopass/detection/structure.py /bake/twopass/detection/
 COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py src/twopass/engines/structure.py \
      src/twopass/engines/weights.py /bake/twopass/engines/

@@ -1,6 +1,6 @@
 # Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-families (other
 # models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples for
-# retrieval), make test-chaos (kills and hostile files).
+# retrieval), make test-install (a fresh environment), make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -10,7 +10,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-chaos chaos check bench sample pictures docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -44,6 +44,9 @@ test-vllm: $(VLLM)/ready
 
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
+
+test-install: $(VENV)/test # wheel and sdist, installed into a fresh environment
+	$(BIN)/python -m pytest tests/install
 
 test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15 minutes
 	$(BIN)/python -m pytest tests/chaos

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from runpy import run_path
 
 ROOT = Path(__file__).resolve().parent.parent
+VERSION = run_path(str(ROOT / "src" / "twopass" / "version.py"))["VERSION"]  # without installing the package
 
 
 def main(tag: str) -> None:
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "src" / "twopass" / "__init__.py").read_text())
-    if not version or tag != f"v{version[1]}":
-        raise SystemExit(f"the tag is {tag}, but twopass.__version__ is {version and version[1]}")
-    print(find_section((ROOT / "CHANGELOG.md").read_text(), version[1]))
+    if tag != f"v{VERSION}":
+        raise SystemExit(f"the tag is {tag}, but src/twopass/version.py has {VERSION}")
+    print(find_section((ROOT / "CHANGELOG.md").read_text(), VERSION))
 
 
 def find_section(changelog: str, version: str) -> str:

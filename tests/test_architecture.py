@@ -20,7 +20,7 @@ MAX_MODULES = 22
 
 # The rooms that each room may import, from the lowest room to the highest.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "__init__": (),
+    "version": (),
     "errors": (),
     "settings": (),
     "format_options": (),
@@ -32,7 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pages": ("document", "errors", "text"),
     "detection": ("document", "pages"),
     "runtime": ("errors", "pages"),
-    "storage": ("__init__", "errors", "job", "runtime", "settings"),
+    "storage": ("errors", "job", "runtime", "settings", "version"),
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
     "engines": ("detection", "document", "errors", "pages", "runtime", "settings", "text"),
@@ -51,9 +51,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "worker",
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
+    "api": (
+        "contexts", "document", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings", "steps",
+        "storage", "telemetry", "worker",
+    ),
+    "__init__": ("api", "job", "settings", "version"),
     "acceptance": (
-        "__init__", "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline",
-        "runtime", "settings", "steps", "telemetry", "text", "worker",
+        "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline", "runtime",
+        "settings", "steps", "telemetry", "text", "version", "worker",
     ),
     "server": (
         "document", "engines", "errors", "formats", "job", "pipeline", "result", "runtime", "settings", "storage",

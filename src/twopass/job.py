@@ -139,16 +139,16 @@ class S3(Input):
     access_key_id: Secret = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
     secret_access_key: Secret = Field(min_length=1, validation_alias=AliasChoices("secret_access_key", "accessSecret"))
     session_token: Secret | None = None
-    endpoint_url: Text | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
+    endpoint_url: Text | None = Field(default=None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
     region: Text | None = None
-    bucket: Text | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
+    bucket: Text | None = Field(default=None, validation_alias=AliasChoices("bucket", "bucketName"))
 
 
 class FailedPages(Input):
     """How many failed pages make a document a partial success or a failure; pages that were read are kept."""
 
     partial_success: int | str = 1
-    failure: int | str | None = Field(None, description="null: only if no page could be read")
+    failure: int | str | None = Field(default=None, description="null: only if no page could be read")
 
     _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
@@ -175,10 +175,10 @@ def _reaches(threshold: int | str, failed: int, total: int) -> bool:
 class SamplingOptions(Input):
     """Sampling parameters that a caller may override."""
 
-    temperature: float | None = Field(None, ge=0, le=2)
-    max_tokens: int | None = Field(None, ge=1, le=8192)
-    ngram: int | None = Field(None, ge=0, le=1000)
-    window: int | None = Field(None, ge=1, le=10000)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1, le=8192)
+    ngram: int | None = Field(default=None, ge=0, le=1000)
+    window: int | None = Field(default=None, ge=1, le=10000)
 
     _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
@@ -186,36 +186,44 @@ class SamplingOptions(Input):
 class Job(Input):
     """One job, parsed from its input. `id`, `entry_point`, `queued_s` and `upload` are not set by the caller."""
 
-    id: str = Field("local", exclude=True)
-    entry_point: EntryPoint = Field(EntryPoint.LOCAL, exclude=True)
-    queued_s: float | None = Field(None, exclude=True)
-    upload: Upload | None = Field(None, exclude=True)
+    id: str = Field(default="local", exclude=True)
+    entry_point: EntryPoint = Field(default=EntryPoint.LOCAL, exclude=True)
+    queued_s: float | None = Field(default=None, exclude=True)
+    upload: Upload | None = Field(default=None, exclude=True)
     sources: tuple[Text, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(
-        None, max_length=MAX_LOCATION_LENGTH, description="s3://bucket/prefix/, a volume path, or a local folder"
+        default=None,
+        max_length=MAX_LOCATION_LENGTH,
+        description="s3://bucket/prefix/, a volume path, or a local folder",
     )
-    inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
+    inline: tuple[Inline, ...] | None = Field(
+        default=None, description="artefacts returned in the answer itself, up to 1 MB"
+    )
     s3: S3 | None = None
-    pages: str | None = Field(None, max_length=MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id')
+    pages: str | None = Field(
+        default=None, max_length=MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id'
+    )
     slice: str | None = Field(
-        None, max_length=MAX_PAGES_LENGTH, description='"1-50": read only these pages; not part of the document id'
+        default=None,
+        max_length=MAX_PAGES_LENGTH,
+        description='"1-50": read only these pages; not part of the document id',
     )
     mode: Mode = Mode.AUTO
-    dpi: int = Field(144, ge=36, le=600)
-    max_crops: int | None = Field(None, ge=2, le=32)
+    dpi: int = Field(default=144, ge=36, le=600)
+    max_crops: int | None = Field(default=None, ge=2, le=32)
     pass2: Pass2 = Pass2.AUTO
     figure_descriptions: FigureDescriptions = FigureDescriptions.ALL
     task: Task = Task.DOCUMENT
-    prompt: str | None = Field(None, max_length=4000)
+    prompt: str | None = Field(default=None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
     markdown: Markdown | None = Field(
-        None, description="options of document.md and document.html; null: keep the existing document's"
+        default=None, description="options of document.md and document.html; null: keep the existing document's"
     )
-    chunks: Chunks | None = Field(None, description="chunk sizes; null: keep the existing document's")
+    chunks: Chunks | None = Field(default=None, description="chunk sizes; null: keep the existing document's")
     password: Secret | None = None
-    language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
+    language: str | None = Field(default=None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
-    deadline_s: float | None = Field(None, gt=0, le=604_800)
+    deadline_s: float | None = Field(default=None, gt=0, le=604_800)
     failed_pages: FailedPages = FailedPages()
     resume: bool = True
 

@@ -11,6 +11,7 @@ import os
 import resource
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -23,12 +24,12 @@ from typing import Any, TypeVar
 import structlog
 
 from twopass.document import Canary
-from twopass.engines import factory, structure
+from twopass.engines import factory, preflight, structure
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import gc_tuning, scratch
+from twopass.runtime import gc_tuning, loop_thread, scratch
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
@@ -83,6 +84,10 @@ class Worker:
         """Run on the worker's loop; cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the worker's loop and wait; an interrupt cancels the work and waits until it has ended."""
+        return loop_thread.run(work, self.loop)
+
     def stop_soon(self) -> None:
         """Start no more pages. Called by a signal handler, which must not log: a lock may be held under it."""
         self.loop.call_soon_threadsafe(self._stop)
@@ -99,6 +104,7 @@ def open_worker(
     create_engine: Callable[[Settings], Engine] | None = None,
 ) -> Iterator[Worker]:
     """Open a warm worker, on the main thread before the SDK starts. Raises EngineError, also for a failed canary."""
+    preflight.check_platform(sys.platform)
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():
         log.info("removed temporary folders of killed workers", folders=removed)
@@ -124,7 +130,7 @@ def open_worker(
         memory_bytes=settings.worker_memory_bytes,
         calls=settings.worker_calls,
     )
-    with gc_tuning.collect_less_often(), _run_loop() as loop:
+    with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
         observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
@@ -194,16 +200,3 @@ async def _close(worker: Worker) -> None:
     except TimeoutError:
         log.error("the engine did not close in time", timeout_s=CLOSE_TIMEOUT_S)
     await worker.page_pool.close()
-
-
-@contextmanager
-def _run_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="twopass", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

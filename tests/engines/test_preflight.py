@@ -24,6 +24,14 @@ def catch_error(check: Any, settings: Settings, *args: Any) -> str:
     return str(caught.value)
 
 
+def test_another_platform_than_linux_is_an_error() -> None:
+    """The message names the platform and what to use instead."""
+    message = catch_error(preflight.check_platform, "darwin")
+
+    assert "this is darwin" in message and "container" in message
+    preflight.check_platform("linux")
+
+
 def test_too_little_disk_space_is_an_error() -> None:
     """A worker without room for its sources stops and asks for a larger container disk."""
     message = catch_error(preflight.check_disk, Settings(min_free_disk_bytes=1 << 60))

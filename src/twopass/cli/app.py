@@ -17,6 +17,7 @@ COMMANDS = {  # name -> what it does, the first line of the docstring of the mod
     "submit": "Read documents with the workers of an endpoint.",
     "reparse": "Write more formats of a finished document, without an engine.",
     "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",
+    "schema": "Print the JSON Schema of document.json.",
     "warm-up": "Fill ENGINE_CACHE for this machine's GPU, driver and versions.",
     "download-weights": "Download a model's weights at the pinned revision, or verify a download.",
     "accept": "Check that this machine reads with these weights as the official model does.",

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from twopass.worker import Worker, open_worker
 
 SUMMARY = "batch_summary.json"
 UNREAD = "unread"  # status of a file that has no result: the batch was stopped, or an unexpected error came first
-STOP_S = 30.0
 STOPPED = 130  # the shell's exit code after Ctrl-C
 
 Outcome = Result | TwopassError
@@ -115,20 +113,7 @@ def _read_in_worker(
 ) -> None:
     """Open a worker and read the files, adding each outcome to `outcomes` at once, for a summary after Ctrl-C."""
     with open_worker(settings) as worker, terminal.open_progress() as bars:
-        finished = threading.Event()
-
-        async def read_and_signal() -> None:
-            try:
-                await read_files(files, options, worker, bars, outcomes)
-            finally:
-                finished.set()
-
-        future = worker.submit(read_and_signal())
-        try:
-            future.result()
-        finally:
-            future.cancel()
-            finished.wait(STOP_S)  # pages in flight must leave the page workers before those are closed
+        worker.run(read_files(files, options, worker, bars, outcomes))
 
 
 async def read_files(

@@ -34,7 +34,11 @@ def command(
     chosen: dict[str, Any] = {"serve_host": host, "port": port, "serve_dir": folder}
     settings = options.load_settings(**{name: value for name, value in chosen.items() if value is not None})
     logs.set_up(settings)
-    from twopass.server.serve import serve
+    try:
+        from twopass.server.serve import serve
+    except ModuleNotFoundError as error:
+        typer.echo(f"twopass serve needs {error.name}: pip install 'twopass[serve]'", err=True)
+        raise typer.Exit(1) from None
 
     try:
         serve(settings)

@@ -1,4 +1,4 @@
-"""Check disk, driver and GPU memory before the engine opens; each error says what to change.
+"""Check platform, disk, driver and GPU memory before the engine opens; each error says what to change.
 
 weights.py checks the weights in the same way. handler.py reports a failed check to RunPod.
 """
@@ -14,6 +14,13 @@ from twopass.errors import Code, EngineError
 from twopass.settings import Settings, find_preset, preset_memory_gb
 
 MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
+
+
+def check_platform(platform: str) -> None:
+    """Require Linux, where page workers share memory and end with their parent; raises EngineError."""
+    if platform != "linux":
+        advice = "use a container, WSL on Windows, or an endpoint (twopass submit)"
+        raise EngineError(Code.ENGINE_DEAD, f"twopass reads on Linux only, and this is {platform}: {advice}")
 
 
 def check_disk(settings: Settings) -> None:

@@ -81,6 +81,8 @@ async def open_sources(
 
 def _copy(path: Path, target: Path, limit_bytes: int, label: str) -> DownloadResult:
     """Copy a file of this machine, so that the bytes that are hashed are those that are read."""
+    if path.is_dir():
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: a folder, not a file; name one of its files")
     if not path.is_file():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: no such file")
     with (

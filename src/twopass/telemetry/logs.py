@@ -46,6 +46,23 @@ def set_up(settings: Settings) -> None:
     )
 
 
+def use_standard_logging() -> None:
+    """Pass events to the standard logger `twopass`, which prints nothing by itself, unless the program chose a log."""
+    if structlog.is_configured():
+        return
+    logging.getLogger("twopass").addHandler(logging.NullHandler())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1])),
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+
+
 def _to_runpod_format(_: Any, __: str, event: Any) -> Any:
     """RunPod's console filters by requestId and shows message and level."""
     return {"requestId": event.pop("job", None), "message": event.pop("event"), "level": event.pop("level"), **event}
