@@ -23,6 +23,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "__init__": (),
     "errors": (),
     "settings": (),
+    "environment": ("errors", "settings"),
     "format_options": (),
     "page_range": (),
     "document": ("errors",),
@@ -52,12 +53,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
     "acceptance": (
-        "__init__", "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline",
-        "runtime", "settings", "steps", "telemetry", "text", "worker",
+        "__init__", "detection", "document", "engines", "environment", "errors", "families", "fleet", "job", "pages",
+        "pipeline", "runtime", "settings", "steps", "telemetry", "text", "worker",
     ),
     "cli": (
-        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages",
-        "pipeline", "result", "runtime", "settings", "steps", "storage", "telemetry", "worker",
+        "acceptance", "detection", "document", "engines", "environment", "errors", "families", "fleet", "formats",
+        "job", "page_range", "pages", "pipeline", "result", "runtime", "settings", "steps", "storage", "telemetry",
+        "worker",
     ),
 }  # fmt: skip
 
@@ -139,7 +141,7 @@ HOMES = {
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
-    "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py"},
+    "rapidfuzz": {"acceptance/greedy_tokens.py", "environment.py", "families/agreement.py"},
     "apted": {"acceptance/scores.py"},
     "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from twopass.errors import EndpointError, TwopassError
+from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, save_results
 from twopass.fleet.campaign import Campaign, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, find_documents, open_page_counter
@@ -80,6 +80,7 @@ def run(options: Options, settings: Settings, console: Console) -> int:
     try:
         # Wrong fields are reported before pages are counted or anything is sent.
         Job.parse({"input": {**options.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
+        _check_key(options)
         return asyncio.run(_run(options, settings, console))
     except KeyboardInterrupt:
         console.print(_describe_stop(options))
@@ -88,6 +89,14 @@ def run(options: Options, settings: Settings, console: Console) -> int:
         return _fail(ENDPOINT_ERROR, str(error), console)
     except (TwopassError, OSError) as error:
         return _fail(USAGE_ERROR, str(error), console)
+
+
+def _check_key(options: Options) -> None:
+    """Raise InvalidSetting for an endpoint of RunPod without a key. Other addresses may need none."""
+    is_used = options.endpoint and "://" not in options.endpoint and (options.cancel or not options.dry_run)
+    if is_used and not os.environ.get("RUNPOD_API_KEY"):
+        message = "RUNPOD_API_KEY: not set; create a key in RunPod's settings and set it"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
 
 
 def _fail(code: int, message: str, console: Console) -> int:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from twopass import pipeline
 from twopass.acceptance import child_process
 from twopass.document import Checkpoint
+from twopass.environment import load_settings
 from twopass.errors import Code, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
@@ -97,9 +98,9 @@ def load_pages(folder: Path) -> dict[PageKey, Checkpoint]:
 
 def main(source: Path, target: Path) -> None:
     """Read the documents of the job and write the seconds that it took."""
-    settings = Settings()
-    logs.set_up(settings)
     try:
+        settings = load_settings()
+        logs.set_up(settings)
         target.write_text(json.dumps(_read(json.loads(source.read_text()), settings)))
     except TwopassError as error:
         sys.exit(str(error))
