@@ -53,6 +53,7 @@ NEEDS = {
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
     "docker compose up --build --detach": "docker",
     "docker compose exec worker twopass health http://localhost:9400": "docker",
+    "docker compose run --rm --entrypoint twopass worker doctor": "docker",
     "docker compose -f compose.yaml -f compose.gpu.yaml up --build --detach": "docker",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": "gpu",
     "make gpu": "gpu",

@@ -30,6 +30,12 @@ def test_variables_of_other_programs_are_not_refused() -> None:
     assert not [name for name in foreign if environment.find_misspelt({name: "1"})]
 
 
+def test_a_foreign_prefix_is_never_a_misspelling() -> None:
+    """RunPod and OpenTelemetry have variables of their own that are close to the settings which begin like them."""
+    for name in ("RUNPOD_POD_IDS", "RUNPOD_ENDPOINT_IP", "OTEL_EXPORTER_OTLP_ENDPOINT_", "VLLM_ENGINE"):
+        assert environment.find_misspelt({name: "1"}) is None
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -19,7 +19,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.INVALID_SETTING: (
         "An environment variable is wrong or missing, settings do not fit together, or a port is in use. As a warning, "
         "in a worker's first result: an unknown variable is probably a misspelt setting, which has no effect.",
-        "Correct or unset the variable that the message names.",
+        "Correct or unset the variable that the message names. `twopass doctor` checks all of them.",
     ),
     Code.SOURCE_NOT_FOUND: (
         "There is no object or file at the source's address.",
