@@ -13,17 +13,18 @@ from typing import Any, NoReturn
 import structlog
 
 from twopass import pipeline
-from twopass.cli import terminal
-from twopass.document import Status
+from twopass.cli import handler_arguments, terminal
+from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.job import EntryPoint, Job, redact_uri
 from twopass.result import Result
+from twopass.runtime import environment
 from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Listener, Sender, Tracker
-from twopass.worker import Worker, open_monitored_worker
+from twopass.worker import Worker, check_settings, open_monitored_worker
 
 log = structlog.get_logger()
 
@@ -38,12 +39,18 @@ SDK_DEFAULTS = {
 
 
 def main() -> None:
-    settings = Settings()
-    logs.set_up(settings)
-    entry_point = _find_entry_point()
     for name, value in SDK_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    # Until the settings are read, the log needs only this one, which decides its format.
+    logs.set_up(Settings.model_construct(runpod_endpoint_id=os.environ.get("RUNPOD_ENDPOINT_ID")))
+    entry_point = EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
     try:
+        settings = environment.load_settings()
+        logs.set_up(settings)
+        check_settings(settings)
+        arguments = handler_arguments.parse(sys.argv[1:], os.environ)
+        entry_point = arguments.entry_point
+        arguments.check(settings)
         if entry_point is not EntryPoint.LOCAL:
             preflight.check_disk(settings)
         _serve(settings, entry_point)
@@ -56,6 +63,9 @@ def main() -> None:
 
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     results: list[Result] = []
+    misspelt = environment.find_misspelt()
+    if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
+        log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
     with open_monitored_worker(settings) as worker:
         import runpod  # takes seconds, so it is imported after the page workers were started
 
@@ -81,7 +91,7 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
         try:
             keep = results.append if entry_point is EntryPoint.LOCAL else _discard_result
             handler = _create_handler(
-                worker, entry_point, keep, install_handlers if entry_point is EntryPoint.API else _do_nothing
+                worker, entry_point, keep, install_handlers if entry_point is EntryPoint.API else _do_nothing, misspelt
             )
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
@@ -105,14 +115,6 @@ def _discard_result(result: Result) -> None:
     """Keep no result: only local runs print the artefacts at the end."""
 
 
-def _find_entry_point() -> EntryPoint:
-    """Find out how jobs arrive, as the SDK does. The SDK accepts abbreviated flags, such as --rp_s."""
-    serves_api = any(argument.startswith("--rp_s") for argument in sys.argv[1:])
-    if serves_api or os.environ.get("RUNPOD_REALTIME_PORT", "0") != "0":
-        return EntryPoint.API
-    return EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
-
-
 def _do_nothing() -> None:
     """Before a job of a local run or a serverless worker, nothing is to be done.
 
@@ -121,9 +123,13 @@ def _do_nothing() -> None:
 
 
 def _create_handler(
-    worker: Worker, entry_point: EntryPoint, keep: Callable[[Result], None], before_job: Callable[[], None]
+    worker: Worker,
+    entry_point: EntryPoint,
+    keep: Callable[[Result], None],
+    before_job: Callable[[], None],
+    misspelt: str | None,
 ) -> Callable[[JsonObject], Awaitable[JsonObject]]:
-    started = iter([dict(worker.started)])
+    first_job = iter([True])
 
     async def handler(job: JsonObject) -> JsonObject:
         """Answer one job, always with a dict that RunPod accepts. The program's only `except Exception` is here."""
@@ -131,7 +137,8 @@ def _create_handler(
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
             result = await answer(job, worker, entry_point)
-            result = result.model_copy(update={"started": next(started, None)})
+            if next(first_job, False):
+                result = _add_start(result, worker, misspelt)
             keep(result)
             return _request_replacement(worker, entry_point, result.as_answer())
         except TwopassError as error:
@@ -146,6 +153,13 @@ def _create_handler(
             }
 
     return handler
+
+
+def _add_start(result: Result, worker: Worker, misspelt: str | None) -> Result:
+    """Add what concerns the worker and not the job: the seconds of its start, and misspelt settings as a warning."""
+    problem = Problem(code=Code.INVALID_SETTING, severity=Severity.WARNING, message=misspelt) if misspelt else None
+    problems = (*result.problems, problem) if problem else result.problems
+    return result.model_copy(update={"started": dict(worker.started), "problems": problems})
 
 
 def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObject) -> JsonObject:

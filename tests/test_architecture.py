@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "text": ("document",),
     "pages": ("document", "errors", "text"),
     "detection": ("document", "pages"),
-    "runtime": ("errors", "pages"),
+    "runtime": ("errors", "pages", "settings"),
     "storage": ("errors", "job", "runtime", "settings", "version"),
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
@@ -57,16 +57,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "__init__": ("api", "job", "settings", "version"),
     "acceptance": (
-        "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline", "runtime",
-        "settings", "steps", "telemetry", "text", "version", "worker",
+        "detection", "document", "engines", "errors", "families", "fleet", "job", "pages", "pipeline",
+        "runtime", "settings", "steps", "telemetry", "text", "version", "worker",
     ),
     "server": (
         "document", "engines", "errors", "formats", "job", "pipeline", "result", "runtime", "settings", "storage",
         "telemetry", "worker",
     ),
     "cli": (
-        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job", "pages",
-        "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry", "worker",
+        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job",
+        "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry",
+        "worker",
     ),
 }  # fmt: skip
 
@@ -152,7 +153,7 @@ HOMES = {
     "onnxruntime": {"engines/cpu/layout_regions.py"},
     "yake": {"text/keywords.py"},
     "rjieba": {"text/keywords.py"},
-    "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py"},
+    "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py", "runtime/environment.py"},
     "apted": {"acceptance/scores.py"},
     "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
     "pynvml": {"runtime/nvml.py"},

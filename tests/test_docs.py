@@ -16,11 +16,11 @@ from scripts.generate import codes, contract, licences
 from scripts.generate import settings as settings_tables
 from tests import ROOT
 from twopass.cli.app import COMMANDS
-from twopass.engines import factory, weights
+from twopass.engines import weights
 from twopass.errors import Code
 from twopass.job import EntryPoint, Job
 from twopass.result import DocumentResult, Result
-from twopass.settings import Settings
+from twopass.settings import ENGINE_NAMES, Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 
@@ -59,6 +59,7 @@ NEEDS = {
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
     "docker compose up --build --detach": "docker",
     "docker compose exec worker twopass health http://localhost:9400": "docker",
+    "docker compose run --rm --entrypoint twopass worker doctor": "docker",
     "docker compose -f compose.yaml -f compose.gpu.yaml up --build --detach": "docker",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": "gpu",
     "make gpu": "gpu",
@@ -208,7 +209,7 @@ def test_a_variable_set_before_a_command_is_a_setting_with_a_valid_value(monkeyp
     values = {name.lower(): value for line in lines for name, value in line}
 
     assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(values) <= set(Settings.model_fields)
-    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(factory.ENGINE_NAMES)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(ENGINE_NAMES)
     assert Settings(**values).openai_modes
 
 

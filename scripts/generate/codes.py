@@ -16,6 +16,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "A field of the input is missing, unknown or out of range.",
         "Correct the field that the message names. Nothing was read.",
     ),
+    Code.INVALID_SETTING: (
+        "An environment variable is wrong or missing, settings do not fit together, or a port is in use. As a warning, "
+        "in a worker's first result: an unknown variable is probably a misspelt setting, which has no effect.",
+        "Correct or unset the variable that the message names. `twopass doctor` checks all of them.",
+    ),
     Code.SOURCE_NOT_FOUND: (
         "There is no object or file at the source's address.",
         "Check bucket, key and spelling; a presigned URL may point to an object that has been deleted.",

@@ -23,6 +23,9 @@ def render_configuration() -> str:
 Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
 page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` and so on are RunPod's.
 
+Wrong values are refused with `INVALID_SETTING` before anything is opened. Variables that look like misspelt settings
+(`ENGNE`) are refused by `twopass` commands; a worker starts and warns. `twopass doctor` checks settings and machine.
+
 {render_settings()}
 ## Presets
 

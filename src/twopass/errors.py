@@ -2,6 +2,7 @@
 
 TwopassError            has a Code and a message that says what to do
 ├── InvalidJob          the input is wrong; names the field
+├── InvalidSetting      a setting of the environment or an argument is wrong; names it
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or accepts no more prompts
@@ -18,6 +19,7 @@ class Code(StrEnum):
     """Stable codes of problems. A new one is needed only where callers react differently."""
 
     INVALID_JOB = "INVALID_JOB"
+    INVALID_SETTING = "INVALID_SETTING"
     SOURCE_NOT_FOUND = "SOURCE_NOT_FOUND"
     SOURCE_DENIED = "SOURCE_DENIED"
     SOURCE_TOO_LARGE = "SOURCE_TOO_LARGE"
@@ -78,6 +80,10 @@ class TwopassError(Exception):
 
 class InvalidJob(TwopassError):
     """The job's input is wrong; the message names the field."""
+
+
+class InvalidSetting(TwopassError):
+    """A setting of the environment or an argument is wrong; the message names it."""
 
 
 class SourceError(TwopassError):

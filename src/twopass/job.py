@@ -399,8 +399,11 @@ def _check_location(
         if not settings.allow_volume:
             raise _volume_disabled(field)
         return
-    if entry_point is EntryPoint.API and settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
-        return
+    if entry_point is EntryPoint.API:
+        if settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
+            return
+        message = f"{field}: local paths are allowed only below ALLOWED_DIR, a setting of the worker"
+        raise InvalidJob(Code.INVALID_JOB, f"{message}; or use one of {', '.join(schemes)}")
     raise _path_not_allowed(field, schemes)
 
 

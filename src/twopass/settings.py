@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE = 1 << 20
@@ -73,6 +73,10 @@ def preset_memory_gb(name: str) -> int:
     """The GPU memory that a preset is made for; 0 for cpu and auto. Raises KeyError."""
     size = GPU_NAMES.get(name, name)
     return int(size) if find_preset(size, 0) and size.isdigit() else 0
+
+
+EngineName = Literal["cpu", "vllm", "openai", "hf", "replay"]
+ENGINE_NAMES: tuple[str, ...] = get_args(EngineName)
 
 
 def _upper(value: object) -> object:
@@ -178,7 +182,9 @@ class Settings(BaseSettings):
         default=300.0, gt=0, description="time limit for the canary, including a cold start"
     )
 
-    engine: str = Field(default="cpu", description="the engine: cpu, vllm, openai, hf or replay")
+    engine: Annotated[EngineName, BeforeValidator(_lower)] = Field(
+        default="cpu", description="the engine: cpu, vllm, openai, hf or replay"
+    )
     engine_sequences: int = Field(
         default=0, ge=0, description="prompts the engine processes at once; 0: the engine's default"
     )
@@ -302,6 +308,13 @@ class Settings(BaseSettings):
     )
     runpod_endpoint_id: str | None = Field(default=None, description="set by RunPod; logs are then written as JSON")
     runpod_pod_id: str | None = Field(default=None, description="set by RunPod: this worker's id")
+
+    @field_validator("preset")
+    @classmethod
+    def _check_preset(cls, name: str) -> str:
+        if name not in ("auto", *PRESETS, *GPU_NAMES):
+            raise ValueError(f"unknown preset; choose auto, {', '.join([*PRESETS, *GPU_NAMES])}")
+        return name
 
     @property
     def page_worker_count(self) -> int:

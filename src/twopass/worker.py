@@ -97,13 +97,23 @@ class Worker:
         self.shutdown.begin(self.settings.shutdown_grace_s)
 
 
+def check_settings(settings: Settings) -> None:
+    """Require settings that fit together, before anything is started; raises InvalidSetting."""
+    preflight.check_settings(settings)
+    if settings.engine == "openai":
+        registry.get_family(settings.openai_family)
+
+
 @contextmanager
 def open_worker(
     settings: Settings,
     observer: Observer | None = None,
     create_engine: Callable[[Settings], Engine] | None = None,
 ) -> Iterator[Worker]:
-    """Open a warm worker, on the main thread before the SDK starts. Raises EngineError, also for a failed canary."""
+    """Open a warm worker, on the main thread before the SDK starts.
+
+    Raises InvalidSetting, and EngineError, also for a failed canary.
+    """
     preflight.check_platform(sys.platform)
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():

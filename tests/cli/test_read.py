@@ -112,6 +112,35 @@ def test_several_paths_are_read_in_one_batch(folder: Path) -> None:
     assert "2 read, 0 in part, 0 failed" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [(["inbox/one.pdf"], "but inbox/one.pdf has 1: no page to read"), (["inbox"], "but none of the 2 documents")],
+)
+def test_pages_that_no_document_has_end_the_command_before_the_engine_opens(
+    folder: Path, paths: list[str], found: str
+) -> None:
+    """The message names the option and the number of pages; nothing is written."""
+    ran = read(folder, *paths, "--pages", "9-", ENGINE="openai", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"PAGE_RANGE: --pages: pages 9- requested, {found}") and ran.stderr.count("\n") == 1
+    assert not list((folder / "out").iterdir())
+
+
+def test_pages_that_one_document_has_are_read(folder: Path) -> None:
+    """The documents without these pages fail alone."""
+    with pymupdf.open() as pdf:
+        for _ in range(3):
+            pdf.new_page().insert_text((72, 90), "long")
+        pdf.save(folder / "inbox" / "three.pdf")
+
+    ran = read(folder, "--pages", "3")
+
+    assert ran.returncode == 1, ran.stderr
+    assert [row["status"] for row in load_summary(folder)["results"]].count("success") == 1
+    assert "PAGE_RANGE" in ran.stderr
+
+
 def test_one_bad_file_is_reported_and_the_rest_is_read(folder: Path) -> None:
     """The exit code says that a file failed and the summary says why; a second run writes no finished file again."""
     (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")

@@ -21,6 +21,7 @@ COMMANDS = {  # name -> what it does, the first line of the docstring of the mod
     "warm-up": "Fill ENGINE_CACHE for this machine's GPU, driver and versions.",
     "download-weights": "Download a model's weights at the pinned revision, or verify a download.",
     "accept": "Check that this machine reads with these weights as the official model does.",
+    "doctor": "Check whether a worker could start with these settings on this machine.",
     "health": "Ask a worker whether it can take jobs.",
 }
 # Plain text, not rich's boxes, which are hard to search and to copy; no option that changes the user's shell.

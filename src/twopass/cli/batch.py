@@ -19,9 +19,11 @@ from rich.progress import Progress as Bars
 from twopass import pipeline
 from twopass.cli import terminal
 from twopass.document import Status
-from twopass.errors import EngineError, TwopassError
+from twopass.errors import Code, EngineError, SourceError, TwopassError
+from twopass.fleet import discovery
 from twopass.fleet.discovery import SUFFIXES
 from twopass.job import EntryPoint, Job
+from twopass.page_range import PageRange
 from twopass.result import Result
 from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
@@ -88,6 +90,26 @@ def find_files(paths: Iterable[Path], output: Path) -> list[InputFile]:
 def _find_below(folder: Path, output: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     return sorted(path for path in found if not path.resolve().is_relative_to(output))
+
+
+def check_pages(files: Sequence[InputFile], options: Options, settings: Settings) -> None:
+    """Raise SourceError if `options.pages` names no page of any file.
+
+    A file that cannot be opened is not counted: reading it tells why, with its code.
+    """
+    selection = PageRange.parse(options.pages) if options.pages else None
+    if selection and not selection.select(1):
+        asyncio.run(_check_pages(files, selection, options, settings))
+
+
+async def _check_pages(files: Sequence[InputFile], selection: PageRange, options: Options, settings: Settings) -> None:
+    async with discovery.open_page_counter() as page_pool:
+        for file in files:
+            count = await discovery.count_pages(file.path, page_pool, settings, options.password)
+            if count is None or selection.select(count):
+                return
+    found = f"{file.path} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"
+    raise SourceError(Code.PAGE_RANGE, f"--pages: pages {selection.text} requested, but {found}: no page to read")
 
 
 def run(files: Sequence[InputFile], options: Options, settings: Settings) -> int:

@@ -48,7 +48,7 @@ def command(
     import tempfile
 
     from twopass.cli import batch
-    from twopass.errors import InvalidJob
+    from twopass.errors import InvalidJob, SourceError
     from twopass.fleet.discovery import SUFFIXES
     from twopass.telemetry import logs
 
@@ -65,12 +65,13 @@ def command(
     except OSError as error:
         message = f"{output} cannot be created or written ({error.strerror}); name another folder"
         raise typer.BadParameter(message, param_hint="--output") from None
-    settings = options.load_settings(**SETTINGS[preset])
+    settings = options.load_worker_settings(**SETTINGS[preset])
     logs.set_up(settings)
     batch_options = batch.Options(output, tuple(filter(None, formats.split(","))), pages, password, not no_resume)
     try:
         batch_options.check(settings)  # before an engine is opened, which may take a minute
-    except InvalidJob as error:
+        batch.check_pages(files, batch_options, settings)
+    except (InvalidJob, SourceError) as error:
         typer.echo(error, err=True)
         raise typer.Exit(options.USAGE_ERROR) from None
     raise typer.Exit(batch.run(files, batch_options, settings))

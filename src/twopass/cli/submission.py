@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from twopass.errors import EndpointError, TwopassError
+from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
 from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.discovery import DocumentRef, find_documents
@@ -46,6 +46,7 @@ def run(options: Options, settings: Settings, console: Console) -> int:
     """Run the command and return its exit code; messages for the person go to the console."""
     try:
         options.submission.check(settings)
+        _check_key(options)
         return asyncio.run(_run(options, settings, console))
     except KeyboardInterrupt:
         console.print(_describe_stop(options.submission))
@@ -54,6 +55,15 @@ def run(options: Options, settings: Settings, console: Console) -> int:
         return _fail(ENDPOINT_ERROR, str(error), console)
     except (TwopassError, OSError) as error:
         return _fail(USAGE_ERROR, str(error), console)
+
+
+def _check_key(options: Options) -> None:
+    """Raise InvalidSetting for an endpoint of RunPod without a key. Other addresses may need none."""
+    endpoint = options.submission.endpoint
+    is_used = endpoint and "://" not in endpoint and (options.cancel or not options.dry_run)
+    if is_used and not options.submission.api_key:
+        message = "RUNPOD_API_KEY: not set; create a key in RunPod's settings and set it"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
 
 
 def _fail(code: int, message: str, console: Console) -> int:

@@ -66,6 +66,9 @@ def command(
         raise typer.BadParameter("name at least one file, folder, prefix or @FILE", param_hint="PLACES")
     if endpoint and local:
         raise typer.BadParameter("name one of the two, not both", param_hint="--endpoint / --local")
+    if local and not local.startswith(("http://", "https://")):
+        message = f"{local} is not an HTTP address; write it like http://localhost:8000"
+        raise typer.BadParameter(message, param_hint="--local")
     if not (endpoint or local or (dry_run and not cancel)):
         message = "name an --endpoint or a --local URL, or estimate with --dry-run"
         raise typer.BadParameter(message, param_hint="--endpoint / --local")
