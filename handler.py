@@ -37,13 +37,17 @@ SDK_DEFAULTS = {
     "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
     "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",  # its network check needs the open internet
 }
+LOCAL_SDK_DEFAULTS = {
+    "RUNPOD_LOG_LEVEL": "WARN",  # at INFO, it prints the whole result of a local run; we print what people need
+}
 
 
 def main() -> None:
     settings = Settings()
     logs.set_up(settings)
     entry_point = _find_entry_point()
-    for name, value in SDK_DEFAULTS.items():
+    local_defaults = LOCAL_SDK_DEFAULTS if entry_point is EntryPoint.LOCAL else {}
+    for name, value in {**SDK_DEFAULTS, **local_defaults}.items():
         os.environ.setdefault(name, value)
     try:
         if entry_point is not EntryPoint.LOCAL:
