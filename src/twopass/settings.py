@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -85,6 +86,12 @@ def _upper(value: object) -> object:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+    QUIET = "quiet"
 
 
 class Settings(BaseSettings):
@@ -306,7 +313,14 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
         default="INFO", description="DEBUG, INFO, WARNING or ERROR"
     )
-    runpod_endpoint_id: str | None = Field(default=None, description="set by RunPod; logs are then written as JSON")
+    log_format: Annotated[LogFormat | None, BeforeValidator(_lower)] = Field(
+        default=None,
+        description="json: one object per line; text: for people; quiet: only errors and the summary of a local run; "
+        "null: json on RunPod, else text",
+    )
+    runpod_endpoint_id: str | None = Field(
+        default=None, description="set by RunPod; logs are then JSON unless LOG_FORMAT=text"
+    )
     runpod_pod_id: str | None = Field(default=None, description="set by RunPod: this worker's id")
 
     @field_validator("preset")
@@ -319,6 +333,12 @@ class Settings(BaseSettings):
     @property
     def page_worker_count(self) -> int:
         return self.page_workers or len(os.sched_getaffinity(0))
+
+    @property
+    def writes_json_logs(self) -> bool:
+        return self.log_format is LogFormat.JSON or (
+            self.log_format is not LogFormat.TEXT and self.runpod_endpoint_id is not None
+        )
 
     @property
     def default_output(self) -> str | None:
