@@ -6,14 +6,17 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, NoReturn
 
 import structlog
 
 from twopass import pipeline
-from twopass.cli import handler_arguments, terminal
+from twopass.cli import handler_arguments
+from twopass.cli.figures import Figures
+from twopass.cli.reporters import BarState, Reporter, create_reporter
 from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
@@ -66,6 +69,7 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     misspelt = environment.find_misspelt()
     if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
         log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
+    reporter, started = create_reporter(settings), time.monotonic()
     with open_monitored_worker(settings) as worker:
         import runpod  # takes seconds, so it is imported after the page workers were started
 
@@ -90,13 +94,14 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
 
         try:
             keep = results.append if entry_point is EntryPoint.LOCAL else _discard_result
-            handler = _create_handler(
-                worker, entry_point, keep, install_handlers if entry_point is EntryPoint.API else _do_nothing, misspelt
-            )
+            before_job = install_handlers if entry_point is EntryPoint.API else _do_nothing
+            handler = _create_handler(worker, entry_point, reporter, keep, before_job, misspelt)
+            opened = time.monotonic()
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in results:  # after the last output of the SDK
-                terminal.print_artefacts(result)
+                figures = Figures.measure(result.documents, opened - started, time.monotonic() - started)
+                reporter.report_result(result, figures.describe())
 
 
 def _report_unfit(error: TwopassError) -> NoReturn:
@@ -125,6 +130,7 @@ def _do_nothing() -> None:
 def _create_handler(
     worker: Worker,
     entry_point: EntryPoint,
+    reporter: Reporter,
     keep: Callable[[Result], None],
     before_job: Callable[[], None],
     misspelt: str | None,
@@ -136,7 +142,7 @@ def _create_handler(
         before_job()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
-            result = await answer(job, worker, entry_point)
+            result = await answer(job, worker, entry_point, reporter)
             if next(first_job, False):
                 result = _add_start(result, worker, misspelt)
             keep(result)
@@ -176,7 +182,7 @@ def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObj
     return {"error": message, "detail": reply, "refresh_worker": True}
 
 
-async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPoint) -> Result:
+async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPoint, reporter: Reporter) -> Result:
     """Run the job on the worker's loop and report its progress; raises TwopassError."""
     settings = worker.settings
     if worker.engine.is_gone:
@@ -189,11 +195,19 @@ async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPo
         if entry_point is EntryPoint.SERVERLESS:
             progress.add_listener(await stack.enter_async_context(_post_progress(delivered_job, settings)))
         if entry_point is EntryPoint.LOCAL:
-            progress.add_listener(stack.enter_context(terminal.track_job(", ".join(map(redact_uri, job.sources))[:60])))
+            progress.add_listener(stack.enter_context(_show_job(reporter, job)))
         stack.enter_context(worker.observer.job(job.id))
         result = await asyncio.wrap_future(worker.submit(pipeline.run(job, worker, progress)))
     worker.observer.job_ended(result)
     return result
+
+
+@contextmanager
+def _show_job(reporter: Reporter, job: Job) -> Iterator[Listener]:
+    """A listener that shows the job's progress to the person who started it."""
+    name = ", ".join(map(redact_uri, job.sources))[:60]
+    with reporter.show_progress() as show:
+        yield lambda now: show(BarState.of_job(name, now))
 
 
 @asynccontextmanager

@@ -81,6 +81,7 @@ WRONG = {
     "read": ["PATHS"],
     "read missing.pdf": ["PATHS", "missing.pdf"],
     "read . --preset 25": ["--preset", "cpu, auto, 8, 16, 24"],
+    "read . --log-format xml": ["--log-format", "json, text, quiet"],
     "read . --formats pdf": ["--formats", "docjson, markdown, html"],
     "read . --formats docjson,markdwn": ["--formats", "'markdwn'", "Did you mean markdown?"],
     "read . --output s3://bucket/": ["--output", "folder of this machine"],

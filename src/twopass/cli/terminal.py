@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -9,11 +11,10 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import Progress as RichProgress
 from rich.tree import Tree
 
 from twopass.result import DocumentResult, Result
-from twopass.telemetry.progress import Listener, Progress
 
 # files beside the artefacts in a document's folder, and what they are
 OTHER_FILES = (
@@ -23,64 +24,74 @@ OTHER_FILES = (
 )
 
 
+def open_console() -> Console:
+    """Return a console on stderr, because stdout is for results.
+
+    It writes no control characters where stderr is not a terminal, even if FORCE_COLOR is set, as on many CI services.
+    """
+    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+
+
+def can_draw(console: Console) -> bool:
+    """Whether bars can be drawn and moved."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def show_cursor() -> None:
+    """Show the cursor, which rich hides while it draws, and begin a new line, if stderr is a terminal."""
+    if os.isatty(2):
+        os.write(2, b"\x1b[?25h\n")  # not through rich, which may be interrupted while it holds its lock
+
+
+class Bars:
+    """Bars by name, each from its first state until its share is 1: bars of finished work would fill the screen."""
+
+    def __init__(self, progress: RichProgress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, name: str, share: float | None, note: str) -> None:
+        """Show a bar; a `share` of None is drawn as a pulse."""
+        if share == 1 and name in self._tasks:
+            self._progress.remove_task(self._tasks.pop(name))
+        elif share != 1:
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(name, total=None, note="")
+            total = None if share is None else 1.0
+            self._progress.update(self._tasks[name], total=total, completed=share or 0.0, note=note)
+
+
 @contextmanager
-def open_progress() -> Iterator[Bars]:
-    """Show progress bars until the context ends; on stderr, because stdout is for results."""
+def open_bars(console: Console) -> Iterator[Bars]:
+    """Draw bars until the context ends, then remove them."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        yield bars
+    with RichProgress(*columns, console=console, transient=True) as progress:
+        yield Bars(progress)
 
 
-@contextmanager
-def track_job(name: str) -> Iterator[Listener]:
-    """Show one bar for one job; yields the listener that moves it."""
-    with open_progress() as bars:
-        yield _make_listener(bars, _add_task(bars, name))
+def print_line(console: Console, text: str) -> None:
+    """Print a line, above the bars if there are any."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def track_file(bars: Bars, name: str) -> Iterator[Listener]:
-    """Show a file's bar and remove it when the file is done: bars of finished files would fill the screen."""
-    task = _add_task(bars, name)
-    try:
-        yield _make_listener(bars, task)
-    finally:
-        bars.remove_task(task)
-
-
-def _add_task(bars: Bars, name: str) -> TaskID:
-    return bars.add_task(name, total=None, note="")
-
-
-def _make_listener(bars: Bars, task: TaskID) -> Listener:
-    def show(now: Progress) -> None:
-        # The bar shows the percentage: while documents are not counted, all counted pages may be done.
-        note = f"{now.pages_done}/{now.pages_total} pages {now.phase}"
-        bars.update(task, total=100 if now.pages_total else None, completed=now.percent, note=note)
-
-    return show
-
-
-def print_line(bars: Bars, text: str) -> None:
-    """Print a line above the bars; without a terminal, where no bars are drawn, it is printed at once."""
-    bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def print_artefacts(result: Result) -> None:
+def print_artefacts(console: Console, result: Result) -> None:
     """Print each document's artefacts as a tree, then the problems, then the URI of the stored result."""
-    console = Console(stderr=True, soft_wrap=True)
     for document in result.documents:
-        console.print(_build_tree(document))
-    for problem in result.merged_problems:
-        console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}")
+        console.print(_build_tree(document), soft_wrap=True)
+    print_problems(console, result)
     if result.result_uri:
-        console.print(escape(result.result_uri))
+        print_line(console, result.result_uri)
+
+
+def print_problems(console: Console, result: Result) -> None:
+    for problem in result.merged_problems:
+        console.print(f"[yellow]{problem.code}[/] {escape(problem.message)}", soft_wrap=True)
 
 
 def format_page_counts(pages: Mapping[str, int]) -> str:
