@@ -46,7 +46,6 @@ COPY scripts ./scripts
 COPY samples ./samples
 ENV ENGINE=cpu \
     PYTHONUNBUFFERED=1 \
-    RUNPOD_LOG_LEVEL=INFO \
     OUTPUT_DIR=/output
 ENTRYPOINT ["python3", "/app/handler.py"]
 
@@ -63,7 +62,6 @@ ENV ENGINE=vllm \
     TRANSFORMERS_OFFLINE=1 \
     VLLM_NO_USAGE_STATS=1 \
     PYTHONUNBUFFERED=1 \
-    RUNPOD_LOG_LEVEL=INFO \
     RUNPOD_LOG_CAPTURE=off
 # Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
 ENTRYPOINT ["python3", "/app/handler.py"]

@@ -295,7 +295,24 @@ def test_plain_handler_reads_test_input_json(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert len(list(tmp_path.glob("out/two-*/document.md"))) == 1
     assert "document.md" in process.stderr
-    assert "2/2" in process.stderr
+    assert "2 pages; total " in process.stderr
+    assert "Job result" not in process.stdout
+    assert "\x1b" not in process.stdout + process.stderr
+
+
+def test_a_local_run_with_json_logs_writes_objects(tmp_path: Path) -> None:
+    """With LOG_FORMAT=json every line on stderr is an object, and the last one has the result without any text."""
+    (tmp_path / "two.pdf").write_bytes(build_pdf())
+    job = json.dumps({"input": {"source": "two.pdf", "output": "out", "inline": ["markdown"]}})
+    environment = {**make_environment(tmp_path), "LOG_FORMAT": "json"}
+
+    process = subprocess.run(
+        [*HANDLER, "--test_input", job], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+    *_, last = (json.loads(line) for line in process.stderr.splitlines())
+    assert (last["message"], last["status"], last["documents"][0]["pages"]) == ("job finished", "success", {"read": 2})
+    assert "rebuilt in 1934" not in process.stderr + process.stdout
 
 
 def test_a_failed_local_job_exits_with_code_1(tmp_path: Path) -> None:
@@ -312,7 +329,8 @@ def test_a_failed_local_job_exits_with_code_1(tmp_path: Path) -> None:
     )
 
     assert process.returncode == 1
-    assert "SOURCE_NOT_FOUND" in process.stdout + process.stderr
+    assert "failed with error: SOURCE_NOT_FOUND" in process.stdout  # the SDK's line
+    assert "SOURCE_NOT_FOUND" in process.stderr  # ours
 
 
 @pytest.fixture(scope="module")
