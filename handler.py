@@ -34,14 +34,12 @@ log = structlog.get_logger()
 JsonObject = dict[str, Any]
 
 SDK_DEFAULTS = {
-    "RUNPOD_LOG_LEVEL": "INFO",  # its default, DEBUG, logs whole results: document text and presigned URLs
     "RUNPOD_LOG_CAPTURE": "off",  # SDK 2.0 would return the worker's output to callers of a job that fails
     "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
     "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",  # its network check needs the open internet
 }
-LOCAL_SDK_DEFAULTS = {
-    "RUNPOD_LOG_LEVEL": "WARN",  # at INFO, it prints the whole result of a local run; we print what people need
-}
+SDK_LOG_LEVEL = "INFO"  # its default, DEBUG, logs whole results: document text and presigned URLs
+LOCAL_SDK_LOG_LEVEL = "WARN"  # at INFO, it prints the whole result of a local run; we print what people need
 
 
 def main() -> None:
@@ -55,7 +53,6 @@ def main() -> None:
         arguments = handler_arguments.parse(sys.argv[1:], os.environ)
         entry_point = arguments.entry_point
         arguments.check(settings)
-        _set_sdk_defaults(entry_point)
         if entry_point is not EntryPoint.LOCAL:
             preflight.check_disk(settings)
         _serve(settings, entry_point)
@@ -66,13 +63,6 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-def _set_sdk_defaults(entry_point: EntryPoint) -> None:
-    """Set what the SDK reads from the environment when it is imported, unless somebody else has."""
-    local = LOCAL_SDK_DEFAULTS if entry_point is EntryPoint.LOCAL else {}
-    for name, value in {**SDK_DEFAULTS, **local}.items():
-        os.environ.setdefault(name, value)
-
-
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     results: list[Result] = []
     misspelt = environment.find_misspelt()
@@ -80,7 +70,7 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
         log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
     reporter, started = create_reporter(settings), time.monotonic()
     with open_monitored_worker(settings) as worker:
-        import runpod  # takes seconds, so it is imported after the page workers were started
+        runpod = _import_sdk(entry_point)  # takes seconds, so it is imported after the page workers were started
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def disk() -> None:
@@ -113,10 +103,19 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
                 reporter.report_result(result, figures.describe())
 
 
+def _import_sdk(entry_point: EntryPoint) -> Any:
+    """Import RunPod's SDK, which reads its variables meanwhile, with our defaults for those that are not set."""
+    level = LOCAL_SDK_LOG_LEVEL if entry_point is EntryPoint.LOCAL else SDK_LOG_LEVEL
+    for name, value in {**SDK_DEFAULTS, "RUNPOD_LOG_LEVEL": level}.items():
+        os.environ.setdefault(name, value)
+    import runpod
+
+    return runpod
+
+
 def _report_unfit(error: TwopassError) -> NoReturn:
     """Report to RunPod why this worker cannot serve, through a fitness check of the SDK that fails."""
-    _set_sdk_defaults(EntryPoint.SERVERLESS)
-    import runpod
+    runpod = _import_sdk(EntryPoint.SERVERLESS)
 
     def engine() -> None:  # the SDK reports this name and the error
         raise error
