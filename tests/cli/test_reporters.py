@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pymupdf
 import pytest
+from rich.console import Console
+from rich.progress import Progress as RichProgress
 
 from tests.fakes.terminal import run_in_terminal
 from twopass.cli.display.reporters import BarState, limit_rate
+from twopass.cli.display.terminal import Bars
 
 READ = [sys.executable, "-m", "twopass.cli", "read", "inbox", "--output", "out"]
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")  # any but the line feed
@@ -60,6 +64,17 @@ def test_a_terminal_shows_one_bar_for_a_folder(folder: Path) -> None:
     assert [text.count(f"inbox/{name}.pdf") for name in ("one", "two")] == [1, 1]
     assert "2 read, 0 in part, 1 failed: 3 pages; total " in text
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is visible again
+
+
+def test_a_bar_is_moved_and_ends_with_its_work() -> None:
+    """There is one bar for each name, and none for what is done, also if it was done at once."""
+    progress = RichProgress(console=Console(file=io.StringIO()))
+    bars = Bars(progress)
+
+    for name, share in (("a", None), ("a", 0.5), ("b", 0.1), ("c", 1.0), ("b", 1.0)):
+        bars.show(name, share, "")
+
+    assert [(task.description, task.completed) for task in progress.tasks] == [("a", 0.5)]
 
 
 def test_a_pipe_gets_no_control_characters(folder: Path) -> None:
