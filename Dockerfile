@@ -1,11 +1,14 @@
 # syntax=docker/dockerfile:1
-# The worker's image. Layers that change least come first (vLLM, packages, weights, code), so that a code change is small.
+# The worker's images. Layers that change least come first (vLLM, packages, weights, code), so that a code change is small.
 #
-#   docker build -t twopass .                                       DeepSeek-OCR on vLLM, for a GPU
+#   docker build -t twopass .                                       gpu-baked: DeepSeek-OCR on vLLM, weights in the image
 #   docker build -t twopass --build-arg MODEL=unlimited_ocr .       another model: see docs/models.md
 #   docker build -t twopass --build-arg MODEL=glm_ocr .             a model that reads regions, with the layout detector
 #   docker build -t twopass --build-arg STRUCTURE=fallback .        DeepSeek-OCR with the layout detector
+#   docker build -t twopass --target gpu .                          no weights: RunPod's cached model or a volume has them
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
+#
+# With --secret id=HF_TOKEN the weights are downloaded with that token; it is in no layer.
 ARG VLLM_VERSION=0.26.0
 
 # The weights at their pinned revisions (src/twopass/engines/weights.py), every file verified with the hub's checksums. This
@@ -15,13 +18,14 @@ FROM python:3.12.12-slim-bookworm AS weights
 ARG MODEL=deepseek_ocr
 ARG STRUCTURE=auto
 RUN pip install --no-cache-dir huggingface_hub==2.4.0
-COPY src/twopass/__init__.py src/twopass/errors.py /bake/twopass/
+COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/version.py /bake/twopass/
 COPY src/twopass/detection/__init__.py src/twopass/detection/structure.py /bake/twopass/detection/
 COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py src/twopass/engines/structure.py \
      src/twopass/engines/weights.py /bake/twopass/engines/
 WORKDIR /bake
 ENV HF_XET_HIGH_PERFORMANCE=1
-RUN python -c "import sys, pathlib; from twopass.engines import hub, structure; \
+RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false \
+    python -c "import sys, pathlib; from twopass.engines import hub, structure; \
       [hub.download(one.repo, one.revision, pathlib.Path(sys.argv[3], name)) \
       for name, one in structure.list_weights(*sys.argv[1:3]).items()]" "$MODEL" "$STRUCTURE" /models \
     && find /models -exec touch --no-dereference --date=@0 {} +
@@ -42,19 +46,40 @@ COPY scripts ./scripts
 COPY samples ./samples
 ENV ENGINE=cpu \
     PYTHONUNBUFFERED=1 \
-    RUNPOD_LOG_LEVEL=INFO \
     OUTPUT_DIR=/output
 ENTRYPOINT ["python3", "/app/handler.py"]
 
-# The image for GPUs; CUDA, PyTorch and Python 3.12 come from vLLM's image.
-FROM vllm/vllm-openai:v${VLLM_VERSION} AS gpu
+# What both images for GPUs begin with; CUDA, PyTorch and Python 3.12 come from vLLM's image.
+FROM vllm/vllm-openai:v${VLLM_VERSION} AS packages
 RUN --mount=type=bind,source=requirements,target=/requirements \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
-# Not below /runpod-volume, where a mounted volume would hide them.
-COPY --from=weights /models /models
 # Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches
 WORKDIR /app
+ENV ENGINE=vllm \
+    ENGINE_CACHE=/caches \
+    HF_HUB_OFFLINE=1 \
+    TRANSFORMERS_OFFLINE=1 \
+    VLLM_NO_USAGE_STATS=1 \
+    PYTHONUNBUFFERED=1 \
+    RUNPOD_LOG_CAPTURE=off
+# Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
+ENTRYPOINT ["python3", "/app/handler.py"]
+
+# The image without weights: MODEL_DIR, RunPod's cached model or the network volume has them, or ALLOW_DOWNLOAD fetches them.
+FROM packages AS gpu
+COPY pyproject.toml LICENSE NOTICE ./
+COPY src ./src
+RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
+COPY handler.py ./
+COPY scripts ./scripts
+COPY samples ./samples
+
+# The image with weights, which is the default.
+FROM packages AS gpu-baked
+# Not below /runpod-volume, where a mounted volume would hide them. The code is copied again, above the weights: if this
+# stage began with the one above, every change of the code would send the weights again.
+COPY --from=weights /models /models
 COPY pyproject.toml LICENSE NOTICE ./
 COPY src ./src
 RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
@@ -64,14 +89,5 @@ COPY samples ./samples
 ARG MODEL=deepseek_ocr
 ARG STRUCTURE=auto
 RUN twopass download-weights "$MODEL" "/models/$MODEL" --structure "$STRUCTURE" --verify
-ENV ENGINE=vllm \
-    MODEL=${MODEL} \
-    STRUCTURE=${STRUCTURE} \
-    ENGINE_CACHE=/caches \
-    HF_HUB_OFFLINE=1 \
-    TRANSFORMERS_OFFLINE=1 \
-    VLLM_NO_USAGE_STATS=1 \
-    PYTHONUNBUFFERED=1 \
-    RUNPOD_LOG_LEVEL=INFO
-# Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
-ENTRYPOINT ["python3", "/app/handler.py"]
+ENV MODEL=${MODEL} \
+    STRUCTURE=${STRUCTURE}

@@ -1,15 +1,16 @@
 # Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-families (other
-# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples of the
-# README), make test-chaos (kills and hostile files).
+# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples for
+# retrieval), make test-install (a fresh environment), make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 TOOLS := .venv-tools
+SDK2 := .venv-sdk2
 FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-rag test-scans test-vllm test-families test-chaos chaos check bench sample docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -31,6 +32,10 @@ test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need
 doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint
 	$(BIN)/python -m pytest tests/quickstart
 
+test-sdk2: $(SDK2)/ready # the tests that run RunPod's SDK, with the pre-release of its next version
+	$(SDK2)/bin/python -m pytest -n $(TEST_PROCESSES) tests/test_queue.py tests/test_endings.py tests/test_handler.py \
+		tests/telemetry/test_logs.py
+
 test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests/rag
 
@@ -39,6 +44,9 @@ test-vllm: $(VLLM)/ready
 
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
+
+test-install: $(VENV)/test # wheel and sdist, installed into a fresh environment
+	$(BIN)/python -m pytest tests/install
 
 test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15 minutes
 	$(BIN)/python -m pytest tests/chaos
@@ -55,14 +63,18 @@ bench: $(VENV)/test
 sample: $(VENV)/run
 	$(BIN)/python scripts/make_sample.py
 
+pictures: $(VENV)/browser # those of README and docs; it needs Chromium
+	$(BIN)/python -m scripts.make_pictures
+
 docs: $(VENV)/run
 	$(BIN)/python -m scripts.generate all
 
 site: $(TOOLS)/ready
 	$(TOOLS)/bin/mkdocs build --strict # not --quiet, which ignores warnings
 
-image: $(TOOLS)/ready # what can be checked without Docker: the linter, the pinned packages, the Dockerfile's steps
+image: $(TOOLS)/ready # what can be checked without Docker: linter, workflows, pinned packages, the Dockerfile's steps
 	$(TOOLS)/bin/hadolint --config .hadolint.yaml Dockerfile
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	scripts/resolve.sh $(TOOLS)/bin/uv --check
 	scripts/install.sh build/image
 
@@ -96,10 +108,16 @@ $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt 
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
+$(SDK2)/ready: requirements/run.txt requirements/test.txt requirements/sdk2.txt pyproject.toml
+	test -x $(SDK2)/bin/python || $(PYTHON) -m venv $(SDK2)
+	$(SDK2)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/run.txt -r requirements/test.txt
+	$(SDK2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/sdk2.txt --editable .
+	touch $@
+
 $(TOOLS)/ready: requirements/tools.txt
 	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/tools.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VLLM) $(TOOLS) build site output .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) $(TOOLS) $(SDK2) build site output .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,46 +6,53 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, NoReturn
 
 import structlog
 
 from twopass import pipeline
-from twopass.cli import terminal
-from twopass.document import Status
+from twopass.cli import handler_arguments
+from twopass.cli.display.figures import Figures
+from twopass.cli.display.reporters import BarState, Reporter, create_reporter
+from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.job import EntryPoint, Job, redact_uri
 from twopass.result import Result
+from twopass.runtime import environment
 from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.telemetry import logs
-from twopass.telemetry.metrics import Metrics, serve
-from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Listener, Sender, Tracker
-from twopass.telemetry.traces import Traces
-from twopass.worker import Worker, open_worker
+from twopass.worker import Worker, check_settings, open_monitored_worker
 
 log = structlog.get_logger()
 
 JsonObject = dict[str, Any]
 
 SDK_DEFAULTS = {
-    "RUNPOD_LOG_LEVEL": "INFO",  # its default, DEBUG, logs whole results: document text and presigned URLs
+    "RUNPOD_LOG_CAPTURE": "off",  # SDK 2.0 would return the worker's output to callers of a job that fails
     "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
     "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",  # its network check needs the open internet
 }
+SDK_LOG_LEVEL = "INFO"  # its default, DEBUG, logs whole results: document text and presigned URLs
+LOCAL_SDK_LOG_LEVEL = "WARN"  # at INFO, it prints the whole result of a local run; we print what people need
 
 
 def main() -> None:
-    settings = Settings()
-    logs.set_up(settings)
-    entry_point = _find_entry_point()
-    for name, value in SDK_DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    # Until the settings are read, the log needs only this one, which decides its format.
+    logs.set_up(Settings.model_construct(runpod_endpoint_id=os.environ.get("RUNPOD_ENDPOINT_ID")))
+    entry_point = EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
     try:
+        settings = environment.load_settings()
+        logs.set_up(settings)
+        check_settings(settings)
+        arguments = handler_arguments.parse(sys.argv[1:], os.environ)
+        entry_point = arguments.entry_point
+        arguments.check(settings)
         if entry_point is not EntryPoint.LOCAL:
             preflight.check_disk(settings)
         _serve(settings, entry_point)
@@ -58,8 +65,12 @@ def main() -> None:
 
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     results: list[Result] = []
-    with _open_worker(settings) as worker:
-        import runpod  # takes seconds, so it is imported after the page workers were started
+    misspelt = environment.find_misspelt()
+    if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
+        log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
+    reporter, started = create_reporter(settings), time.monotonic()
+    with open_monitored_worker(settings) as worker:
+        runpod = _import_sdk(entry_point)  # takes seconds, so it is imported after the page workers were started
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def disk() -> None:
@@ -82,33 +93,29 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
 
         try:
             keep = results.append if entry_point is EntryPoint.LOCAL else _discard_result
-            handler = _create_handler(
-                worker, entry_point, keep, install_handlers if entry_point is EntryPoint.API else _do_nothing
-            )
+            before_job = install_handlers if entry_point is EntryPoint.API else _do_nothing
+            handler = _create_handler(worker, entry_point, reporter, keep, before_job, misspelt)
+            opened = time.monotonic()
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in results:  # after the last output of the SDK
-                terminal.print_artefacts(result)
+                figures = Figures.measure(result.documents, opened - started, time.monotonic() - started)
+                reporter.report_result(result, figures.describe())
 
 
-@contextmanager
-def _open_worker(settings: Settings) -> Iterator[Worker]:
-    """Open the worker with the observers that the settings ask for: metrics on a port, traces."""
-    metrics = Metrics() if settings.metrics_port else None
-    with ExitStack() as stack:
-        observers: list[Observer] = [metrics] if metrics else []
-        if settings.otel_exporter_otlp_endpoint:
-            observers.append(stack.enter_context(closing(Traces())))
-        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
-        if metrics:  # after the engine, which may fork: the server is a thread
-            metrics.observe_slots(worker.page_slots)
-            stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
-        yield worker
+def _import_sdk(entry_point: EntryPoint) -> Any:
+    """Import RunPod's SDK, which reads its variables meanwhile, with our defaults for those that are not set."""
+    level = LOCAL_SDK_LOG_LEVEL if entry_point is EntryPoint.LOCAL else SDK_LOG_LEVEL
+    for name, value in {**SDK_DEFAULTS, "RUNPOD_LOG_LEVEL": level}.items():
+        os.environ.setdefault(name, value)
+    import runpod
+
+    return runpod
 
 
 def _report_unfit(error: TwopassError) -> NoReturn:
     """Report to RunPod why this worker cannot serve, through a fitness check of the SDK that fails."""
-    import runpod
+    runpod = _import_sdk(EntryPoint.SERVERLESS)
 
     def engine() -> None:  # the SDK reports this name and the error
         raise error
@@ -122,14 +129,6 @@ def _discard_result(result: Result) -> None:
     """Keep no result: only local runs print the artefacts at the end."""
 
 
-def _find_entry_point() -> EntryPoint:
-    """Find out how jobs arrive, as the SDK does. The SDK accepts abbreviated flags, such as --rp_s."""
-    serves_api = any(argument.startswith("--rp_s") for argument in sys.argv[1:])
-    if serves_api or os.environ.get("RUNPOD_REALTIME_PORT", "0") != "0":
-        return EntryPoint.API
-    return EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
-
-
 def _do_nothing() -> None:
     """Before a job of a local run or a serverless worker, nothing is to be done.
 
@@ -138,17 +137,23 @@ def _do_nothing() -> None:
 
 
 def _create_handler(
-    worker: Worker, entry_point: EntryPoint, keep: Callable[[Result], None], before_job: Callable[[], None]
+    worker: Worker,
+    entry_point: EntryPoint,
+    reporter: Reporter,
+    keep: Callable[[Result], None],
+    before_job: Callable[[], None],
+    misspelt: str | None,
 ) -> Callable[[JsonObject], Awaitable[JsonObject]]:
-    started = iter([dict(worker.started)])
+    first_job = iter([True])
 
     async def handler(job: JsonObject) -> JsonObject:
         """Answer one job, always with a dict that RunPod accepts. The program's only `except Exception` is here."""
         before_job()
         structlog.contextvars.bind_contextvars(job=job.get("id"))
         try:
-            result = await answer(job, worker, entry_point)
-            result = result.model_copy(update={"started": next(started, None)})
+            result = await answer(job, worker, entry_point, reporter)
+            if next(first_job, False):
+                result = _add_start(result, worker, misspelt)
             keep(result)
             return _request_replacement(worker, entry_point, result.as_answer())
         except TwopassError as error:
@@ -165,6 +170,13 @@ def _create_handler(
     return handler
 
 
+def _add_start(result: Result, worker: Worker, misspelt: str | None) -> Result:
+    """Add what concerns the worker and not the job: the seconds of its start, and misspelt settings as a warning."""
+    problem = Problem(code=Code.INVALID_SETTING, severity=Severity.WARNING, message=misspelt) if misspelt else None
+    problems = (*result.problems, problem) if problem else result.problems
+    return result.model_copy(update={"started": dict(worker.started), "problems": problems})
+
+
 def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObject) -> JsonObject:
     """If the engine is gone for good, ask RunPod to replace this worker, and fail the job if pages are unread.
 
@@ -179,7 +191,7 @@ def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObj
     return {"error": message, "detail": reply, "refresh_worker": True}
 
 
-async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPoint) -> Result:
+async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPoint, reporter: Reporter) -> Result:
     """Run the job on the worker's loop and report its progress; raises TwopassError."""
     settings = worker.settings
     if worker.engine.is_gone:
@@ -192,11 +204,19 @@ async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPo
         if entry_point is EntryPoint.SERVERLESS:
             progress.add_listener(await stack.enter_async_context(_post_progress(delivered_job, settings)))
         if entry_point is EntryPoint.LOCAL:
-            progress.add_listener(stack.enter_context(terminal.track_job(", ".join(map(redact_uri, job.sources))[:60])))
+            progress.add_listener(stack.enter_context(_show_job(reporter, job)))
         stack.enter_context(worker.observer.job(job.id))
         result = await asyncio.wrap_future(worker.submit(pipeline.run(job, worker, progress)))
     worker.observer.job_ended(result)
     return result
+
+
+@contextmanager
+def _show_job(reporter: Reporter, job: Job) -> Iterator[Listener]:
+    """A listener that shows the job's progress to the person who started it."""
+    name = ", ".join(map(redact_uri, job.sources))[:60]
+    with reporter.show_progress() as show:
+        yield lambda now: show(BarState.of_job(name, now))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ if [ "${2:-}" != --check ]; then # prefer the versions that are pinned elsewhere
 fi
 "$1" pip compile --quiet --python-version 3.12 --python-platform x86_64-manylinux_2_28 --no-python-downloads \
     --no-annotate --no-header --no-emit-index-url --override requirements/overrides.txt \
-    pyproject.toml requirements/image.in --output-file "$resolved"
+    --extra worker --extra keywords pyproject.toml requirements/image.in --output-file "$resolved"
 if [ "${2:-}" = --check ]; then
     grep -v '^#' requirements/image.txt | diff - "$resolved" && echo "requirements/image.txt is consistent"
 else

@@ -16,17 +16,16 @@ from scripts.generate import codes, contract, licences
 from scripts.generate import settings as settings_tables
 from tests import ROOT
 from twopass.cli.app import COMMANDS
-from twopass.engines import factory, weights
+from twopass.engines import weights
 from twopass.errors import Code
 from twopass.job import EntryPoint, Job
 from twopass.result import DocumentResult, Result
-from twopass.settings import Settings
+from twopass.settings import ENGINE_NAMES, Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 
 # every shell line of these pages -> the test that runs it or a similar one
 RUN_BY = {
-    ".venv/bin/twopass read samples --output output": "tests/cli/test_read.py",
     ".venv/bin/twopass reparse output/sample-0123456789ab --formats review,chunks": "tests/steps/test_reparse.py",
     ".venv/bin/twopass reparse output/sample-0123456789ab --reread --output newer": "tests/steps/test_reparse.py",
     "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
@@ -40,19 +39,27 @@ RUN_BY = {
     ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/fleet/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/fleet/test_submit.py",
+    ".venv/bin/twopass serve": "tests/server/conftest.py",
+    "SERVE_API_KEY=$(openssl rand -hex 24)"
+    " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",
+    'curl -s "http://localhost:8000/v1/jobs?wait_s=300" -F file=@samples/sample.pdf'
+    """ -F 'job={"pages": "1-2", "inline": ["markdown"]}'""": "tests/server/test_jobs_over_http.py",
     ".venv/bin/python -m scripts.try_endpoint ENDPOINT_ID --output s3://bucket/try/"
     " --price-per-hour 1.1": "tests/quickstart/test_try_endpoint.py",
 }
 # docs/quickstart.md is run line by line, as it stands, by tests/quickstart/test_quickstart.py
 # Lines that no test here can run, and what they need: Docker, a GPU, weights, or what makes the tests' environment.
 NEEDS = {
-    "docker build -t registry.example.com/twopass:0.1.0 .": "docker",
-    "docker push registry.example.com/twopass:0.1.0": "docker",
+    "docker build -t registry.example.com/twopass:0.2.0 .": "docker",
+    "docker build -t registry.example.com/twopass:0.2.0-gpu --target gpu .": "docker",
+    "docker push registry.example.com/twopass:0.2.0": "docker",
+    "docker build -t twopass --secret id=HF_TOKEN .": "docker",
     "docker build -t twopass-cpu --target cpu .": "docker",
     "docker run --rm twopass-cpu --test_input"
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
     "docker compose up --build --detach": "docker",
     "docker compose exec worker twopass health http://localhost:9400": "docker",
+    "docker compose run --rm --entrypoint twopass worker doctor": "docker",
     "docker compose -f compose.yaml -f compose.gpu.yaml up --build --detach": "docker",
     "ENGINE=vllm MODEL=deepseek_ocr MODEL_DIR=/models/deepseek_ocr .venv/bin/python handler.py": "gpu",
     "make gpu": "gpu",
@@ -72,8 +79,8 @@ NEEDS = {
 
 
 def find_blocks(language: str, *pages: str) -> list[str]:
-    """Return the fenced blocks in one language, from the README unless other pages are named."""
-    texts = [(ROOT / page).read_text() for page in pages or ("README.md",)]
+    """Return the fenced blocks in one language of these pages."""
+    texts = [(ROOT / page).read_text() for page in pages]
     return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)]
 
 
@@ -82,17 +89,19 @@ def find_shell_lines(*pages: str) -> list[str]:
     return [line for line_with_comment in lines if (line := line_with_comment.partition("  #")[0].strip())]
 
 
-def test_the_readmes_tables_match_the_settings() -> None:
-    """They list every environment variable with default and meaning, and every preset; `make docs` writes them."""
+def test_the_readme_fits_on_a_few_screens() -> None:
+    """A newcomer reads 180 lines at most, sees a picture that exists, and no word that only we know."""
     text = (ROOT / "README.md").read_text()
 
-    assert settings_tables.replace_tables(text) == text
-    assert "| `24` | 100 |" in text and "| `CANARY` |" in text
+    assert len(text.splitlines()) <= 180
+    assert [(ROOT / path).is_file() for path in re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)] == [True]
+    assert not re.search(r"\b(gundam|rungs?|ladder|canary|furniture)\b", text, re.IGNORECASE)
 
 
 def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> None:
     """Each command in a page is listed here with what runs it or what it needs, and each listed one is in a page."""
-    lines = {line for page in PAGES if page != "docs/quickstart.md" for line in find_shell_lines(page)}
+    first = set(find_blocks("sh", "README.md")[0].splitlines())  # run by tests/install/test_readme.py
+    lines = {line for page in PAGES if page != "docs/quickstart.md" for line in find_shell_lines(page)} - first
 
     assert len(lines) > 20
     assert lines == set(RUN_BY) | (set(NEEDS) - set(find_shell_lines("docs/quickstart.md")) | (set(NEEDS) & lines))
@@ -102,7 +111,9 @@ def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> Non
 @pytest.mark.parametrize(("line", "test"), RUN_BY.items())
 def test_a_documented_command_is_run_by_the_test_that_is_named(line: str, test: str) -> None:
     """The test's source names the script, command or address of the line, and its options and settings."""
-    expected_words = re.findall(r"\w+\.py\b|--\w[\w-]+|/runsync|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line)
+    expected_words = re.findall(
+        r"\w+\.py\b|--\w[\w-]+|/runsync|/v1/jobs\?wait_s|\b[A-Z][A-Z_]+(?==)|(?<=ENGINE=)\w+", line
+    )
     expected_words += [f'"{command}"' for command in re.findall(r"bin/twopass ([\w-]+)", line)]
     source = (ROOT / test).read_text() + 'HANDLER = "handler.py"'
 
@@ -166,7 +177,7 @@ def test_the_openapi_description_is_valid_and_accepts_the_readmes_job() -> None:
     job = {"$ref": "#/components/schemas/Job", "components": description["components"]}
     is_valid = jsonschema.Draft202012Validator(job).is_valid
 
-    assert is_valid(json.loads(find_blocks("json")[0])["input"])
+    assert is_valid(json.loads(find_blocks("json", "README.md")[0])["input"])
     assert not is_valid({"source": "s3://b/k", "colour": 1})
     assert not is_valid({"pages": "1"})
 
@@ -193,12 +204,12 @@ def test_the_page_of_licences_has_every_pinned_package() -> None:
 
 
 def test_a_variable_set_before_a_command_is_a_setting_with_a_valid_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables set before the README's commands are settings, and their values are valid."""
-    lines = [re.findall(r"\b([A-Z_]+)=(\S+) (?=.*\.venv/bin/)", line) for line in find_shell_lines()]
+    """The variables set before the pages' commands are settings, and their values are valid."""
+    lines = [re.findall(r"\b([A-Z_]+)=([^\s$]+) (?=.*\.venv/bin/)", line) for line in find_shell_lines(*PAGES)]
     values = {name.lower(): value for line in lines for name, value in line}
 
     assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(values) <= set(Settings.model_fields)
-    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(factory.ENGINE_NAMES)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(ENGINE_NAMES)
     assert Settings(**values).openai_modes
 
 
@@ -230,10 +241,11 @@ def test_targets_scripts_and_extras_named_in_the_pages_exist() -> None:
     )
 
 
-def test_the_readmes_jobs_are_valid() -> None:
+def test_the_jobs_in_the_pages_are_valid() -> None:
     """The README's sample job for RunPod and the job that curl sends to the local API are accepted."""
-    sample = json.loads(next(block for block in find_blocks("json") if '"input"' in block))
-    sent = json.loads(next(line for line in find_shell_lines() if line.startswith("curl")).split("-d ")[1].strip("'"))
+    sample = json.loads(next(block for block in find_blocks("json", "README.md") if '"input"' in block))
+    lines = find_shell_lines("docs/service.md")
+    sent = json.loads(next(line for line in lines if line.startswith("curl")).split("-d ")[1].strip("'"))
 
     assert Job.parse(sample, Settings(), EntryPoint.SERVERLESS).page_range
     assert Job.parse(sent, Settings(allowed_dir=ROOT / "samples"), EntryPoint.LOCAL).sources == ("samples/sample.pdf",)

@@ -32,6 +32,9 @@ LINES = [
 ]
 
 
+RUN = json.dumps({"input": {"source": "a.pdf"}})
+
+
 def build_pdf(pages: int = 2, title: str = "Chapter") -> bytes:
     with pymupdf.open() as document:
         for number in range(1, pages + 1):
@@ -87,7 +90,7 @@ def worker(worker_on_queue: tuple[Worker, LoopbackQueue]) -> Worker:
 
 @dataclass(frozen=True)
 class Isolated:
-    """A worker whose S3 endpoint does not answer, and its first result."""
+    """A worker with a misspelt setting whose S3 endpoint does not answer, and its first result."""
 
     queue: LoopbackQueue
     worker: Worker
@@ -97,7 +100,7 @@ class Isolated:
 @pytest.fixture(scope="module")
 def isolated() -> Iterator[Isolated]:
     env = {"BUCKET_ENDPOINT_URL": "http://127.0.0.1:9", "BUCKET_ACCESS_KEY_ID": "a", "BUCKET_SECRET_ACCESS_KEY": "b"}
-    env |= {"STORE_PATIENCE_S": "1", "PAGE_WORKERS": "1"}
+    env |= {"STORE_PATIENCE_S": "1", "PAGE_WORKERS": "1", "CONCURENCY": "2"}
     with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=ROOT, env=env) as worker:
         yield Isolated(queue, worker, read_inline(queue))
 
@@ -249,6 +252,18 @@ def test_an_unreachable_store_fails_only_the_jobs_that_need_it(isolated: Isolate
     assert "rebuilt in 1934" in inline_outcome.output["documents"][0]["inline"]["markdown"]
 
 
+def test_a_misspelt_setting_stops_no_worker(isolated: Isolated) -> None:
+    """The worker serves; it warns in its log and in its first result, whose status stays, and in no later one."""
+    later = read_inline(isolated.queue)
+    warning = "CONCURENCY: unknown setting; did you mean CONCURRENCY?"
+
+    assert isolated.first.output["status"] == later.output["status"] == "success"
+    (problem,) = isolated.first.output["problems"]
+    assert problem == {"code": "INVALID_SETTING", "severity": "warning", "message": warning}
+    assert "problems" not in later.output or not later.output["problems"]
+    assert warning in isolated.worker.log
+
+
 def test_a_denied_output_fails_the_job_and_leaves_nothing_behind(
     queue: LoopbackQueue, proxy: s3.Proxy, bucket: Any
 ) -> None:
@@ -280,7 +295,24 @@ def test_plain_handler_reads_test_input_json(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert len(list(tmp_path.glob("out/two-*/document.md"))) == 1
     assert "document.md" in process.stderr
-    assert "2/2" in process.stderr
+    assert "2 pages; total " in process.stderr
+    assert "Job result" not in process.stdout
+    assert "\x1b" not in process.stdout + process.stderr
+
+
+def test_a_local_run_with_json_logs_writes_objects(tmp_path: Path) -> None:
+    """With LOG_FORMAT=json every line on stderr is an object, and the last one has the result without any text."""
+    (tmp_path / "two.pdf").write_bytes(build_pdf())
+    job = json.dumps({"input": {"source": "two.pdf", "output": "out", "inline": ["markdown"]}})
+    environment = {**make_environment(tmp_path), "LOG_FORMAT": "json"}
+
+    process = subprocess.run(
+        [*HANDLER, "--test_input", job], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+    *_, last = (json.loads(line) for line in process.stderr.splitlines())
+    assert (last["message"], last["status"], last["documents"][0]["pages"]) == ("job finished", "success", {"read": 2})
+    assert "rebuilt in 1934" not in process.stderr + process.stdout
 
 
 def test_a_failed_local_job_exits_with_code_1(tmp_path: Path) -> None:
@@ -297,7 +329,55 @@ def test_a_failed_local_job_exits_with_code_1(tmp_path: Path) -> None:
     )
 
     assert process.returncode == 1
-    assert "SOURCE_NOT_FOUND" in process.stdout + process.stderr
+    assert "failed with error: SOURCE_NOT_FOUND" in process.stdout  # the SDK's line
+    assert "SOURCE_NOT_FOUND" in process.stderr  # ours
+
+
+@pytest.fixture(scope="module")
+def used_port() -> Iterator[str]:
+    with socket.create_server(("", 0)) as listener:
+        yield str(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "expected"),
+    [
+        ((), {"CONCURRENCY": "hunter2"}, "INVALID_SETTING reason='CONCURRENCY: Input should be a valid integer"),
+        ((), {"ENGINE": "openai"}, "OPENAI_BASE_URL: engine openai needs the server's address"),
+        ((), {"BUCKET_ACCESS_KEY_ID": "key"}, "BUCKET_SECRET_ACCESS_KEY: missing, but BUCKET_ACCESS_KEY_ID is set"),
+        ((), {}, "INVALID_JOB reason='test_input.json: cannot be read in this folder"),
+        (("--test_input", '{"input"'), {}, "INVALID_JOB reason=\"--test_input: not JSON (Expecting ':' delimiter"),
+        (("--test_input", "[]"), {}, "--test_input: must be a JSON object"),
+        (("--test_input", '{"input": {"source": "a.pdf", "pages": "x"}}'), {}, "pages: 'x' is not a page or range"),
+        (("--test_input", RUN), {"METRICS_PORT": "USED"}, "METRICS_PORT: port USED cannot be opened"),
+        (("--rp_serve_api", "--rp_api_port", "USED"), {}, "--rp_api_port: port USED cannot be opened (Address already"),
+        (("--rp_s", "--rp_api_p", "http"), {}, "argument --rp_api_port: 'http' is not a port"),
+        (("--rp_serve_api", "--rp_api_port=0"), {"ALLOWED_DIR": "/missing"}, "ALLOWED_DIR: /missing is not a folder"),
+        ((), {"RUNPOD_REALTIME_PORT": "http"}, "RUNPOD_REALTIME_PORT: not a port"),
+        ((), {"RUNPOD_REALTIME_PORT": "USED"}, "RUNPOD_REALTIME_PORT: port USED cannot be opened"),
+    ],
+)
+def test_a_wrong_start_ends_in_one_line(
+    arguments: tuple[str, ...], settings: dict[str, str], expected: str, used_port: str, tmp_path: Path
+) -> None:
+    """Before anything is opened, one line with a code names the setting or argument, and not its value."""
+
+    def fill(text: str) -> str:
+        return text.replace("USED", used_port)
+
+    process = subprocess.run(
+        [*HANDLER, *map(fill, arguments)],
+        cwd=tmp_path,
+        env={**make_environment(tmp_path), **{name: fill(value) for name, value in settings.items()}},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    output = process.stdout + process.stderr
+    assert process.returncode == 1
+    assert output.count("\n") == 1 and "hunter2" not in output
+    assert "worker cannot serve" in output and fill(expected) in output
 
 
 def test_the_local_api_serves_the_same_contract(tmp_path: Path) -> None:
@@ -320,7 +400,7 @@ def test_the_local_api_serves_the_same_contract(tmp_path: Path) -> None:
     assert answer["status"] == "COMPLETED"
     assert "rebuilt in 1934" in answer["output"]["documents"][0]["inline"]["markdown"]
     assert refused["status"] == "FAILED"
-    assert refused["error"].startswith("INVALID_JOB")
+    assert refused["error"].startswith("INVALID_JOB") and "ALLOWED_DIR" in refused["error"]
 
 
 def test_an_abbreviated_flag_does_not_allow_local_paths(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 import tomllib
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from PIL import Image
 
+from scripts import release_notes
 from scripts.generate import hub
 from tests import ROOT
 from tests.fakes import hub as fake_hub
@@ -37,6 +39,7 @@ from twopass.settings import GPU_NAMES, PRESETS, Settings
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
 POOLS = frozenset(  # of RunPod's GPUs
     ["AMPERE_16", "AMPERE_24", "ADA_24", "AMPERE_48", "ADA_48_PRO", "AMPERE_80", "ADA_80_PRO", "HOPPER_141"]
+    + ["ADA_32_PRO", "BLACKWELL_96", "BLACKWELL_180"]  # RTX 5090, RTX PRO 6000, B200
 )
 PROJECT = {  # what `runpodctl project` reads
     "project": {
@@ -59,10 +62,12 @@ def parse_dockerfile() -> list[list[str]]:
 
 
 def find_stage(name: str) -> list[str]:
-    """Return the lines of one target, from its FROM to the next."""
+    """Return the lines of one target, from its FROM to the next, after those of the target that it begins with."""
     lines = [" ".join(words) for words in parse_dockerfile()]
     start = next(i for i, line in enumerate(lines) if line.endswith(f" AS {name}"))
-    return [*itertools.takewhile(lambda line: not line.startswith("FROM"), lines[start + 1 :])]
+    base = lines[start].split()[1]
+    own = itertools.takewhile(lambda line: not line.startswith("FROM"), lines[start + 1 :])
+    return [*(find_stage(base) if any(line.endswith(f" AS {base}") for line in lines) else ()), *own]
 
 
 def find_arguments() -> dict[str, str]:
@@ -79,7 +84,7 @@ def read_pins(name: str) -> dict[str, str]:
     return {canonicalize_name(re.split(r"[\[=]", line)[0]): line.partition("==")[2] for line in lines if "==" in line}
 
 
-def read_project() -> dict[str, object]:
+def read_project() -> dict[str, Any]:
     return dict(tomllib.loads(read_text("pyproject.toml"))["project"])
 
 
@@ -144,7 +149,7 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
 
 def test_layers_that_change_least_come_first() -> None:
     """Both images copy pins, then weights, then code, so that a change of code does not send the weights again."""
-    gpu, cpu = find_stage("gpu"), find_stage("cpu")
+    gpu, cpu = find_stage("gpu-baked"), find_stage("cpu")
     for lines, parts in ((gpu, ("image.txt", "--from=weights", "src", "ARG")), (cpu, ("run.txt", "-r", "src"))):
         places = [next(i for i, line in enumerate(lines) if part in line) for part in parts]
         assert places == sorted(places)
@@ -153,19 +158,38 @@ def test_layers_that_change_least_come_first() -> None:
     assert "find /models -exec touch" in read_text("Dockerfile")  # the same layer if fetched again
 
 
+def test_the_default_image_has_weights_and_the_other_does_not() -> None:
+    """`docker build .` builds the last target; the code and the packages of both images for GPUs are the same."""
+    targets = [words[3] for words in parse_dockerfile() if words[0] == "FROM"]
+    baked, bare = find_stage("gpu-baked"), find_stage("gpu")
+    only_baked = [line for line in baked if line not in bare]
+
+    assert targets[-1] == "gpu-baked"
+    assert not [line for line in bare if line not in baked or "/models" in line]
+    assert [line.split()[0] for line in only_baked] == ["COPY", "ARG", "ARG", "RUN", "ENV"]
+
+
+def test_the_token_of_the_hub_is_in_no_layer() -> None:
+    """It is a build secret of the command that downloads, and no argument or variable of an image."""
+    lines = [" ".join(words) for words in parse_dockerfile()]
+    [download] = [line for line in lines if "HF_TOKEN" in line]
+
+    assert download.startswith("RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false python -c")
+
+
 def test_python_is_process_one_and_the_network_is_off_for_models() -> None:
     """No shell runs above the worker, model hubs are never asked, and the weights are outside the volume."""
     entries = [words for words in parse_dockerfile() if words[0] in ("ENTRYPOINT", "CMD")]
-    last = read_text("Dockerfile").partition("AS gpu")[2]
 
     assert [" ".join(words) for words in entries] == ['ENTRYPOINT ["python3", "/app/handler.py"]'] * 2
-    assert re.findall(r"(\w+)=1 ", last.replace("\\", " ")) == [
-        "HF_HUB_OFFLINE",
-        "TRANSFORMERS_OFFLINE",
-        "VLLM_NO_USAGE_STATS",
-        "PYTHONUNBUFFERED",
-    ]
-    assert "COPY --from=weights /models /models" in last
+    for target in ("gpu", "gpu-baked"):
+        assert re.findall(r"(\w+)=1 ", " ".join(find_stage(target))) == [
+            "HF_HUB_OFFLINE",
+            "TRANSFORMERS_OFFLINE",
+            "VLLM_NO_USAGE_STATS",
+            "PYTHONUNBUFFERED",
+        ]
+    assert "COPY --from=weights /models /models" in find_stage("gpu-baked")
     assert str(weights.BAKED_MODELS) == "/models" and not weights.BAKED_MODELS.is_relative_to(Settings().volume)
 
 
@@ -177,7 +201,7 @@ def test_the_images_weights_are_the_pinned_ones() -> None:
     assert arguments == {"MODEL": settings.model, "STRUCTURE": settings.structure}
     assert not re.findall(r"[0-9a-f]{40}", read_text("Dockerfile"))
     for name in arguments:  # what is baked and verified is what the worker then looks for
-        assert f"{name}=${{{name}}}" in " ".join(find_stage("gpu"))
+        assert f"{name}=${{{name}}}" in " ".join(find_stage("gpu-baked"))
     assert re.findall(r'"\$(\w+)"', " ".join(find_stage("weights"))) == ["MODEL", "STRUCTURE"]
 
 
@@ -191,7 +215,7 @@ def test_the_images_pins_agree_with_each_other() -> None:
     assert f"vllm=={image['vllm']}" in read_text("requirements/image.in")
     assert f"vllm-openai:v{image['vllm']}" in read_text("runpod.toml")
     assert f"huggingface_hub=={image['huggingface-hub']}" in read_text("Dockerfile")
-    assert image["torch"] in " ".join(read_project()["optional-dependencies"]["hf"])  # type: ignore[index]
+    assert image["torch"] in " ".join(read_project()["optional-dependencies"]["hf"])
     for name in ("runpod", "pymupdf", "pymupdf-layout", "rapidocr", "pydantic", "boto3", "onnxruntime", "pillow"):
         assert image[name] == read_pins("run")[name], name
 
@@ -222,7 +246,10 @@ def test_files_installed_together_pin_the_same_versions(last: str) -> None:
 def test_the_pins_satisfy_pyproject(name: str) -> None:
     """Every dependency is pinned to a version that pyproject.toml allows, and no line names a URL or an index."""
     pinned = read_pins(name)
-    requirements = [Requirement(line) for line in read_project()["dependencies"]]  # type: ignore[union-attr]
+    project = read_project()
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["worker"], *extras["keywords"]]
+    requirements = [Requirement(line) for line in lines]
 
     assert len(requirements) > 10
     for requirement in requirements:
@@ -260,6 +287,42 @@ def test_hub_json_follows_the_hubs_rules() -> None:
     assert all(isinstance(entry["value"], str) for entry in config["env"] if "value" in entry)
     assert {key.lower() for key in inputs} <= set(Settings.model_fields)
     assert {"BUCKET_ENDPOINT_URL", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY"} <= set(inputs)
+
+
+def test_the_hub_shows_an_icon_once_the_repository_is_known() -> None:
+    """The icon's address follows from the repository's, and the file is there."""
+    form = hub.build_hub("https://github.com/acme/twopass")
+
+    assert form["iconUrl"] == f"https://github.com/acme/twopass/raw/HEAD/{hub.ICON}"
+    with Image.open(ROOT / hub.ICON) as icon:
+        assert icon.size == (256, 256)
+    assert "iconUrl" not in hub.build_hub()
+
+
+def test_the_workflows_build_existing_targets_after_the_checks() -> None:
+    """An image is published from every target that a user can choose, after the tests and to a name from a variable."""
+    publish, check = (yaml.safe_load(read_text(f".github/workflows/{name}.yml")) for name in ("publish", "check"))
+    jobs = publish["jobs"]
+    built = {row["target"] for row in jobs["image"]["strategy"]["matrix"]["include"]}
+    targets = {words[3] for words in parse_dockerfile() if words[0] == "FROM"}
+
+    assert built == targets - {"weights", "packages"}
+    assert (jobs["image"]["needs"], jobs["release"]["needs"]) == ("check", "image")
+    assert jobs["check"]["uses"] == "./.github/workflows/check.yml"
+    assert {"make check", "make test", "make image"} <= {step.get("run") for step in check["jobs"]["test"]["steps"]}
+    [push] = [step["with"] for step in jobs["image"]["steps"] if "build-push-action" in step.get("uses", "")]
+    assert push["tags"].startswith("${{ vars.REGISTRY }}/${{ vars.IMAGE }}:")
+
+
+def test_a_releases_notes_are_its_section_of_the_changelog() -> None:
+    """Another tag than the version's, and a version without entries, end the release."""
+    changelog = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-24\n\n- A.\n\n## [0.1.0]\n\n- B.\n"
+
+    assert release_notes.find_section(changelog, "0.2.0") == "- A."
+    with pytest.raises(SystemExit, match="no entries for 0.3.0"):
+        release_notes.find_section(changelog, "0.3.0")
+    with pytest.raises(SystemExit, match="the tag is v9.9.9"):
+        release_notes.main("v9.9.9")
 
 
 def test_every_preset_of_the_hub_is_a_preset_of_the_engine() -> None:

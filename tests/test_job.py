@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from twopass.document import Problem, Severity, Status
 from twopass.errors import Code, InvalidJob
 from twopass.format_options import Chunks
-from twopass.job import EntryPoint, FailedPages, Format, Inline, Job, SamplingOptions, document_id, redact_uri
+from twopass.job import (
+    EntryPoint,
+    FailedPages,
+    Format,
+    Inline,
+    Job,
+    SamplingOptions,
+    Upload,
+    document_id,
+    redact_uri,
+)
 from twopass.page_range import PageRange
 from twopass.result import RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
@@ -414,3 +424,39 @@ def test_every_number_of_a_job_refuses_booleans() -> None:
     numbers = {name for name, field in Job.model_fields.items() if field.annotation in NUMBERS}
 
     assert numbers - {"queued_s"} == {"dpi", "max_crops", "deadline_s"}
+
+
+UPLOAD = Upload("Annual report.pdf", Path("/anywhere/upload"))
+
+
+def parse_upload(**fields: Any) -> Job:
+    settings = Settings(bucket_name="papers", output_dir=Path("/jobs/1"))
+    return Job.parse({"id": "job-1", "input": fields, "upload": UPLOAD}, settings, EntryPoint.SERVER)
+
+
+def test_a_file_that_is_sent_with_a_job_is_its_source() -> None:
+    """The source has the file's name and not its path, and artefacts go into the server's folder."""
+    job = parse_upload(pages="1-2")
+
+    assert job.sources == ("upload:///Annual%20report.pdf",) and job.upload == UPLOAD
+    assert job.output == "/jobs/1" and job.inline == ()
+    assert "/anywhere" not in job.model_dump_json()
+
+
+@pytest.mark.parametrize("field", ["source", "sources"])
+def test_a_job_has_either_a_file_or_a_source(field: str) -> None:
+    """A job that names a source and sends a file is refused, naming the field."""
+    with pytest.raises(InvalidJob, match=f"{field}: leave it out"):
+        parse_upload(**{field: S3})
+
+
+@pytest.mark.parametrize("source", ["/etc/passwd", "a.pdf", UPLOAD.uri])
+def test_a_job_of_the_server_names_no_file(source: str) -> None:
+    """Without a file that was sent, sources are addresses as on RunPod."""
+    assert expect_refusal(EntryPoint.SERVER, source=source).startswith("INVALID_JOB: sources[0]: ")
+
+
+def test_a_job_of_the_server_keeps_an_output_of_its_own() -> None:
+    """An output on S3 is used; a folder of the server is refused."""
+    assert parse_job(EntryPoint.SERVER, output="s3://b/out/").output == "s3://b/out/"
+    assert expect_refusal(EntryPoint.SERVER, output="/tmp").startswith("INVALID_JOB: output: ")

@@ -332,11 +332,11 @@ async def test_a_format_requested_later_is_added(reader: Reader, tmp_path: Path)
     await reader.run(engine=ScriptedEngine(), formats=["docjson"], **fields)
 
     later = ScriptedEngine()
-    await reader.run(engine=later, formats=["markdown"], **fields)
+    await reader.run(engine=later, formats=["markdown", "html"], **fields)
 
     manifest = json.loads(next((tmp_path / "out").rglob("manifest.json")).read_text())
     assert not later.prompt_ids
-    assert set(manifest["result"]["artefacts"]) == {"document.json", "document.md"}
+    assert set(manifest["result"]["artefacts"]) == {"document.json", "document.md", "document.html"}
 
 
 async def test_new_format_options_rewrite_a_finished_document(reader: Reader, tmp_path: Path) -> None:
@@ -353,8 +353,9 @@ async def test_new_format_options_rewrite_a_finished_document(reader: Reader, tm
     changed = {name.rpartition("/")[2] for name in before if before[name] != after[name]}
     assert not later.prompt_ids and before.keys() == after.keys()
     assert first.documents[0].id == again.documents[0].id
-    assert changed == {"document.md", "document.json", "docling.json", "chunks.jsonl", "document.zip"}
+    assert changed == {"document.md", "document.html", "document.json", "docling.json", "chunks.jsonl", "document.zip"}
     markdown = next((tmp_path / "out").rglob("document.md")).read_text()
+    assert 'src="data:image/png;base64,' in next((tmp_path / "out").rglob("document.html")).read_text()
     assert markdown.startswith("---\ntitle") and "](data:image/png;base64," in markdown
     assert read_manifest(tmp_path / "out")["writing"]["markdown"]["front_matter"]
 

@@ -16,6 +16,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "A field of the input is missing, unknown or out of range.",
         "Correct the field that the message names. Nothing was read.",
     ),
+    Code.INVALID_SETTING: (
+        "An environment variable is wrong or missing, settings do not fit together, or a port is in use. As a warning, "
+        "in a worker's first result: an unknown variable is probably a misspelt setting, which has no effect.",
+        "Correct or unset the variable that the message names. `twopass doctor` checks all of them.",
+    ),
     Code.SOURCE_NOT_FOUND: (
         "There is no object or file at the source's address.",
         "Check bucket, key and spelling; a presigned URL may point to an object that has been deleted.",
@@ -94,6 +99,23 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.JOB_LOST: (
         "The endpoint lost a job, ended it without a result (as often as `--tries` allows), or was too slow.",
         "See the endpoint's log. Run the same command again to read the missing pages.",
+    ),
+    Code.ACCESS_DENIED: (
+        "`twopass serve` refuses the request: the API key is missing or wrong, or another website sent it.",
+        "Send `SERVE_API_KEY` as `Authorization: Bearer` or `X-API-Key`. Without a key, the server answers "
+        "only requests to localhost.",
+    ),
+    Code.NOT_FOUND: (
+        "`twopass serve` has no such job, artefact or address, or the job is not finished.",
+        "Check the id; old jobs are deleted after `SERVE_RETENTION_S`. For an artefact, name its format in `formats`.",
+    ),
+    Code.QUEUE_FULL: (
+        "As many jobs wait for `twopass serve` as `SERVE_QUEUE` allows.",
+        "Send the job again after the seconds of the `Retry-After` header.",
+    ),
+    Code.STARTING: (
+        "`twopass serve` is starting and its engine is not ready.",
+        "Send the request again after the seconds of the `Retry-After` header.",
     ),
     Code.INTERNAL: (
         "An unexpected error: a bug.",

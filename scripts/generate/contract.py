@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-import twopass
 from scripts import ROOT
 from twopass.document import Problem
 from twopass.families.interface import CropRange
@@ -18,9 +17,10 @@ from twopass.families.registry import FAMILIES
 from twopass.job import Job
 from twopass.result import INLINE_BYTES, RESULT_BYTES, Artefact, DocumentResult, Result
 from twopass.telemetry.progress import Phase, Progress
+from twopass.version import VERSION
 
 CONTRACT, OPENAPI = ROOT / "docs" / "contract.md", ROOT / "docs" / "openapi.json"
-HIDDEN = ("id", "entry_point", "queued_s")  # fields of a Job that the caller does not send
+HIDDEN = ("id", "entry_point", "queued_s", "upload")  # fields of a Job that the caller does not send
 
 
 def describe_default_crops() -> str:
@@ -188,7 +188,8 @@ def build_openapi() -> dict[str, Any]:
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
     schemas["Job"] = _describe_job(schemas["Job"])
-    schemas.pop("EntryPoint", None)
+    for name in ("EntryPoint", "Upload"):
+        schemas.pop(name, None)
     schemas["Progress"] = {
         "type": "object",
         "properties": {name: {"description": meaning} for name, meaning in PROGRESS.items()},
@@ -209,7 +210,7 @@ def build_openapi() -> dict[str, Any]:
     job_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
     return {
         "openapi": "3.1.0",
-        "info": {"title": "twopass", "version": twopass.__version__, "license": {"name": "Apache-2.0"}},
+        "info": {"title": "twopass", "version": VERSION, "license": {"name": "Apache-2.0"}},
         "servers": [
             {
                 "url": "https://api.runpod.ai/v2/{endpoint}",

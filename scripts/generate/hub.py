@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -18,8 +19,13 @@ from twopass.settings import PRESETS, Settings
 
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
 
-CUDA = ["13.0"]  # an exact list: vLLM 0.26's image is of CUDA 13.0
-POOLS = "ADA_24,AMPERE_24,ADA_48_PRO,AMPERE_48,AMPERE_80,ADA_80_PRO,HOPPER_141,AMPERE_16"
+# vLLM 0.26's image is of CUDA 13.0, which newer drivers run. The Hub takes an exact list, not a minimum.
+CUDA = ["13.0", "13.1", "13.2"]
+POOLS = ",".join(
+    ["ADA_24", "AMPERE_24", "ADA_32_PRO", "ADA_48_PRO", "AMPERE_48", "AMPERE_80", "ADA_80_PRO", "BLACKWELL_96"]
+    + ["HOPPER_141", "BLACKWELL_180", "AMPERE_16"]
+)
+ICON = ".runpod/icon.png"
 PRESET_LABELS = {
     "16": "16 GB: RTX A4000, RTX 2000 Ada",
     "24": "24 GB: RTX 4090, L4, RTX A5000",
@@ -42,7 +48,7 @@ BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_ke
 ADVANCED = (
     *("model", "structure", "allow_download", "layer_text"),
     *("bucket_region", "preset", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
-    *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "log_level"),
+    *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "metrics_push_url", "log_level"),
     *("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_dtype"),
     *("quantization", "enforce_eager", "logprobs", "engine_restarts", "canary"),
 )
@@ -51,14 +57,21 @@ FIXED = {"RUNPOD_INIT_TIMEOUT": "800", "RUNPOD_LOG_LEVEL": "INFO"}
 
 
 def render_files() -> dict[Path, str]:
-    return {HUB: _to_json(build_hub()), TESTS: _to_json(build_tests())}
+    return {HUB: _to_json(build_hub(read_repository())), TESTS: _to_json(build_tests())}
 
 
 def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def build_hub() -> dict[str, Any]:
+def read_repository() -> str | None:
+    """Return the repository's address from pyproject.toml, where `[project.urls]` names it once it is published."""
+    urls: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
+    return urls.get("Repository")
+
+
+def build_hub(repository: str | None = None) -> dict[str, Any]:
+    """Return hub.json; it has an icon if the address of the repository, on GitHub, is known."""
     names = [(name, False) for name in BASIC] + [(name, True) for name in ADVANCED]
     inputs = [_describe_input(name, advanced=advanced) for name, advanced in names]
     return {
@@ -67,6 +80,7 @@ def build_hub() -> dict[str, Any]:
         "ends in one state with a reason. DocJSON, markdown, progress, resume.",
         "type": "serverless",
         "category": "image",
+        **({"iconUrl": f"{repository.rstrip('/')}/raw/HEAD/{ICON}"} if repository else {}),
         "config": {
             "runsOn": "GPU",
             "containerDiskInGb": 60,

@@ -1,4 +1,4 @@
-"""Generate docs/configuration.md and the README's tables of settings and presets from the settings' definitions."""
+"""Generate docs/configuration.md from the settings' definitions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,11 @@ from pydantic import SecretStr
 from scripts import ROOT
 from twopass.settings import MEGABYTE, PRESETS, READER_PRESETS, Settings
 
-README = ROOT / "README.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 
 
 def render_files() -> dict[Path, str]:
-    return {README: replace_tables(README.read_text("utf-8")), CONFIGURATION: render_configuration()}
-
-
-def replace_tables(text: str) -> str:
-    """Return the README's text with its settings and presets tables replaced by current ones."""
-    for name, table in (("settings", render_settings()), ("presets", render_presets())):
-        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = f"{before}{begin}{table}{end}{after}"
-    return text
+    return {CONFIGURATION: render_configuration()}
 
 
 def render_configuration() -> str:
@@ -33,6 +22,9 @@ def render_configuration() -> str:
 
 Every setting is an environment variable, read once at start; an empty one counts as not set. `make docs` writes this
 page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` and so on are RunPod's.
+
+Wrong values are refused with `INVALID_SETTING` before anything is opened. Variables that look like misspelt settings
+(`ENGNE`) are refused by `twopass` commands; a worker starts and warns. `twopass doctor` checks settings and machine.
 
 {render_settings()}
 ## Presets

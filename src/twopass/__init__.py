@@ -1,3 +1,43 @@
-"""Reads documents on S3 into DocJSON and markdown, every page in two passes."""
+"""Read PDFs and page images into DocJSON and markdown, every page in two passes.
 
-__version__ = "0.1.0"
+    from twopass import read
+    document = read("file.pdf")
+    print(document.markdown)
+
+The names are imported at their first use: vLLM's processes import this package, too, and must stay light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from twopass.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from twopass.api.document import Document
+    from twopass.api.reading import read, read_pages
+    from twopass.api.submitting import submit
+    from twopass.job import Job
+    from twopass.settings import Settings
+
+__all__ = ["Document", "Job", "Settings", "__version__", "read", "read_pages", "submit"]
+
+_MODULES = {
+    "Document": "twopass.api.document",
+    "Job": "twopass.job",
+    "Settings": "twopass.settings",
+    "read": "twopass.api.reading",
+    "read_pages": "twopass.api.reading",
+    "submit": "twopass.api.submitting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,6 +22,7 @@ from twopass.job import EntryPoint, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
+from twopass.steps import enrich
 from twopass.steps.previews import PreviewSource
 from twopass.steps.upload import Manifest, ManifestDetails
 from twopass.storage.document_folder import DocumentFolder, page_name
@@ -104,7 +105,10 @@ class PageOrder:
 
 @dataclass(frozen=True)
 class JobContext:
-    """What all documents of one job share. `deadline` is a time on the loop's clock, None for no deadline."""
+    """What all documents of one job share. `deadline` is a time on the loop's clock, None for no deadline.
+
+    `page_listener` is called with each page that has ended, read or not.
+    """
 
     job: Job
     worker: Worker
@@ -112,6 +116,7 @@ class JobContext:
     output: Store
     deadline: float | None
     progress: Tracker
+    page_listener: PageListener | None = None
 
     @property
     def admission_limits(self) -> AdmissionLimits:
@@ -199,6 +204,9 @@ class DocumentContext:
         )
 
 
+PageListener = Callable[[DocumentContext, Checkpoint], Awaitable[None]]
+
+
 def check_supported(job: Job, family: Family) -> None:
     """Reject options that this worker's model or installation does not support; raises InvalidJob."""
     registry.check_installed(job.formats_needed)
@@ -213,8 +221,12 @@ def check_supported(job: Job, family: Family) -> None:
 
 
 def resolve_deadline(job: Job, worker: Worker) -> float | None:
-    """The job's deadline on the loop's clock; local jobs have no deadline unless they set one."""
-    seconds = job.deadline_s or (None if job.entry_point is EntryPoint.LOCAL else worker.settings.deadline_s)
+    """The job's deadline on the loop's clock.
+
+    Jobs that no platform ends after a time have no deadline unless they set one.
+    """
+    is_unlimited = job.entry_point in (EntryPoint.LOCAL, EntryPoint.SERVER)
+    seconds = job.deadline_s or (None if is_unlimited else worker.settings.deadline_s)
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
@@ -224,6 +236,7 @@ def describe_run(job: Job, worker: Worker) -> Run:
     reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
     if worker.settings.small_crops:  # named only if set: it changes document ids
         reader["small_crops"] = True
+    reader |= enrich.describe_options()
     crops = {"max_crops": job.max_crops or family.crops.default}
     return Run(options={**job.reading_options, **crops, **reader, **family.options}, prompts=dict(family.prompts))
 

@@ -2,10 +2,12 @@
 
 TwopassError            has a Code and a message that says what to do
 ├── InvalidJob          the input is wrong; names the field
+├── InvalidSetting      a setting of the environment or an argument is wrong; names it
 ├── SourceError         the document cannot be fetched, opened or used
 ├── StoreError          artefacts cannot be written or read
 ├── EngineError         the engine is gone or accepts no more prompts
 ├── OutOfTime           the job's deadline passed or the worker is shutting down
+├── RequestError        a request to `twopass serve` is refused
 ├── EndpointError       the endpoint that `twopass submit` sends jobs to rejects them or cannot be reached
 └── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
@@ -17,6 +19,7 @@ class Code(StrEnum):
     """Stable codes of problems. A new one is needed only where callers react differently."""
 
     INVALID_JOB = "INVALID_JOB"
+    INVALID_SETTING = "INVALID_SETTING"
     SOURCE_NOT_FOUND = "SOURCE_NOT_FOUND"
     SOURCE_DENIED = "SOURCE_DENIED"
     SOURCE_TOO_LARGE = "SOURCE_TOO_LARGE"
@@ -36,6 +39,10 @@ class Code(StrEnum):
     ENDPOINT_DENIED = "ENDPOINT_DENIED"
     ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
     JOB_LOST = "JOB_LOST"
+    ACCESS_DENIED = "ACCESS_DENIED"
+    NOT_FOUND = "NOT_FOUND"
+    QUEUE_FULL = "QUEUE_FULL"
+    STARTING = "STARTING"
     INTERNAL = "INTERNAL"
 
     LOOP = "LOOP"
@@ -75,6 +82,10 @@ class InvalidJob(TwopassError):
     """The job's input is wrong; the message names the field."""
 
 
+class InvalidSetting(TwopassError):
+    """A setting of the environment or an argument is wrong; the message names it."""
+
+
 class SourceError(TwopassError):
     """The document cannot be fetched, opened or used."""
 
@@ -89,6 +100,10 @@ class EngineError(TwopassError):
 
 class OutOfTime(TwopassError):
     """The job's deadline passed (DEADLINE) or the worker is shutting down (SHUTDOWN); the work itself is fine."""
+
+
+class RequestError(TwopassError):
+    """A request to `twopass serve` is refused; the job itself may be fine."""
 
 
 class EndpointError(TwopassError):

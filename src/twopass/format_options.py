@@ -25,7 +25,7 @@ class OptionsModel(BaseModel):
 
 
 class Images(StrEnum):
-    """How document.md shows crops: `folder` links files beside it, `data` embeds them as data URIs."""
+    """How markdown and HTML show crops: `folder` links files beside them, `data` embeds them as data URIs."""
 
     FOLDER = "folder"
     DATA = "data"
@@ -47,7 +47,7 @@ class Tables(StrEnum):
 
 
 class Markdown(OptionsModel):
-    """How document.md is written."""
+    """How document.md and document.html are written; `front_matter`, `maths` and `tables` concern document.md only."""
 
     front_matter: bool = False
     images: Images = Images.FOLDER

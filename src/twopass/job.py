@@ -8,9 +8,11 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from pydantic import (
     AfterValidator,
@@ -41,6 +43,20 @@ class EntryPoint(StrEnum):
     SERVERLESS = "serverless"  # only paths on the network volume
     API = "api"  # local paths below ALLOWED_DIR
     LOCAL = "local"  # any path: the caller runs the worker on their own machine
+    SERVER = "server"  # as serverless, and the file that was sent with the job to `twopass serve`
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was sent with a job: its name, as the caller gave it, and where the server has stored it."""
+
+    name: str
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The file as a source. Callers cannot name a source of this scheme."""
+        return f"upload:///{quote(self.name, safe='')}"
 
 
 class Mode(StrEnum):
@@ -77,6 +93,7 @@ class Task(StrEnum):
 class Format(StrEnum):
     DOCJSON = "docjson"
     MARKDOWN = "markdown"
+    HTML = "html"
     REVIEW = "review"
     CHUNKS = "chunks"
     DOCLING = "docling"
@@ -85,7 +102,10 @@ class Format(StrEnum):
 
 
 # The formats that each options field affects; without one of them the options would have no effect.
-OPTION_FORMATS = {"markdown": frozenset({Format.MARKDOWN, Format.ZIP}), "chunks": frozenset({Format.CHUNKS})}
+OPTION_FORMATS = {
+    "markdown": frozenset({Format.MARKDOWN, Format.HTML, Format.ZIP}),
+    "chunks": frozenset({Format.CHUNKS}),
+}
 ZIP_CONTENTS = frozenset({Format.DOCJSON, Format.MARKDOWN})  # document.zip always holds these
 
 
@@ -119,16 +139,16 @@ class S3(Input):
     access_key_id: Secret = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
     secret_access_key: Secret = Field(min_length=1, validation_alias=AliasChoices("secret_access_key", "accessSecret"))
     session_token: Secret | None = None
-    endpoint_url: Text | None = Field(None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
+    endpoint_url: Text | None = Field(default=None, validation_alias=AliasChoices("endpoint_url", "endpointUrl"))
     region: Text | None = None
-    bucket: Text | None = Field(None, validation_alias=AliasChoices("bucket", "bucketName"))
+    bucket: Text | None = Field(default=None, validation_alias=AliasChoices("bucket", "bucketName"))
 
 
 class FailedPages(Input):
     """How many failed pages make a document a partial success or a failure; pages that were read are kept."""
 
     partial_success: int | str = 1
-    failure: int | str | None = Field(None, description="null: only if no page could be read")
+    failure: int | str | None = Field(default=None, description="null: only if no page could be read")
 
     _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
@@ -155,44 +175,55 @@ def _reaches(threshold: int | str, failed: int, total: int) -> bool:
 class SamplingOptions(Input):
     """Sampling parameters that a caller may override."""
 
-    temperature: float | None = Field(None, ge=0, le=2)
-    max_tokens: int | None = Field(None, ge=1, le=8192)
-    ngram: int | None = Field(None, ge=0, le=1000)
-    window: int | None = Field(None, ge=1, le=10000)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1, le=8192)
+    ngram: int | None = Field(default=None, ge=0, le=1000)
+    window: int | None = Field(default=None, ge=1, le=10000)
 
     _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
 
 class Job(Input):
-    """One job, parsed from its input. `id`, `entry_point` and `queued_s` are set by the platform, not by the caller."""
+    """One job, parsed from its input. `id`, `entry_point`, `queued_s` and `upload` are not set by the caller."""
 
-    id: str = Field("local", exclude=True)
-    entry_point: EntryPoint = Field(EntryPoint.LOCAL, exclude=True)
-    queued_s: float | None = Field(None, exclude=True)
+    id: str = Field(default="local", exclude=True)
+    entry_point: EntryPoint = Field(default=EntryPoint.LOCAL, exclude=True)
+    queued_s: float | None = Field(default=None, exclude=True)
+    upload: Upload | None = Field(default=None, exclude=True)
     sources: tuple[Text, ...] = Field(min_length=1, max_length=1000)
     output: str | None = Field(
-        None, max_length=MAX_LOCATION_LENGTH, description="s3://bucket/prefix/, a volume path, or a local folder"
+        default=None,
+        max_length=MAX_LOCATION_LENGTH,
+        description="s3://bucket/prefix/, a volume path, or a local folder",
     )
-    inline: tuple[Inline, ...] | None = Field(None, description="artefacts returned in the answer itself, up to 1 MB")
+    inline: tuple[Inline, ...] | None = Field(
+        default=None, description="artefacts returned in the answer itself, up to 1 MB"
+    )
     s3: S3 | None = None
-    pages: str | None = Field(None, max_length=MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id')
+    pages: str | None = Field(
+        default=None, max_length=MAX_PAGES_LENGTH, description='"1-5,8,11-"; part of the document id'
+    )
     slice: str | None = Field(
-        None, max_length=MAX_PAGES_LENGTH, description='"1-50": read only these pages; not part of the document id'
+        default=None,
+        max_length=MAX_PAGES_LENGTH,
+        description='"1-50": read only these pages; not part of the document id',
     )
     mode: Mode = Mode.AUTO
-    dpi: int = Field(144, ge=36, le=600)
-    max_crops: int | None = Field(None, ge=2, le=32)
+    dpi: int = Field(default=144, ge=36, le=600)
+    max_crops: int | None = Field(default=None, ge=2, le=32)
     pass2: Pass2 = Pass2.AUTO
     figure_descriptions: FigureDescriptions = FigureDescriptions.ALL
     task: Task = Task.DOCUMENT
-    prompt: str | None = Field(None, max_length=4000)
+    prompt: str | None = Field(default=None, max_length=4000)
     formats: tuple[Format, ...] = (Format.DOCJSON, Format.MARKDOWN)
-    markdown: Markdown | None = Field(None, description="options of document.md; null: keep the existing document's")
-    chunks: Chunks | None = Field(None, description="chunk sizes; null: keep the existing document's")
+    markdown: Markdown | None = Field(
+        default=None, description="options of document.md and document.html; null: keep the existing document's"
+    )
+    chunks: Chunks | None = Field(default=None, description="chunk sizes; null: keep the existing document's")
     password: Secret | None = None
-    language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
+    language: str | None = Field(default=None, pattern=r"^[a-z]{2,3}(-[A-Za-z]{2,4})?$")
     sampling: SamplingOptions = SamplingOptions()
-    deadline_s: float | None = Field(None, gt=0, le=604_800)
+    deadline_s: float | None = Field(default=None, gt=0, le=604_800)
     failed_pages: FailedPages = FailedPages()
     resume: bool = True
 
@@ -228,11 +259,11 @@ class Job(Input):
 
     @classmethod
     def parse(cls, job: Mapping[str, Any], settings: Settings, entry_point: EntryPoint) -> Job:
-        """Parse a delivered job, {"id", "input", "s3Config"?}; raises InvalidJob naming the field."""
+        """Parse a delivered job, {"id", "input", "s3Config"?, "upload"?}; raises InvalidJob naming the field."""
         data = job.get("input")
         if not isinstance(data, Mapping):
             raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
-        if reserved := {"id", "entry_point", "queued_s"} & set(data):
+        if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(reserved)}: unknown field")
         job_id = str(job.get("id") or "local")
         if entry_point is EntryPoint.LOCAL and data.get("resume") is False:
@@ -242,11 +273,15 @@ class Job(Input):
             extra["queued_s"] = delay_ms / 1000
         if isinstance(job.get("s3Config"), Mapping) and "s3" not in data:
             extra["s3"] = dict(job["s3Config"])
+        if upload := job.get("upload"):
+            if named := {"source", "sources"} & set(data):
+                raise InvalidJob(Code.INVALID_JOB, f"{min(named)}: leave it out, because a file is sent with the job")
+            extra |= {"upload": upload, "source": upload.uri}
         try:
             parsed = cls.model_validate({**data, **extra})
         except ValidationError as error:
             raise InvalidJob(Code.INVALID_JOB, _describe(error)) from None
-        for number, source in enumerate(parsed.sources):
+        for number, source in enumerate(() if upload else parsed.sources):
             if len(source) > MAX_LOCATION_LENGTH and not source.startswith("data:"):
                 raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {MAX_LOCATION_LENGTH} characters")
             _check_location(f"sources[{number}]", source, settings, entry_point, ("s3://", "https://", "data:"))
@@ -254,6 +289,9 @@ class Job(Input):
 
     def _resolve_output(self, settings: Settings) -> Job:
         output = self.output
+        if output is None and self.entry_point is EntryPoint.SERVER:
+            # The server's own folder, from which it answers requests for artefacts.
+            return self.model_copy(update={"output": str(settings.output_dir), "inline": self.inline or ()})
         if output is None and self.s3:
             # The job's keys belong to the job's bucket; they have no access to the worker's own.
             output = f"s3://{self.s3.bucket}/{settings.bucket_prefix.strip('/')}/" if self.s3.bucket else None
@@ -274,7 +312,8 @@ class Job(Input):
     def _check_options_are_used(self) -> Job:
         for field, formats in OPTION_FORMATS.items():
             if getattr(self, field) is not None and not formats & set(self.formats_needed):
-                raise InvalidJob(Code.INVALID_JOB, f"{field}: has no effect unless formats includes {field}")
+                names = " or ".join(name for name in Format if name in formats)
+                raise InvalidJob(Code.INVALID_JOB, f"{field}: has no effect unless formats includes {names}")
         return self
 
     @property
@@ -347,7 +386,8 @@ def _check_location(
         raise InvalidJob(Code.INVALID_JOB, f"{field}: {uri.partition(':')[0]} is not one of {', '.join(schemes)}")
     on_volume = Path(os.path.normpath(uri)).is_relative_to(settings.volume)
     # Before touching the file system, which a serverless caller must not probe.
-    if entry_point is EntryPoint.SERVERLESS and not (on_volume and settings.allow_volume):
+    is_remote = entry_point in (EntryPoint.SERVERLESS, EntryPoint.SERVER)
+    if is_remote and not (on_volume and settings.allow_volume):
         raise _volume_disabled(field) if on_volume else _path_not_allowed(field, schemes)
     if entry_point is EntryPoint.LOCAL:
         return
@@ -359,8 +399,11 @@ def _check_location(
         if not settings.allow_volume:
             raise _volume_disabled(field)
         return
-    if entry_point is EntryPoint.API and settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
-        return
+    if entry_point is EntryPoint.API:
+        if settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
+            return
+        message = f"{field}: local paths are allowed only below ALLOWED_DIR, a setting of the worker"
+        raise InvalidJob(Code.INVALID_JOB, f"{message}; or use one of {', '.join(schemes)}")
     raise _path_not_allowed(field, schemes)
 
 

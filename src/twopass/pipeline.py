@@ -17,7 +17,7 @@ from functools import partial
 import structlog
 
 from twopass import contexts
-from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageOrder
+from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageListener, PageOrder
 from twopass.document import Checkpoint, Document, Problem, State, derive_canary
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
@@ -33,6 +33,7 @@ from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.outputs import open_output
 from twopass.storage.sources import open_sources
+from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker
 
@@ -46,7 +47,7 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
     earlier_incidents = len(worker.engine.incidents)
     async with (
         open_output(job.output, worker.settings, job.s3) as output,
-        open_sources(worker.settings, job.s3) as sources,
+        open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
         context = JobContext(job, worker, sources, output, deadline, progress)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
@@ -57,23 +58,38 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
         return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
 
 
+async def run_single(job: Job, worker: Worker, output: Store, page_listener: PageListener | None = None) -> Outcome:
+    """Read the job's only document into an open output; raises TwopassError if it fails. Reports no progress."""
+    contexts.check_supported(job, worker.family)
+    async with open_sources(worker.settings, job.s3) as sources:
+        deadline = contexts.resolve_deadline(job, worker)
+        context = JobContext(job, worker, sources, output, deadline, Tracker(), page_listener)
+        context.progress.expect_documents(1)
+        (outcome,) = await admission.admit_all(partial(_read_document, context), job.sources, context.admission_limits)
+        return outcome
+
+
 async def read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:
     """Read one document from its source to its manifest; its failure is its outcome and ends no other document."""
     try:
-        async with _open_document(context, source, ticket) as doc:
-            if doc.finished:
-                return await _return_existing(doc, doc.finished)
-            numbers, problems = contexts.select_pages(doc.job, doc.file)
-            doc.page_progress.count(len(numbers))
-            report.check_inline(doc.job, doc.progress.now.pages_total)
-            doc = await _wait_to_start(doc, len(numbers))
-            slots, order = doc.worker.page_slots, doc.page_order.order(numbers)
-            pages = await page_slots.run_all(partial(read_page, doc), order, slots, doc.job.id)
-            pages.sort(key=lambda checkpoint: checkpoint.page.number)
-            return await _finish_document(doc, pages, problems)
+        return await _read_document(context, source, ticket)
     except TwopassError as error:
         log.warning("document failed", source=redact_uri(source), code=error.code)
         return report.failed_document(redact_uri(source), error)
+
+
+async def _read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:
+    async with _open_document(context, source, ticket) as doc:
+        if doc.finished:
+            return await _return_existing(doc, doc.finished)
+        numbers, problems = contexts.select_pages(doc.job, doc.file)
+        doc.page_progress.count(len(numbers))
+        report.check_inline(doc.job, doc.progress.now.pages_total)
+        doc = await _wait_to_start(doc, len(numbers))
+        slots, order = doc.worker.page_slots, doc.page_order.order(numbers)
+        pages = await page_slots.run_all(partial(read_page, doc), order, slots, doc.job.id)
+        pages.sort(key=lambda checkpoint: checkpoint.page.number)
+        return await _finish_document(doc, pages, problems)
 
 
 async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
@@ -94,6 +110,8 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
         doc.page_progress.skip()
     else:
         doc.page_progress.finish()
+    if listener := doc.job_context.page_listener:
+        await listener(doc, checkpoint)
     return checkpoint.without_completions
 
 
@@ -198,10 +216,7 @@ async def _finish_document(
         return report.describe_slice(doc.file, folder, pages, selection_problems, job, watch, settings)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
-        source = contexts.source_info(doc.file, pages)
-        run = doc.run.model_copy(update={"canary": derive_canary(pages)})
-        parts = (source, doc.file.meta, run, folder.document_id, pages, selection_problems)
-        document = await asyncio.to_thread(assemble.document, *parts)
+        document = await asyncio.to_thread(assemble_pages, doc, pages, selection_problems)
     outcome = report.describe_document(document, pages, job, watch, settings)
     is_complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
@@ -213,6 +228,15 @@ async def _finish_document(
     except OutOfTime as end:
         outcome = report.mark_unwritten(outcome, end)
     return await report.add_inline(outcome, folder, job)
+
+
+def assemble_pages(
+    doc: DocumentContext, pages: Sequence[Checkpoint], selection_problems: Sequence[Problem] = ()
+) -> Document:
+    """Assemble these pages of the document, which may be a single one, to a Document."""
+    source = contexts.source_info(doc.file, pages)
+    run = doc.run.model_copy(update={"canary": derive_canary(pages)})
+    return assemble.document(source, doc.file.meta, run, doc.folder.document_id, pages, selection_problems)
 
 
 async def _replace_lost(page: Checkpoint, folder: DocumentFolder) -> Checkpoint:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE = 1 << 20
@@ -75,12 +76,22 @@ def preset_memory_gb(name: str) -> int:
     return int(size) if find_preset(size, 0) and size.isdigit() else 0
 
 
+EngineName = Literal["cpu", "vllm", "openai", "hf", "replay"]
+ENGINE_NAMES: tuple[str, ...] = get_args(EngineName)
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+    QUIET = "quiet"
 
 
 class Settings(BaseSettings):
@@ -93,146 +104,241 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
 
     model: str = Field(
-        "deepseek_ocr",
+        default="deepseek_ocr",
         description="deepseek_ocr, deepseek_ocr2, unlimited_ocr, glm_ocr or paddleocr_vl, for engines that run a model",
     )
-    model_dir: Path | None = Field(None, description="folder of the weights; null: searched for, see the README")
-    preset: str = Field("auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
-    dtype: str | None = Field(None, description="bfloat16, float16 or float32; null: the preset's")
-    max_model_len: int | None = Field(None, ge=1024, description="context length in tokens; null: the preset's")
-    max_num_seqs: int | None = Field(None, ge=1, description="prompts processed at once; null: the preset's")
-    max_num_batched_tokens: int | None = Field(None, ge=2048, description="tokens per engine step; null: the preset's")
+    model_dir: Path | None = Field(default=None, description="folder of the weights; null: searched for")
+    preset: str = Field(default="auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
+    dtype: str | None = Field(default=None, description="bfloat16, float16 or float32; null: the preset's")
+    max_model_len: int | None = Field(default=None, ge=1024, description="context length in tokens; null: the preset's")
+    max_num_seqs: int | None = Field(default=None, ge=1, description="prompts processed at once; null: the preset's")
+    max_num_batched_tokens: int | None = Field(
+        default=None, ge=2048, description="tokens per engine step; null: the preset's"
+    )
     gpu_memory_utilization: float | None = Field(
-        None, gt=0, le=1, description="share of GPU memory to use; null: the preset's"
+        default=None, gt=0, le=1, description="share of GPU memory to use; null: the preset's"
     )
-    kv_cache_dtype: str = Field("auto", description="auto or fp8: half the cache size, changes answers slightly")
+    kv_cache_dtype: str = Field(
+        default="auto", description="auto or fp8: half the cache size, changes answers slightly"
+    )
     quantization: str | None = Field(
-        None, description="fp8: half the weights' size, changes answers slightly; null: the preset's"
+        default=None, description="fp8: half the weights' size, changes answers slightly; null: the preset's"
     )
-    tensor_parallel_size: int = Field(1, ge=1, description="number of GPUs that one model is split across")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="number of GPUs that one model is split across")
     enforce_eager: bool | None = Field(
-        None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
+        default=None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
     )
-    block_size: int | None = Field(None, description="tokens per KV cache block; null: vLLM's default")
-    engine_cache: Path | None = Field(None, description="folder for compiled kernels, per GPU type; null: vLLM's own")
+    block_size: int | None = Field(default=None, description="tokens per KV cache block; null: vLLM's default")
+    engine_cache: Path | None = Field(
+        default=None, description="folder for compiled kernels, per GPU type; null: vLLM's own"
+    )
     draw_views: bool = Field(
-        False,
+        default=False,
         description="render PDF pages again at the size of the model's tiles; false: resize, as officially",
     )
     small_crops: bool = Field(
-        False, description="read crops of up to 640 pixels at that size, with 100 instead of 256 vision tokens"
+        default=False, description="read crops of up to 640 pixels at that size, with 100 instead of 256 vision tokens"
     )
     max_tiles: int | None = Field(
-        None, ge=2, le=32, description="unlimited_ocr: most tiles of an image, which take memory and time; null: 12"
+        default=None,
+        ge=2,
+        le=32,
+        description="unlimited_ocr: most tiles of an image, which take memory and time; null: 12",
     )
     structure: Annotated[Literal["auto", "model", "detector", "fallback"], BeforeValidator(_lower)] = Field(
-        "auto",
+        default="auto",
         description="what finds a page's regions: model, detector, or fallback (the detector where the model fails); "
         "auto: detector for glm_ocr and paddleocr_vl, else model",
     )
-    detector_dir: Path | None = Field(None, description="folder of the layout detector's weights; null: searched for")
+    detector_dir: Path | None = Field(
+        default=None, description="folder of the layout detector's weights; null: searched for"
+    )
     detector_device: Annotated[Literal["auto", "cpu", "cuda"], BeforeValidator(_lower)] = Field(
-        "auto", description="where the layout detector runs: cpu or cuda; auto: on the GPU if there is one"
+        default="auto", description="where the layout detector runs: cpu or cuda; auto: on the GPU if there is one"
     )
     detector_compile: bool = Field(
-        False,
+        default=False,
         description="compile the layout detector: its first batches take minutes; pays off after thousands of pages",
     )
     tessdata_dir: Path | None = Field(
-        None,
+        default=None,
         description="cpu engine: folder of Tesseract's language files, for scans in other scripts than Latin, Chinese "
         "and Japanese; null: that of Debian's packages, such as tesseract-ocr-kor",
     )
     layer_text: bool = Field(
-        False,
+        default=False,
         description="regions of text take the words of a complete text layer, and the model is not asked about them",
     )
-    load_format: str = Field("auto", description="dummy: random weights, for benchmarks without a model")
-    stream_interval: int = Field(128, ge=1, description="tokens generated between two loop checks")
-    logprobs: bool = Field(False, description="derive confidence from token probabilities if nothing else gives one")
-    engine_restarts: int = Field(6, ge=0, description="maximum restarts of a dead engine per hour")
-    engine_start_s: float = Field(300.0, gt=0, description="time limit for restarting a dead engine")
-    engine_silence_s: float = Field(
-        120.0, gt=0, description="a busy engine without output for this long is killed; longer if its steps are slow"
+    load_format: str = Field(default="auto", description="dummy: random weights, for benchmarks without a model")
+    stream_interval: int = Field(default=128, ge=1, description="tokens generated between two loop checks")
+    logprobs: bool = Field(
+        default=False, description="derive confidence from token probabilities if nothing else gives one"
     )
-    shutdown_timeout_s: int = Field(20, ge=0, description="time for the engine to finish its prompts at shutdown")
-    canary: bool = Field(True, description="read known images at start, and do not serve if one is misread")
-    canary_timeout_s: float = Field(300.0, gt=0, description="time limit for the canary, including a cold start")
+    engine_restarts: int = Field(default=6, ge=0, description="maximum restarts of a dead engine per hour")
+    engine_start_s: float = Field(default=300.0, gt=0, description="time limit for restarting a dead engine")
+    engine_silence_s: float = Field(
+        default=120.0,
+        gt=0,
+        description="a busy engine without output for this long is killed; longer if its steps are slow",
+    )
+    shutdown_timeout_s: int = Field(
+        default=20, ge=0, description="time for the engine to finish its prompts at shutdown"
+    )
+    canary: bool = Field(default=True, description="read known images at start, and do not serve if one is misread")
+    canary_timeout_s: float = Field(
+        default=300.0, gt=0, description="time limit for the canary, including a cold start"
+    )
 
-    engine: str = Field("cpu", description="the engine: cpu, vllm, openai, hf or replay")
-    engine_sequences: int = Field(0, ge=0, description="prompts the engine processes at once; 0: the engine's default")
-    replay_dir: Path | None = Field(None, description="folder of recorded answers, for engine replay")
-    allow_download: bool = Field(False, description="download missing weights from the Hugging Face hub")
-    openai_base_url: str | None = Field(None, description="engine openai: the server's address; ends in /v1")
-    openai_api_key: SecretStr | None = Field(None, description="engine openai: the server's key; null: none")
-    openai_model: str | None = Field(None, description="engine openai: model name; null: the server's first")
-    openai_family: str = Field("deepseek_ocr", description="engine openai: model family, which sets prompts and parser")
-    openai_timeout_s: float = Field(300.0, gt=0, description="engine openai: longest wait for the next token")
-    openai_tries: int = Field(8, ge=1, description="engine openai: attempts per request while the server is busy")
-    openai_plain: bool = Field(False, description="engine openai: omit request fields that only vLLM accepts")
+    engine: Annotated[EngineName, BeforeValidator(_lower)] = Field(
+        default="cpu", description="the engine: cpu, vllm, openai, hf or replay"
+    )
+    engine_sequences: int = Field(
+        default=0, ge=0, description="prompts the engine processes at once; 0: the engine's default"
+    )
+    replay_dir: Path | None = Field(default=None, description="folder of recorded answers, for engine replay")
+    allow_download: bool = Field(default=False, description="download missing weights from the Hugging Face hub")
+    openai_base_url: str | None = Field(default=None, description="engine openai: the server's address; ends in /v1")
+    openai_api_key: SecretStr | None = Field(default=None, description="engine openai: the server's key; null: none")
+    openai_model: str | None = Field(default=None, description="engine openai: model name; null: the server's first")
+    openai_family: str = Field(
+        default="deepseek_ocr", description="engine openai: model family, which sets prompts and parser"
+    )
+    openai_timeout_s: float = Field(default=300.0, gt=0, description="engine openai: longest wait for the next token")
+    openai_tries: int = Field(
+        default=8, ge=1, description="engine openai: attempts per request while the server is busy"
+    )
+    openai_plain: bool = Field(default=False, description="engine openai: omit request fields that only vLLM accepts")
     openai_priority: bool = Field(
-        False, description="engine openai: send priorities; needs a server with --scheduling-policy priority"
+        default=False, description="engine openai: send priorities; needs a server with --scheduling-policy priority"
     )
     openai_modes: bool = Field(
-        False, description="engine openai: send mode and max_crops; needs a server with twopass's vLLM plugin"
+        default=False, description="engine openai: send mode and max_crops; needs a server with twopass's vLLM plugin"
     )
 
-    concurrency: int = Field(4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine")
-    page_workers: int = Field(0, ge=0, description="child processes for rendering and other CPU work; 0: one per core")
+    concurrency: int = Field(
+        default=4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine"
+    )
+    page_workers: int = Field(
+        default=0, ge=0, description="child processes for rendering and other CPU work; 0: one per core"
+    )
     worker_timeout_s: float = Field(
-        120.0, gt=0, description="processor seconds that page workers may use for one page, or to open one document"
+        default=120.0,
+        gt=0,
+        description="processor seconds that page workers may use for one page, or to open one document",
     )
     worker_memory_bytes: int = Field(
-        4096 * MEGABYTE, ge=512 * MEGABYTE, description="memory limit of a page worker; above it, the worker is killed"
+        default=4096 * MEGABYTE,
+        ge=512 * MEGABYTE,
+        description="memory limit of a page worker; above it, the worker is killed",
     )
-    worker_calls: int = Field(1000, ge=1, description="number of calls after which a page worker is replaced")
-    window: int = Field(0, ge=0, description="maximum pages in flight; 0: 1.25 times the engine's sequences")
+    worker_calls: int = Field(default=1000, ge=1, description="number of calls after which a page worker is replaced")
+    window: int = Field(default=0, ge=0, description="maximum pages in flight; 0: 1.25 times the engine's sequences")
     window_bytes: int = Field(
-        0,
+        default=0,
         ge=0,
         description="maximum bytes of page pixels in flight; 0: 6 MB per page in flight, at least 2 GiB",
     )
 
-    max_source_bytes: int = Field(1024 * MEGABYTE, gt=0, description="larger sources are rejected")
-    max_pages: int = Field(5000, gt=0, description="documents with more pages are rejected")
-    max_page_pixels: int = Field(40_000_000, gt=0, description="larger pages are scaled down to this size")
-    max_image_pixels: int = Field(250_000_000, gt=0, description="image files with more pixels are rejected unopened")
-    min_free_disk_bytes: int = Field(1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve")
-    fetch_timeout_s: float = Field(300.0, gt=0, description="time limit for fetching one source")
-    allow_private_sources: bool = Field(False, description="allow https sources and S3 endpoints on private addresses")
-    allow_volume: bool = Field(False, description="allow /runpod-volume paths as source and output")
-    volume: Path = Field(Path("/runpod-volume"), description="mount point of the network volume")
-    allowed_dir: Path | None = Field(None, description="with --rp_serve_api: the only folder for local paths")
+    max_source_bytes: int = Field(default=1024 * MEGABYTE, gt=0, description="larger sources are rejected")
+    max_pages: int = Field(default=5000, gt=0, description="documents with more pages are rejected")
+    max_page_pixels: int = Field(default=40_000_000, gt=0, description="larger pages are scaled down to this size")
+    max_image_pixels: int = Field(
+        default=250_000_000, gt=0, description="image files with more pixels are rejected unopened"
+    )
+    min_free_disk_bytes: int = Field(
+        default=1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve"
+    )
+    fetch_timeout_s: float = Field(default=300.0, gt=0, description="time limit for fetching one source")
+    allow_private_sources: bool = Field(
+        default=False, description="allow https sources and S3 endpoints on private addresses"
+    )
+    allow_volume: bool = Field(default=False, description="allow /runpod-volume paths as source and output")
+    volume: Path = Field(default=Path("/runpod-volume"), description="mount point of the network volume")
+    allowed_dir: Path | None = Field(default=None, description="with --rp_serve_api: the only folder for local paths")
 
-    bucket_endpoint_url: str | None = Field(None, description="S3 endpoint; null: AWS")
-    bucket_access_key_id: str | None = Field(None, description="S3 key; null: the AWS credential chain")
-    bucket_secret_access_key: SecretStr | None = Field(None, description="S3 secret; null: the AWS credential chain")
-    bucket_name: str | None = Field(None, description="default bucket for artefacts")
-    bucket_region: str | None = Field(None, description="S3 region")
-    bucket_prefix: str = Field("twopass", description="default prefix in the default bucket")
-    output_dir: Path = Field(Path("output"), description="folder for artefacts of local runs")
-    store_patience_s: float = Field(60.0, ge=0, description="time limit for retries of one call to a failing store")
-    multipart_bytes: int = Field(8 * MEGABYTE, ge=5 * MEGABYTE, description="larger objects are uploaded in parts")
+    bucket_endpoint_url: str | None = Field(default=None, description="S3 endpoint; null: AWS")
+    bucket_access_key_id: str | None = Field(default=None, description="S3 key; null: the AWS credential chain")
+    bucket_secret_access_key: SecretStr | None = Field(
+        default=None, description="S3 secret; null: the AWS credential chain"
+    )
+    bucket_name: str | None = Field(default=None, description="default bucket for artefacts")
+    bucket_region: str | None = Field(default=None, description="S3 region")
+    bucket_prefix: str = Field(default="twopass", description="default prefix in the default bucket")
+    output_dir: Path = Field(default=Path("output"), description="folder for artefacts of local runs")
+    store_patience_s: float = Field(
+        default=60.0, ge=0, description="time limit for retries of one call to a failing store"
+    )
+    multipart_bytes: int = Field(
+        default=8 * MEGABYTE, ge=5 * MEGABYTE, description="larger objects are uploaded in parts"
+    )
 
-    deadline_s: float = Field(540.0, gt=0, description="soft deadline of jobs that set none")
-    write_reserve_s: float = Field(30.0, ge=0, description="time after the deadline for writing what was read")
-    shutdown_grace_s: float = Field(20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
-    progress_interval_s: float = Field(2.0, gt=0, description="minimum time between two progress posts")
-    progress_drain_s: float = Field(3.0, gt=0, description="longest wait for the last progress post before the result")
-    price_per_second: float | None = Field(None, ge=0, description="price of one GPU second; null: no cost in results")
+    deadline_s: float = Field(default=540.0, gt=0, description="soft deadline of jobs that set none")
+    write_reserve_s: float = Field(default=30.0, ge=0, description="time after the deadline for writing what was read")
+    shutdown_grace_s: float = Field(default=20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
+    progress_interval_s: float = Field(default=2.0, gt=0, description="minimum time between two progress posts")
+    progress_drain_s: float = Field(
+        default=3.0, gt=0, description="longest wait for the last progress post before the result"
+    )
+    price_per_second: float | None = Field(
+        default=None, ge=0, description="price of one GPU second; null: no cost in results"
+    )
 
-    metrics_port: int = Field(0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
-    otel_exporter_otlp_endpoint: str | None = Field(None, description="OpenTelemetry endpoint for traces; null: none")
+    serve_host: str = Field(default="127.0.0.1", description="twopass serve: the address to listen on; 0.0.0.0: all")
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="twopass serve: the port; RunPod's load balancer sets it"
+    )
+    serve_api_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="twopass serve: the key of requests; required unless SERVE_HOST is local",
+    )
+    serve_dir: Path = Field(
+        default=Path("served"), description="twopass serve: folder of jobs, their documents and results"
+    )
+    serve_queue: int = Field(default=100, ge=0, description="twopass serve: jobs that may wait; more are refused")
+    serve_retention_s: float = Field(
+        default=604_800.0, gt=0, description="twopass serve: ended jobs are deleted after so long"
+    )
+
+    metrics_port: int = Field(default=0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
+    metrics_push_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Prometheus Pushgateway that gets the metrics every 15 seconds; null: none",
+    )
+    otel_exporter_otlp_endpoint: str | None = Field(
+        default=None, description="OpenTelemetry endpoint for traces; null: none"
+    )
 
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
-        "INFO", description="DEBUG, INFO, WARNING or ERROR"
+        default="INFO", description="DEBUG, INFO, WARNING or ERROR"
     )
-    runpod_endpoint_id: str | None = Field(None, description="set by RunPod; logs are then written as JSON")
-    runpod_pod_id: str | None = Field(None, description="set by RunPod: this worker's id")
+    log_format: Annotated[LogFormat | None, BeforeValidator(_lower)] = Field(
+        default=None,
+        description="json: one object per line; text: for people; quiet: only errors and the summary of a local run; "
+        "null: json on RunPod, else text",
+    )
+    runpod_endpoint_id: str | None = Field(
+        default=None, description="set by RunPod; logs are then JSON unless LOG_FORMAT=text"
+    )
+    runpod_pod_id: str | None = Field(default=None, description="set by RunPod: this worker's id")
+
+    @field_validator("preset")
+    @classmethod
+    def _check_preset(cls, name: str) -> str:
+        if name not in ("auto", *PRESETS, *GPU_NAMES):
+            raise ValueError(f"unknown preset; choose auto, {', '.join([*PRESETS, *GPU_NAMES])}")
+        return name
 
     @property
     def page_worker_count(self) -> int:
         return self.page_workers or len(os.sched_getaffinity(0))
+
+    @property
+    def writes_json_logs(self) -> bool:
+        return self.log_format is LogFormat.JSON or (
+            self.log_format is not LogFormat.TEXT and self.runpod_endpoint_id is not None
+        )
 
     @property
     def default_output(self) -> str | None:

@@ -10,11 +10,13 @@ import asyncio
 import os
 import resource
 import secrets
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,19 +24,22 @@ from typing import Any, TypeVar
 import structlog
 
 from twopass.document import Canary
-from twopass.engines import factory, structure
+from twopass.engines import factory, preflight, structure
 from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import gc_tuning, scratch
+from twopass.runtime import gc_tuning, loop_thread, scratch
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.steps import canary
-from twopass.telemetry.observer import NullObserver, Observer
+from twopass.telemetry.metrics import Metrics, serve
+from twopass.telemetry.metrics_push import push
+from twopass.telemetry.observer import CompositeObserver, NullObserver, Observer
 from twopass.telemetry.stopwatch import Stopwatch
+from twopass.telemetry.traces import Traces
 
 log = structlog.get_logger()
 
@@ -79,6 +84,10 @@ class Worker:
         """Run on the worker's loop; cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the worker's loop and wait; an interrupt cancels the work and waits until it has ended."""
+        return loop_thread.run(work, self.loop)
+
     def stop_soon(self) -> None:
         """Start no more pages. Called by a signal handler, which must not log: a lock may be held under it."""
         self.loop.call_soon_threadsafe(self._stop)
@@ -88,13 +97,24 @@ class Worker:
         self.shutdown.begin(self.settings.shutdown_grace_s)
 
 
+def check_settings(settings: Settings) -> None:
+    """Require settings that fit together, before anything is started; raises InvalidSetting."""
+    preflight.check_settings(settings)
+    if settings.engine == "openai":
+        registry.get_family(settings.openai_family)
+
+
 @contextmanager
 def open_worker(
     settings: Settings,
     observer: Observer | None = None,
     create_engine: Callable[[Settings], Engine] | None = None,
 ) -> Iterator[Worker]:
-    """Open a warm worker, on the main thread before the SDK starts. Raises EngineError, also for a failed canary."""
+    """Open a warm worker, on the main thread before the SDK starts.
+
+    Raises InvalidSetting, and EngineError, also for a failed canary.
+    """
+    preflight.check_platform(sys.platform)
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():
         log.info("removed temporary folders of killed workers", folders=removed)
@@ -120,7 +140,7 @@ def open_worker(
         memory_bytes=settings.worker_memory_bytes,
         calls=settings.worker_calls,
     )
-    with gc_tuning.collect_less_often(), _run_loop() as loop:
+    with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
         observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
@@ -132,6 +152,25 @@ def open_worker(
             worker.submit(_close(worker)).result()
             for pool in (buffers, *engine_buffers):
                 pool.close()
+
+
+@contextmanager
+def open_monitored_worker(settings: Settings) -> Iterator[Worker]:
+    """Open a worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
+    metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
+    with ExitStack() as stack:
+        observers: list[Observer] = [metrics] if metrics else []
+        if settings.otel_exporter_otlp_endpoint:
+            observers.append(stack.enter_context(closing(Traces())))
+        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
+        if metrics:  # after the engine, which may fork: the server is a thread
+            metrics.observe_slots(worker.page_slots)
+            if settings.metrics_port:
+                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
+            if settings.metrics_push_url:
+                name = settings.runpod_pod_id or socket.gethostname()
+                stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
+        yield worker
 
 
 def _choose_family(settings: Settings, engine: Engine) -> Family:
@@ -171,16 +210,3 @@ async def _close(worker: Worker) -> None:
     except TimeoutError:
         log.error("the engine did not close in time", timeout_s=CLOSE_TIMEOUT_S)
     await worker.page_pool.close()
-
-
-@contextmanager
-def _run_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="twopass", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

@@ -39,7 +39,7 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
     await page_pool.open()
     reader = Reader(page_pool, buffers, CpuEngine(2))
     engine = recorded.RecordingEngine(hashlib.sha256(source.read_bytes()).hexdigest()[:12])
-    await reader.run(engine=engine, source=str(source), output=f"{folder}/out", formats=["docjson", "review"])
+    await reader.run(engine=engine, source=str(source), output=f"{folder}/out", formats=["docjson", "html", "review"])
     yield next((folder / "out").glob("report-*"))
     await page_pool.close()
     buffers.close()
@@ -72,9 +72,11 @@ class Tabs:
     browser: Browser
     opened: list[Tab] = field(default_factory=list)
 
-    async def open(self, path: Path, fragment: str = "", dark: bool = False, width: int = 1400) -> Tab:
+    async def open(
+        self, path: Path, fragment: str = "", dark: bool = False, width: int = 1400, height: int = 900
+    ) -> Tab:
         page = await self.browser.new_page(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
         tab = Tab(page)
         page.on("request", lambda request: tab.requests.append(request.url))

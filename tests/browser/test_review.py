@@ -70,6 +70,23 @@ async def test_a_link_to_a_place_wins_over_what_is_uncertain(tabs: Tabs, tmp_pat
     await expect(opened[2].locator(".element.now")).to_have_attribute("id", "p0002-e025")
 
 
+@pytest.mark.parametrize("flagged", [(), (25, 28)])
+async def test_the_header_is_small_on_a_phone(tabs: Tabs, tmp_path: Path, flagged: tuple[int, ...]) -> None:
+    """On a phone the page's header takes at most 12 % of the screen, and its controls can be seen and used."""
+    page = (await tabs.open(write_review(tmp_path, *flagged), width=PHONE, height=844)).page
+
+    workspace = await page.locator("#workspace").bounding_box()
+    assert workspace and workspace["y"] <= 0.12 * 844
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE
+    await expect(page.locator("#query")).to_be_in_viewport(ratio=1)
+    await page.locator("button[data-category='text_paragraph']").click()
+    await expect(page.locator("#found")).to_have_text("hit 1 of 60, on 2 of 2 pages")
+    await expect(page.get_by_role("button", name="Next")).to_be_in_viewport(ratio=1)
+    button = await page.locator("button[data-category='text_paragraph']").bounding_box()
+    stops = await page.locator(".stops").bounding_box()
+    assert button and stops and button["x"] >= 0 and button["x"] + button["width"] <= stops["x"]
+
+
 async def test_a_certain_document_opens_at_its_top(tabs: Tabs, tmp_path: Path) -> None:
     """Without doubts nothing is selected, there is nothing to go to, and the page says that it is so."""
     page = (await tabs.open(write_review(tmp_path), width=PHONE)).page

@@ -81,19 +81,22 @@ WRONG = {
     "read": ["PATHS"],
     "read missing.pdf": ["PATHS", "missing.pdf"],
     "read . --preset 25": ["--preset", "cpu, auto, 8, 16, 24"],
-    "read . --formats html": ["--formats", "docjson, markdown, review"],
+    "read . --log-format xml": ["--log-format", "json, text, quiet"],
+    "read . --formats pdf": ["--formats", "docjson, markdown, html"],
+    "read . --formats docjson,markdwn": ["--formats", "'markdwn'", "Did you mean markdown?"],
     "read . --output s3://bucket/": ["--output", "folder of this machine"],
     "read file.pdf --pages x": ["pages", "1-5,8,11-"],
     "submit": ["PLACES", "at least one file"],
     "submit a.pdf": ["--endpoint", "--local", "--dry-run"],
     "submit --cancel --dry-run": ["--endpoint", "--local"],
     "submit a.pdf --endpoint x --local http://localhost:8000": ["--endpoint / --local", "not both"],
+    "submit a.pdf --local localhost:8000": ["--local", "http://localhost:8000"],
     "submit a.pdf --endpoint x --job {": ["--job", "JSON object"],
     "submit a.pdf --endpoint x --job []": ["--job", "JSON object"],
     "submit a.pdf --endpoint x --in-flight 201": ["--in-flight", "1<=x<=200"],
     "submit a.pdf --endpoint x --folder file.pdf": ["--folder", "name a folder"],
     "reparse": ["FOLDER"],
-    "reparse out/a --formats html": ["--formats", "docjson, markdown, review"],
+    "reparse out/a --formats pdf": ["--formats", "docjson, markdown, html"],
     "reparse out/a --reread": ["--reread / --output", "both"],
     "reparse out/a --output newer": ["--reread / --output", "both"],
     "reparse out/a --chunks 256": ["--chunks", "JSON object"],
@@ -131,4 +134,5 @@ def test_a_wrong_setting_is_named_without_its_value(line: str, tmp_path: Path, m
     ran = run(*line.split())
 
     assert ran.exit_code == 2
-    assert ran.stderr.startswith("CONCURRENCY: ") and "plenty" not in ran.stderr
+    assert ran.stderr.startswith("INVALID_SETTING: CONCURRENCY: ") and "plenty" not in ran.stderr
+    assert ran.stderr.count("\n") == 1

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,14 @@ import pymupdf
 import pytest
 
 from tests.fakes import canary_answers, openai_server
-from twopass.cli import batch, terminal
+from twopass.cli import batch
 from twopass.cli.batch import InputFile
+from twopass.cli.display.reporters import TextReporter
 from twopass.cli.read import SETTINGS
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
-from twopass.errors import TwopassError
 from twopass.families import registry
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
@@ -112,6 +112,35 @@ def test_several_paths_are_read_in_one_batch(folder: Path) -> None:
     assert "2 read, 0 in part, 0 failed" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [(["inbox/one.pdf"], "but inbox/one.pdf has 1: no page to read"), (["inbox"], "but none of the 2 documents")],
+)
+def test_pages_that_no_document_has_end_the_command_before_the_engine_opens(
+    folder: Path, paths: list[str], found: str
+) -> None:
+    """The message names the option and the number of pages; nothing is written."""
+    ran = read(folder, *paths, "--pages", "9-", ENGINE="openai", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"PAGE_RANGE: --pages: pages 9- requested, {found}") and ran.stderr.count("\n") == 1
+    assert not list((folder / "out").iterdir())
+
+
+def test_pages_that_one_document_has_are_read(folder: Path) -> None:
+    """The documents without these pages fail alone."""
+    with pymupdf.open() as pdf:
+        for _ in range(3):
+            pdf.new_page().insert_text((72, 90), "long")
+        pdf.save(folder / "inbox" / "three.pdf")
+
+    ran = read(folder, "--pages", "3")
+
+    assert ran.returncode == 1, ran.stderr
+    assert [row["status"] for row in load_summary(folder)["results"]].count("success") == 1
+    assert "PAGE_RANGE" in ran.stderr
+
+
 def test_one_bad_file_is_reported_and_the_rest_is_read(folder: Path) -> None:
     """The exit code says that a file failed and the summary says why; a second run writes no finished file again."""
     (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")
@@ -194,7 +223,7 @@ def test_a_name_that_is_not_utf8_affects_only_its_own_file(folder: Path) -> None
 
 
 def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) -> None:
-    """After Ctrl-C the exit code is 130, and a file without a result is listed as unread."""
+    """After Ctrl-C the exit code is 130, a message counts the stored pages, and unfinished files are unread."""
     with pymupdf.open() as pdf:
         for number in range(300):
             pdf.new_page().insert_text((72, 90), f"Page {number}")
@@ -216,7 +245,9 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
             running.kill()  # otherwise a failed assertion would wait for it
 
     errors, summary = read_stderr(), load_summary(folder)
+    stored = len(list((folder / "out").glob("*/pages/*.json")))
     assert (running.returncode, summary["success"], summary["unread"]) == (130, 2, 1), errors
+    assert f"stopped: {stored} of 302 pages are stored; run the same command again to continue\n" in errors
     assert "Traceback" not in errors
 
 
@@ -273,9 +304,65 @@ async def test_an_unexpected_error_of_one_file_leaves_the_others_their_results(
     worker = Worker(Settings(), engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     inbox, output = folder / "inbox", folder / "out"
     options = batch.Options(output, formats=("markdown",))
-    outcomes: dict[Path, Result | TwopassError] = {}
+    started = batch.Batch(batch.find_files([inbox], output), options, TextReporter())
 
-    with terminal.open_progress() as bars, pytest.raises(LookupError):
-        await batch.read_files(batch.find_files([inbox], output), options, worker, bars, outcomes)
+    with pytest.raises(LookupError):
+        await batch.read_files(started, worker)
 
-    assert {file.name for file in outcomes} == {"one.pdf", "two.PDF"}
+    assert {file.name for file in started.outcomes} == {"one.pdf", "two.PDF"}
+
+
+class WaitingEngine(CpuEngine):
+    """Reads files whose first page says `slow` only after `released` is set."""
+
+    def __init__(self, sequences: int) -> None:
+        super().__init__(sequences)
+        self.released = asyncio.Event()
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        assert prompt.page
+        with pymupdf.open(prompt.page.file) as pdf:
+            is_slow = "slow" in pdf[0].get_text()
+        if is_slow:
+            await self.released.wait()
+        return await super().generate(prompt)
+
+
+class RecordingReporter(TextReporter):
+    """Remembers the names of finished documents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.finished: list[str] = []
+
+    def report_document(self, row: Mapping[str, Any]) -> None:
+        super().report_document(row)
+        self.finished.append(Path(row["file"]).name)
+
+
+async def test_finished_files_do_not_wait_for_a_slow_one(
+    folder: Path, page_pool: PagePool, buffers: PixelBufferPool
+) -> None:
+    """While one file is slow, the files after it are started, finished, stored and reported one after another."""
+    for name in ("a-slow", "three", "zero"):
+        with pymupdf.open() as pdf:
+            pdf.new_page().insert_text((72, 90), f"This is {name}")
+            pdf.save(folder / "inbox" / f"{name}.pdf")
+    engine = WaitingEngine(2)
+    await engine.open(page_pool)
+    settings, loop = Settings(concurrency=2), asyncio.get_running_loop()
+    worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
+    output, reporter = folder / "out", RecordingReporter()
+    started = batch.Batch(batch.find_files([folder / "inbox"], output), batch.Options(output), reporter)
+
+    reading = asyncio.create_task(batch.read_files(started, worker))
+    async with asyncio.timeout(60):
+        while len(reporter.finished) < 4:
+            await asyncio.sleep(0.01)
+    finished, stored = set(reporter.finished), document_folders(folder)
+    engine.released.set()
+    await reading
+
+    assert finished == {"one.pdf", "two.PDF", "three.pdf", "zero.pdf"}
+    assert {name.partition("-")[0] for name in stored} == {"one", "two", "three", "zero"}
+    assert reporter.finished[-1] == "a-slow.pdf"

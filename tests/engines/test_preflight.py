@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from tests import ROOT
 from tests.fakes.queue import LoopbackQueue
 from twopass.engines import preflight
 from twopass.engines.gpus import GpuInfo
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.settings import Settings
 
 H200 = GpuInfo(1, 150.0, 149.0, (13, 0))
@@ -22,6 +24,14 @@ def catch_error(check: Any, settings: Settings, *args: Any) -> str:
     with pytest.raises(EngineError) as caught:
         check(settings, *args)
     return str(caught.value)
+
+
+def test_another_platform_than_linux_is_an_error() -> None:
+    """The message names the platform and what to use instead."""
+    message = catch_error(preflight.check_platform, "darwin")
+
+    assert "this is darwin" in message and "container" in message
+    preflight.check_platform("linux")
 
 
 def test_too_little_disk_space_is_an_error() -> None:
@@ -85,9 +95,55 @@ def test_too_little_gpu_memory_is_an_error(fields: dict[str, Any], gpus: GpuInfo
 
 
 @pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"engine": "openai"}, "OPENAI_BASE_URL: engine openai needs the server's address"),
+        ({"engine": "openai", "openai_base_url": "localhost:8000"}, "OPENAI_BASE_URL: localhost:8000 is not a valid"),
+        ({"engine": "replay"}, "REPLAY_DIR: engine replay needs a folder"),
+        ({"engine": "replay", "replay_dir": "/missing"}, "REPLAY_DIR: /missing is not a folder"),
+        ({"engine": "hf", "model": "glm_ocr"}, "MODEL: engine hf cannot run glm_ocr"),
+        ({"tessdata_dir": "/missing"}, "TESSDATA_DIR: /missing is not a folder"),
+        ({"bucket_endpoint_url": "http://[::1"}, "BUCKET_ENDPOINT_URL: not a valid address"),
+        ({"bucket_endpoint_url": "https://s3.host:port"}, "BUCKET_ENDPOINT_URL: not a valid address"),
+        ({"bucket_secret_access_key": "secret"}, "BUCKET_ACCESS_KEY_ID: missing"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_named(fields: dict[str, Any], expected: str) -> None:
+    """Each is an invalid setting, found without opening anything; the value of a key is not shown."""
+    with pytest.raises(InvalidSetting) as caught:
+        preflight.check_settings(Settings(**fields))
+
+    assert expected in caught.value.message and "secret" not in caught.value.message.replace("SECRET", "")
+
+
+def test_usual_settings_fit_together(tmp_path: Path) -> None:
+    """The defaults, a server, recorded answers and a bucket with keys are accepted."""
+    keys = {"bucket_access_key_id": "a", "bucket_secret_access_key": "b", "bucket_endpoint_url": "http://s3:9000"}
+    for fields in (
+        {},
+        {"engine": "openai", "openai_base_url": "http://localhost:8000/v1"},
+        {"engine": "replay", "replay_dir": tmp_path},
+        {"tessdata_dir": tmp_path, "allowed_dir": tmp_path, **keys},
+    ):
+        preflight.check_settings(Settings(**fields))
+
+
+def test_a_port_in_use_is_an_invalid_setting() -> None:
+    """The message names the setting and the port; a free port passes."""
+    with socket.create_server(("", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(InvalidSetting, match=f"METRICS_PORT: port {port} cannot be opened .Address already"):
+            preflight.check_port("METRICS_PORT", port)
+
+    preflight.check_port("METRICS_PORT", 0)
+
+
+@pytest.mark.parametrize(
     ("env", "code"),
     [
         ({"MIN_FREE_DISK_BYTES": str(1 << 60)}, Code.STORE_UNAVAILABLE),
+        ({"CONCURRENCY": "plenty"}, Code.INVALID_SETTING),
+        ({"BUCKET_ENDPOINT_URL": "localhost:9000"}, Code.INVALID_SETTING),
         ({"ENGINE": "hf", "MODEL_DIR": "/nowhere"}, Code.WEIGHTS_MISSING),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from twopass.detection.structure import Structure
 from twopass.engines import structure, weights
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, InvalidSetting
 from twopass.families.registry import FAMILIES
 from twopass.settings import Settings
 
@@ -47,10 +47,10 @@ def test_models_that_read_pages_may_have_a_detector(wanted: str) -> None:
 )
 def test_what_does_not_fit_together_is_refused(wanted: str, family: str, advice: str) -> None:
     """The error names the setting, its value and what to set instead."""
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(InvalidSetting) as caught:
         structure.resolve(wanted, family)
 
-    assert caught.value.code is Code.ENGINE_DEAD
+    assert caught.value.code is Code.INVALID_SETTING
     assert wanted in caught.value.message and advice in caught.value.message
 
 
@@ -89,7 +89,7 @@ def test_the_engine_decides_which_model_counts(expected: str, fields: dict[str, 
 )  # fmt: skip
 def test_an_engine_that_cannot_have_a_detector_is_refused(message: str, fields: dict[str, str]) -> None:
     """A misspelt model is reported as such, and not as one that does not fit."""
-    with pytest.raises(EngineError, match=message):
+    with pytest.raises(InvalidSetting, match=message):
         structure.choose(Settings.model_validate({**fields, "structure": "detector"}))
 
 

@@ -18,7 +18,7 @@ from tests.fakes.hub import Hub
 from twopass.engines import hub as hub_module
 from twopass.engines import weights
 from twopass.engines.weights import DETECTOR, DETECTORS, MODELS
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.families import registry
 from twopass.settings import Settings
 
@@ -182,7 +182,7 @@ def test_every_revision_is_a_full_commit_with_a_licence() -> None:
 
 def test_an_unknown_model_is_an_error(settings: Settings) -> None:
     """The error lists the models that exist."""
-    with pytest.raises(EngineError, match="unknown model gpt; MODEL is one of: deepseek_ocr, deepseek_ocr2"):
+    with pytest.raises(InvalidSetting, match="unknown model gpt; MODEL is one of: deepseek_ocr, deepseek_ocr2"):
         weights.find(settings.model_copy(update={"model": "gpt"}))
 
 

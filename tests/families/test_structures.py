@@ -15,7 +15,7 @@ from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
 from twopass.detection.region import parse as parse_detection
 from twopass.document import Box, ConfidenceMethod, Element, Kind, Word
-from twopass.errors import EngineError
+from twopass.errors import InvalidSetting
 from twopass.families import registry
 from twopass.families.detected_page import DETECTION
 from twopass.families.interface import UNREAD, Family, PageFeatures, PageRequest, Reply, Rung, Structure
@@ -84,7 +84,7 @@ def test_without_a_structure_nothing_of_a_documents_identity_changes(name: str) 
 )
 def test_a_structure_that_a_family_cannot_follow_is_refused(name: str, structure: str) -> None:
     """The error names the setting, the family and the choices."""
-    with pytest.raises(EngineError, match=f"STRUCTURE={structure}: {name} .* use one of auto, "):
+    with pytest.raises(InvalidSetting, match=f"STRUCTURE={structure}: {name} .* use one of auto, "):
         registry.get_family(name, structure=structure)
 
 

@@ -378,7 +378,8 @@ def test_a_formula_is_a_block_of_its_own() -> None:
     text = "E = mc2 if at\n100 % of $5 (1)"
 
     assert write_page(element("formula", text, formula=Formula(latex="E = mc^2"))) == "$$\nE = mc^2\n$$"
-    assert write_page(element("formula", text, formula=Formula())) == "E = mc2 if at 100 % of $5 (1)"
+    for latex in (None, " "):
+        assert write_page(element("formula", text, formula=Formula(latex=latex))) == "E = mc2 if at 100 % of $5 (1)"
 
 
 def test_right_to_left_text_says_so() -> None:

@@ -21,3 +21,12 @@ def test_cells_of_a_scanned_table(tmp_path: Path, name: str, style: str) -> None
 
     assert answer["via"] == "ocr"
     assert score_cells(answer, TABLES[name]) >= MIN_CELLS
+
+
+@pytest.mark.parametrize("style", ["lines", "none"])
+def test_columns_of_a_scanned_spreadsheet(tmp_path: Path, style: str) -> None:
+    """Spreadsheets leave hardly more space between two columns than between two words, with rules or without."""
+    document = draw_page(TABLES["simple"], STYLES[style], padding=1.5)
+    answer = read(save_scan(document[0], tmp_path / "scan.pdf"))
+
+    assert score_cells(answer, TABLES["simple"]) >= MIN_CELLS

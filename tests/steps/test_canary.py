@@ -26,7 +26,6 @@ from tests.fakes.reader import Reader
 from tests.fakes.scripted import ScriptedEngine, answer_detections, detect_regions
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Canary
-from twopass.engines import factory
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
@@ -42,7 +41,7 @@ from twopass.pages.ocr import Array
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import Settings
+from twopass.settings import ENGINE_NAMES, Settings
 from twopass.steps import canary
 from twopass.worker import open_worker
 
@@ -338,7 +337,7 @@ def test_every_engine_that_runs_a_model_needs_the_canary() -> None:
     families = [family for name, family in registry.FAMILIES.items() if name != "layout"]
 
     engines = (HfEngine, OpenAIEngine, VllmEngine, CpuEngine, ReplayEngine)
-    assert set(factory.ENGINE_NAMES) == {engine.kind for engine in engines}
+    assert set(ENGINE_NAMES) == {engine.kind for engine in engines}
     assert HfEngine.needs_canary and OpenAIEngine.needs_canary and VllmEngine.needs_canary
     assert families and all(family.canary and family.canary.mode in family.modes for family in families)
 

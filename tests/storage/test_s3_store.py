@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.fakes import s3
-from twopass import __version__
 from twopass.errors import StoreError
 from twopass.storage.outputs import open_output
 from twopass.storage.s3_client import SMALL_BODY_BYTES, S3Limits
 from twopass.storage.s3_store import S3Store
 from twopass.storage.store import CreateResult, uri_of
+from twopass.version import VERSION
 
 PDF = "application/pdf"
 TEXT = "text/plain"
@@ -94,7 +94,7 @@ async def test_requests_carry_our_user_agent(endpoint: str, bucket: Any) -> None
         await output.close()
 
     names = [request.headers["User-Agent"] for request in proxy.requests]
-    assert names and all(name.startswith(f"twopass/{__version__}") for name in names)
+    assert names and all(name.startswith(f"twopass/{VERSION}") for name in names)
 
 
 async def test_another_workers_probe_is_left_alone(s3_output: S3Store, bucket: Any) -> None:

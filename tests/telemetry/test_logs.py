@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import json
 import logging
 import subprocess
@@ -71,6 +72,46 @@ def test_a_line_on_the_platform_has_runpods_format(capsys: pytest.CaptureFixture
         "document": "report-0123456789ab",
         "code": "DEADLINE",
     }
+
+
+def log_lines(settings: Settings, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What is written with these settings for an event and an error."""
+    logs.set_up(settings)
+    structlog.get_logger().info("worker ready")
+    structlog.get_logger().error("engine died")
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("log_format", "endpoint_id", "lines", "is_json"),
+    [
+        (None, None, 2, False),
+        (None, "endpoint", 2, True),
+        ("json", None, 2, True),
+        ("text", "endpoint", 2, False),
+        ("quiet", None, 1, False),
+        ("quiet", "endpoint", 1, True),
+    ],
+)
+def test_log_format_selects_how_lines_are_written(
+    log_format: str | None, endpoint_id: str | None, lines: int, is_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LOG_FORMAT takes precedence over RunPod's variable, and `quiet` writes errors only."""
+    written = log_lines(Settings(log_format=log_format, runpod_endpoint_id=endpoint_id), capsys)
+
+    assert len(written) == lines and "engine died" in written[-1]
+    assert all(line.startswith("{") for line in written) == is_json
+
+
+def test_log_lines_follow_a_replaced_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line goes to the stderr of the moment, so that rich can print it above the bars that it draws."""
+    logs.set_up(Settings())
+    replacement = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", replacement)
+
+    structlog.get_logger().info("page unread")
+
+    assert "page unread" in replacement.getvalue()
 
 
 def test_messages_of_our_own_errors_are_logged(capsys: pytest.CaptureFixture[str]) -> None:

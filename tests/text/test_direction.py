@@ -55,3 +55,14 @@ def test_replacing_forms_changes_nothing_else(text: str) -> None:
 
 def strip(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).replace(" ", ""))
+
+
+def test_the_direction_of_a_text_is_that_of_its_letters() -> None:
+    """Most of the letters decide; a text without letters has no direction."""
+    assert [direction.find_direction(text) for text in ("Water", "שלום", "שלום עולם a", "12:30 – 5", "")] == [
+        "ltr",
+        "rtl",
+        "rtl",
+        None,
+        None,
+    ]

@@ -26,7 +26,8 @@ PAGE_BREAK = "<!-- page break -->"
 @contextlib.contextmanager
 def open_twopass() -> Iterator[Read]:
     """Read whole documents as `twopass read` does, with the cpu engine, to document.md."""
-    from twopass.cli import batch, terminal
+    from twopass.cli import batch
+    from twopass.cli.display import reporters
     from twopass.result import Result
     from twopass.settings import Settings
     from twopass.telemetry import logs
@@ -34,14 +35,14 @@ def open_twopass() -> Iterator[Read]:
 
     settings = Settings(engine="cpu")
     logs.set_up(settings)
-    with tempfile.TemporaryDirectory() as folder, open_worker(settings) as worker, terminal.open_progress() as bars:
+    with tempfile.TemporaryDirectory() as folder, open_worker(settings) as worker:
         options = batch.Options(Path(folder), resume=False)
 
         def read(path: str) -> list[str]:
-            file, outcomes = Path(path), dict[Path, Any]()
-            files = [batch.InputFile(file, file)]
-            worker.submit(batch.read_files(files, options, worker, bars, outcomes)).result()
-            outcome = outcomes[file]
+            file = Path(path)
+            files = batch.Batch([batch.InputFile(file, file)], options, reporters.create_reporter(settings))
+            worker.submit(batch.read_files(files, worker)).result()
+            outcome = files.outcomes[file]
             if not isinstance(outcome, Result):
                 raise outcome
             uri = outcome.documents[0].artefacts["document.md"].uri

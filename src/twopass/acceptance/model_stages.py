@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
-from twopass import __version__
 from twopass.acceptance import (
     greedy_requests,
     greedy_tokens,
@@ -45,6 +44,7 @@ from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context
 from twopass.errors import Code, EngineError
 from twopass.settings import Preset, Settings
 from twopass.steps import canary
+from twopass.version import VERSION
 from twopass.worker import Worker, open_worker
 
 
@@ -138,7 +138,7 @@ async def _check_canary(worker: Worker, settings: Settings) -> Check:
 
 async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
     pinned = weights.look_up(plan.settings.model)
-    made_with = f"twopass {__version__}, {engine.kind}, {engine.precision}"
+    made_with = f"twopass {VERSION}, {engine.kind}, {engine.precision}"
     images = pictures.save(plan.pictures, folder)
     answers = await recorded_answers.record_answers(
         images, engine.generate, VISION_SPECS[plan.settings.model], pinned.repo, pinned.revision, made_with

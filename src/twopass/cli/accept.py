@@ -71,7 +71,7 @@ def command(
         option, needed = ("--artefacts", "--rates") if artefacts and not rates else ("--files", "--tune or --rates")
         raise typer.BadParameter(f"has no effect without {needed}; add it.", param_hint=option)
     overrides: dict[str, Any] = {"model_dir": model_dir} if model_dir else {}
-    settings = options.load_settings(engine=os.environ.get("ENGINE") or "vllm", **overrides)
+    settings = options.load_worker_settings(engine=os.environ.get("ENGINE") or "vllm", **overrides)
     logs.set_up(settings)
     from twopass.acceptance import checks
     from twopass.acceptance.plan import Plan
@@ -94,8 +94,7 @@ def command(
             raise typer.BadParameter(message, param_hint="--record")
         run(plan)
     except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from None
+        options.fail(error)
     finally:
         seconds = round(time.monotonic() - started)
         if json_file:

@@ -13,12 +13,15 @@ from typer.core import TyperGroup
 
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
     "read": "Read files and folders in this process.",
+    "serve": "Read documents that are sent over HTTP, with a page for the browser.",
     "submit": "Read documents with the workers of an endpoint.",
     "reparse": "Write more formats of a finished document, without an engine.",
     "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",
+    "schema": "Print the JSON Schema of document.json.",
     "warm-up": "Fill ENGINE_CACHE for this machine's GPU, driver and versions.",
     "download-weights": "Download a model's weights at the pinned revision, or verify a download.",
     "accept": "Check that this machine reads with these weights as the official model does.",
+    "doctor": "Check whether a worker could start with these settings on this machine.",
     "health": "Ask a worker whether it can take jobs.",
 }
 # Plain text, not rich's boxes, which are hard to search and to copy; no option that changes the user's shell.

@@ -7,22 +7,26 @@ import hashlib
 import json
 import os
 import re
-import sys
-import threading
+import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from rich.progress import Progress as Bars
-
 from twopass import pipeline
-from twopass.cli import terminal
+from twopass.cli.display import terminal
+from twopass.cli.display.batch_progress import BatchProgress
+from twopass.cli.display.figures import Figures
+from twopass.cli.display.reporters import Reporter
 from twopass.document import Status
-from twopass.errors import EngineError, TwopassError
+from twopass.errors import Code, EngineError, SourceError, TwopassError
+from twopass.fleet import discovery
 from twopass.fleet.discovery import SUFFIXES
 from twopass.job import EntryPoint, Job
+from twopass.page_range import PageRange
 from twopass.result import Result
 from twopass.settings import Settings
 from twopass.telemetry.progress import Tracker
@@ -30,7 +34,6 @@ from twopass.worker import Worker, open_worker
 
 SUMMARY = "batch_summary.json"
 UNREAD = "unread"  # status of a file that has no result: the batch was stopped, or an unexpected error came first
-STOP_S = 30.0
 STOPPED = 130  # the shell's exit code after Ctrl-C
 
 Outcome = Result | TwopassError
@@ -77,6 +80,11 @@ class InputFile:
         digest = hashlib.sha256(str(self.path.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
         return f"process-{slug}-{digest}"
 
+    @property
+    def folder(self) -> Path:
+        """The folder in whose bar it is counted."""
+        return self.path.parent if self.path == self.root else self.root
+
 
 def find_files(paths: Iterable[Path], output: Path) -> list[InputFile]:
     """List files and the documents below folders, each once, in a stable order, without those in the output folder."""
@@ -92,68 +100,152 @@ def _find_below(folder: Path, output: Path) -> list[Path]:
     return sorted(path for path in found if not path.resolve().is_relative_to(output))
 
 
-def run(files: Sequence[InputFile], options: Options, settings: Settings) -> int:
+def check_pages(files: Sequence[InputFile], options: Options, settings: Settings) -> None:
+    """Raise SourceError if `options.pages` names no page of any file.
+
+    A file that cannot be opened is not counted: reading it tells why, with its code.
+    """
+    selection = PageRange.parse(options.pages) if options.pages else None
+    if selection and not selection.select(1):
+        asyncio.run(_check_pages(files, selection, options, settings))
+
+
+async def _check_pages(files: Sequence[InputFile], selection: PageRange, options: Options, settings: Settings) -> None:
+    async with discovery.open_page_counter() as page_pool:
+        for file in files:
+            count = await discovery.count_pages(file.path, page_pool, settings, options.password)
+            if count is None or selection.select(count):
+                return
+    found = f"{file.path} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"
+    raise SourceError(Code.PAGE_RANGE, f"--pages: pages {selection.text} requested, but {found}: no page to read")
+
+
+class Batch:
+    """Files that are read with the same options, and what is known of them so far."""
+
+    def __init__(self, files: Sequence[InputFile], options: Options, reporter: Reporter) -> None:
+        self.files = files
+        self.options = options
+        self.reporter = reporter
+        self.outcomes: dict[Path, Outcome] = {}
+        self.progress: BatchProgress[Path] | None = None
+        self.started = time.monotonic()
+        self.opened: float | None = None  # when the engine was open
+
+    @contextmanager
+    def show_progress(self) -> Iterator[BatchProgress[Path]]:
+        folders = {file.path: str(file.folder) for file in self.files}
+        with self.reporter.show_progress() as show:
+            self.progress = BatchProgress(folders, show)
+            yield self.progress
+
+    def finish(self, file: InputFile, outcome: Outcome) -> None:
+        self.outcomes[file.path] = outcome
+        self.reporter.report_document(_make_row(file.path, outcome))
+
+    def figures(self) -> Figures:
+        ended = time.monotonic()
+        documents = [outcome.documents[0] for outcome in self.outcomes.values() if isinstance(outcome, Result)]
+        return Figures.measure(documents, (self.opened or ended) - self.started, ended - self.started)
+
+
+def run(files: Sequence[InputFile], options: Options, settings: Settings, reporter: Reporter) -> int:
     """Read the files, write the summary whatever happens, and return the command's exit code."""
-    started = time.monotonic()
-    outcomes: dict[Path, Outcome] = {}
+    batch = Batch(files, options, reporter)
     try:
-        _read_in_worker(files, options, settings, outcomes)
+        with end_at_second_interrupt():
+            _read_in_worker(batch, settings)
     except KeyboardInterrupt:
-        print("stopped; the same command continues", file=sys.stderr)
         return STOPPED
     except EngineError as error:  # the engine did not open
-        print(error, file=sys.stderr)
+        reporter.report_event(str(error), is_error=True, code=error.code)
         return 1
     finally:
-        summary = summarize(files, outcomes, time.monotonic() - started)
+        summary = summarize(files, batch.outcomes, batch.figures())
         _write_summary(summary, options.output)
+        reporter.report_summary(_format_summary(summary, batch.figures(), options.output), summary)
     return 1 if summary["failed"] else 0
 
 
-def _read_in_worker(
-    files: Sequence[InputFile], options: Options, settings: Settings, outcomes: dict[Path, Outcome]
-) -> None:
-    """Open a worker and read the files, adding each outcome to `outcomes` at once, for a summary after Ctrl-C."""
-    with open_worker(settings) as worker, terminal.open_progress() as bars:
-        finished = threading.Event()
+@contextmanager
+def end_at_second_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first Ctrl-C, and let the second end the process at once. On the main thread."""
 
-        async def read_and_signal() -> None:
-            try:
-                await read_files(files, options, worker, bars, outcomes)
-            finally:
-                finished.set()
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, end)
+        raise KeyboardInterrupt
 
-        future = worker.submit(read_and_signal())
+    def end(number: int, frame: FrameType | None) -> None:
+        terminal.show_cursor()
+        os._exit(STOPPED)  # page workers die with their parent
+
+    previous = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:  # after an interrupt, the process only has to end
+            signal.signal(signal.SIGINT, previous)
+
+
+def _read_in_worker(batch: Batch, settings: Settings) -> None:
+    """Open a worker and read the files. After Ctrl-C, report what is stored before the worker is closed."""
+    with ExitStack() as stack:
         try:
-            future.result()
-        finally:
-            future.cancel()
-            finished.wait(STOP_S)  # pages in flight must leave the page workers before those are closed
+            worker = stack.enter_context(open_worker(settings))
+            batch.opened = time.monotonic()
+            worker.run(read_files(batch, worker))
+        except KeyboardInterrupt:
+            _report_stop(batch)
+            raise
 
 
-async def read_files(
-    files: Sequence[InputFile], options: Options, worker: Worker, bars: Bars, outcomes: dict[Path, Outcome]
-) -> None:
-    """Read the files on the worker's loop; raises an unexpected error of one file after all others were read."""
+def _report_stop(batch: Batch) -> None:
+    stored, counted, opened = 0, 0, 0
+    if progress := batch.progress:
+        stored, counted, opened = progress.pages_done, progress.pages_counted, progress.files_counted
+    unopened = len(batch.files) - opened
+    message = f"stopped: {stored} of {counted} pages are stored" if counted else "stopped before pages were read"
+    message += f", and {unopened} files were not opened" if counted and unopened else ""
+    advice = "run the same command again to continue"
+    if not batch.options.resume:
+        advice = "with --no-resume, the same command begins again"
+    batch.reporter.report_event(
+        f"{message}; {advice}", is_error=False, pages_stored=stored, pages_counted=counted, files_unopened=unopened
+    )
+
+
+async def read_files(batch: Batch, worker: Worker) -> None:
+    """Read the files on the worker's loop; raises an unexpected error of one file after all others were read.
+
+    Each file is a job of its own, so that its artefacts and its line do not wait for other files.
+    """
     slots = asyncio.Semaphore(worker.settings.concurrency)
 
     async def read_file(file: InputFile) -> None:
         async with slots:
-            with terminal.track_file(bars, file.path.name) as listener:
-                try:
-                    delivered = {"id": file.job_id, "input": options.make_input(str(file.path))}
-                    job = Job.parse(delivered, worker.settings, EntryPoint.LOCAL)
-                    outcomes[file.path] = await pipeline.run(job, worker, Tracker(listener))
-                except TwopassError as error:
-                    outcomes[file.path] = error
-            terminal.print_line(bars, _format_line(_make_row(file.path, outcomes[file.path])))
+            listener = progress.start(file.path)
+            try:
+                outcome = await _read_file(file, batch.options, worker, Tracker(listener))
+            finally:
+                progress.finish(file.path)
+            batch.finish(file, outcome)
 
-    errors = await asyncio.gather(*(read_file(file) for file in files), return_exceptions=True)
+    with batch.show_progress() as progress:
+        errors = await asyncio.gather(*(read_file(file) for file in batch.files), return_exceptions=True)
     if unexpected := next(filter(None, errors), None):
         raise unexpected
 
 
-def summarize(files: Sequence[InputFile], outcomes: Mapping[Path, Outcome], seconds: float) -> dict[str, Any]:
+async def _read_file(file: InputFile, options: Options, worker: Worker, tracker: Tracker) -> Outcome:
+    try:
+        delivered = {"id": file.job_id, "input": options.make_input(str(file.path))}
+        job = Job.parse(delivered, worker.settings, EntryPoint.LOCAL)
+        return await pipeline.run(job, worker, tracker)
+    except TwopassError as error:
+        return error
+
+
+def summarize(files: Sequence[InputFile], outcomes: Mapping[Path, Outcome], figures: Figures) -> dict[str, Any]:
     """Build what `batch_summary.json` holds."""
     rows = [_make_row(file.path, outcomes.get(file.path)) for file in files]
     statuses = [row["status"] for row in rows]
@@ -163,7 +255,8 @@ def summarize(files: Sequence[InputFile], outcomes: Mapping[Path, Outcome], seco
         "partial": statuses.count(Status.PARTIAL_SUCCESS),
         "failed": statuses.count(Status.FAILURE),
         "unread": statuses.count(UNREAD),
-        "total_time": round(seconds, 3),
+        "total_time": round(figures.total_s, 3),
+        **figures.as_dict(),
         "results": rows,
     }
 
@@ -173,9 +266,12 @@ def _write_summary(summary: Mapping[str, Any], output: Path) -> None:
     text = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
     # File names may hold bytes that are not UTF-8; backslashreplace writes them as JSON's own escapes.
     (output / SUMMARY).write_bytes(text.encode(errors="backslashreplace"))
+
+
+def _format_summary(summary: Mapping[str, Any], figures: Figures, output: Path) -> str:
     counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
-    print(f"{counts}{unread}; {output}/{SUMMARY}")
+    return f"{counts}{unread}: {figures.describe()}; {output}/{SUMMARY}"
 
 
 def _make_row(file: Path, outcome: Outcome | None) -> dict[str, Any]:
@@ -193,11 +289,3 @@ def _make_row(file: Path, outcome: Outcome | None) -> dict[str, Any]:
         "output": {name: artefact.uri for name, artefact in document.artefacts.items()},
         "problems": [problem.model_dump(mode="json", exclude_none=True) for problem in outcome.problems],
     }
-
-
-def _format_line(row: Mapping[str, Any]) -> str:
-    """Format a finished file's status, its name, and its page counts or why it failed."""
-    name = row["file"].encode(errors="backslashreplace").decode()
-    reason = row.get("error") or terminal.format_page_counts(row["pages"])
-    reason = reason or next((f"{problem['code']}: {problem['message']}" for problem in row["problems"]), "no result")
-    return f"{row['status']}: {name} ({reason})"

@@ -47,8 +47,7 @@ def command(
         folders = {folder if name == model else folder.parent / name: pinned for name, pinned in needed.items()}
         are_good = [_verify(pinned, place) if verify else _download(pinned, place) for place, pinned in folders.items()]
     except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from None
+        options.fail(error)
     raise typer.Exit(0 if all(are_good) else 1)
 
 

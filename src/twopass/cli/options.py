@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
+from twopass.errors import Code, InvalidSetting, TwopassError
 from twopass.job import Format
+from twopass.runtime import environment
 from twopass.settings import Settings
 
 USAGE_ERROR = 2  # exit code of a wrong argument or setting
@@ -39,7 +39,9 @@ def parse_formats(value: str) -> str:
     names = [name.strip() for name in value.split(",")] if value else []
     unknown = [name for name in names if name not in set(Format)]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(Format)}.")
+        meant = environment.find_similar(unknown[0].lower(), list(Format))
+        question = f" Did you mean {meant}?" if meant else ""
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(Format)}.{question}")
     return ",".join(names)
 
 
@@ -64,15 +66,28 @@ def parse_json_object(value: str) -> dict[str, Any]:
 
 
 def load_settings(**fixed: Any) -> Settings:
-    """Read the settings from the environment; `fixed` ones take precedence over it."""
+    """Read the settings from the environment; `fixed` ones take precedence over it. No variable may be misspelt."""
     try:
-        return Settings(**fixed)
-    except ValidationError as error:  # without the values, which may be secret
-        problems = [
-            f"{'.'.join(map(str, problem['loc'])).upper()}: {problem['msg']}; change or unset this environment variable"
-            for problem in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-    except SettingsError as error:
-        problems = [str(error)]
-    typer.echo("\n".join(problems), err=True)
-    raise typer.Exit(USAGE_ERROR)
+        if misspelt := environment.find_misspelt():
+            raise InvalidSetting(Code.INVALID_SETTING, misspelt)
+        return environment.load_settings(**fixed)
+    except InvalidSetting as error:
+        fail(error)
+
+
+def load_worker_settings(**fixed: Any) -> Settings:
+    """Read the settings of a command that opens a worker, and check that they fit together."""
+    from twopass import worker
+
+    settings = load_settings(**fixed)
+    try:
+        worker.check_settings(settings)
+    except InvalidSetting as error:
+        fail(error)
+    return settings
+
+
+def fail(error: TwopassError) -> NoReturn:
+    """Print the error and end the command: with exit code 2 for a wrong setting, else 1."""
+    typer.echo(error, err=True)
+    raise typer.Exit(USAGE_ERROR if isinstance(error, InvalidSetting) else 1) from None

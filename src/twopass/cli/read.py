@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from twopass.cli import options
-from twopass.settings import GPU_NAMES, PRESETS
+from twopass.settings import GPU_NAMES, PRESETS, LogFormat
 
 GPU_PRESETS = ("auto", *(name for name in (*PRESETS, *GPU_NAMES) if name != "cpu"))
 SETTINGS: dict[str | None, dict[str, Any]] = {  # --preset -> settings
@@ -36,11 +36,18 @@ def command(
     pages: Annotated[str | None, typer.Option(help='Pages to read, such as "1-5,8,11-"; default: all.')] = None,
     password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="Read everything again, into new folders.")] = False,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            **options.choice(tuple(LogFormat)),
+            help="One object per line, text for people, or only errors and the summary; default: LOG_FORMAT.",
+        ),
+    ] = None,
 ) -> None:
     """Read files and folders in this process.
 
     Writes every document's artefacts and batch_summary.json to the output folder. After Ctrl-C the same command
-    continues where it stopped.
+    continues where it stopped; a second Ctrl-C ends it at once.
 
     Exit code: 0 no document failed, 1 at least one failed or the engine did not start, 2 nothing to read or a wrong
     argument, 130 stopped.
@@ -48,7 +55,8 @@ def command(
     import tempfile
 
     from twopass.cli import batch
-    from twopass.errors import InvalidJob
+    from twopass.cli.display import reporters
+    from twopass.errors import InvalidJob, SourceError
     from twopass.fleet.discovery import SUFFIXES
     from twopass.telemetry import logs
 
@@ -65,12 +73,14 @@ def command(
     except OSError as error:
         message = f"{output} cannot be created or written ({error.strerror}); name another folder"
         raise typer.BadParameter(message, param_hint="--output") from None
-    settings = options.load_settings(**SETTINGS[preset])
+    fixed = {"log_format": log_format} if log_format else {}
+    settings = options.load_worker_settings(**SETTINGS[preset], **fixed)
     logs.set_up(settings)
     batch_options = batch.Options(output, tuple(filter(None, formats.split(","))), pages, password, not no_resume)
     try:
         batch_options.check(settings)  # before an engine is opened, which may take a minute
-    except InvalidJob as error:
+        batch.check_pages(files, batch_options, settings)
+    except (InvalidJob, SourceError) as error:
         typer.echo(error, err=True)
         raise typer.Exit(options.USAGE_ERROR) from None
-    raise typer.Exit(batch.run(files, batch_options, settings))
+    raise typer.Exit(batch.run(files, batch_options, settings, reporters.create_reporter(settings)))

@@ -63,6 +63,5 @@ def command(
     try:
         report = reparse_folder.run(asked, settings)
     except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from None
+        options.fail(error)
     typer.echo(json.dumps(report, ensure_ascii=False, indent=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +66,9 @@ def command(
         raise typer.BadParameter("name at least one file, folder, prefix or @FILE", param_hint="PLACES")
     if endpoint and local:
         raise typer.BadParameter("name one of the two, not both", param_hint="--endpoint / --local")
+    if local and not local.startswith(("http://", "https://")):
+        message = f"{local} is not an HTTP address; write it like http://localhost:8000"
+        raise typer.BadParameter(message, param_hint="--local")
     if not (endpoint or local or (dry_run and not cancel)):
         message = "name an --endpoint or a --local URL, or estimate with --dry-run"
         raise typer.BadParameter(message, param_hint="--endpoint / --local")
@@ -72,27 +76,25 @@ def command(
     from rich.console import Console
 
     from twopass.cli import submission
+    from twopass.fleet.submission import Submission
     from twopass.telemetry import logs
 
-    asked = submission.Options(
-        places=tuple(places or ()),
+    request = Submission(
+        folder=folder,
         endpoint=endpoint,
         local=local,
+        api_key=os.environ.get("RUNPOD_API_KEY"),
         output=output,
         upload=upload,
-        folder=folder,
         save=save,
         job=job or {},
         slice_pages=slice_pages,
         in_flight=in_flight,
         tries=tries,
         poll_s=poll_s,
-        dry_run=dry_run,
-        cancel=cancel,
         price_per_hour=price_per_hour,
-        pages_per_s=pages_per_s,
-        workers=workers,
     )
+    asked = submission.Options(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
     settings = options.load_settings()
     logs.set_up(settings)
     raise typer.Exit(submission.run(asked, settings, Console(stderr=True)))

@@ -29,7 +29,7 @@ def command() -> None:
     from twopass.telemetry import logs
     from twopass.worker import open_worker
 
-    settings = options.load_settings()
+    settings = options.load_worker_settings()
     logs.set_up(settings)
     try:
         with open_worker(settings) as worker:
@@ -39,8 +39,7 @@ def command() -> None:
                 worker.submit(_read_pictures(worker, mode)).result()
                 seconds[mode] = round(time.monotonic() - started, 1)
     except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(1) from None
+        options.fail(error)
     typer.echo(json.dumps(seconds))
 
 

@@ -10,17 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from twopass.detection.structure import Structure
-from twopass.engines import gpus, hub, structure, weights
+from twopass.engines import gpus, hub, preflight, structure, weights
 from twopass.engines.interface import Engine
-from twopass.errors import Code, EngineError
 from twopass.pages import tesseract
 from twopass.settings import Settings
 
-ENGINE_NAMES = ("cpu", "vllm", "openai", "hf", "replay")
-
 
 def create_engine(settings: Settings) -> Engine:
-    """Return the engine of these settings, not yet open; raises EngineError if it is unknown or not installed."""
+    """Return the engine of these settings, not yet open.
+
+    Raises InvalidSetting for settings that do not fit together, and EngineError for an engine that is not installed.
+    """
+    preflight.check_settings(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
     folder = weights.find_detector(settings)  # first: the reader may take a minute to start
@@ -43,7 +44,7 @@ def put_detector_first(
 
 
 def create_reader(settings: Settings) -> Engine:
-    """Return the engine without a layout detector, not yet open; raises EngineError."""
+    """Return the engine without a layout detector, not yet open; raises EngineError. The settings were checked."""
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 
@@ -52,7 +53,6 @@ def create_reader(settings: Settings) -> Engine:
     if settings.engine == "hf":
         from twopass.engines.hf.engine import HfEngine
 
-        _require_whole_pages(settings.model)
         return HfEngine(settings.model, weights.find(settings), settings.dtype or "bfloat16")
     if settings.engine == "openai":
         from twopass.engines.openai.engine import OpenAIEngine
@@ -61,16 +61,8 @@ def create_reader(settings: Settings) -> Engine:
     if settings.engine == "replay":
         from twopass.engines.replay import ReplayEngine
 
-        if settings.replay_dir is None:
-            raise EngineError(Code.ENGINE_DEAD, "engine replay needs REPLAY_DIR, a folder of recorded checkpoints")
+        assert settings.replay_dir, "preflight requires it"
         return ReplayEngine.from_folder(settings.replay_dir)
-    if settings.engine == "vllm":
-        from twopass.engines.vllm.engine import VllmEngine
+    from twopass.engines.vllm.engine import VllmEngine
 
-        return VllmEngine(settings, weights.find(settings))
-    raise EngineError(Code.ENGINE_DEAD, f"unknown engine {settings.engine}; ENGINE is one of {', '.join(ENGINE_NAMES)}")
-
-
-def _require_whole_pages(model: str) -> None:
-    if weights.look_up(model).reads_regions:
-        raise EngineError(Code.ENGINE_DEAD, f"engine hf cannot run {model}: set ENGINE=vllm or openai")
+    return VllmEngine(settings, weights.find(settings))

@@ -1,19 +1,87 @@
-"""Check disk, driver and GPU memory before the engine opens; each error says what to change.
+"""Check platform, settings, ports, disk, driver and GPU memory before the engine opens; errors say what to change.
 
-weights.py checks the weights in the same way. handler.py reports a failed check to RunPod.
+weights.py checks the weights in the same way. handler.py reports a failed check to RunPod, and `twopass doctor` runs
+the checks without a worker.
 """
 
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from twopass.engines import structure, weights
 from twopass.engines.gpus import GpuInfo, get_required_cuda_version
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.settings import Settings, find_preset, preset_memory_gb
 
 MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
+
+
+def check_platform(platform: str) -> None:
+    """Require Linux, where page workers share memory and end with their parent; raises EngineError."""
+    if platform != "linux":
+        advice = "use a container, WSL on Windows, or an endpoint (twopass submit)"
+        raise EngineError(Code.ENGINE_DEAD, f"twopass reads on Linux only, and this is {platform}: {advice}")
+
+
+def check_settings(settings: Settings) -> None:
+    """Require settings that fit together, and what the engine cannot do without; raises InvalidSetting."""
+    structure.choose(settings)
+    if problem := _find_engine_problem(settings) or _find_store_problem(settings):
+        raise InvalidSetting(Code.INVALID_SETTING, problem)
+
+
+def _find_engine_problem(settings: Settings) -> str | None:
+    address, recorded, languages = settings.openai_base_url, settings.replay_dir, settings.tessdata_dir
+    if settings.engine == "openai" and not (address and _is_http(address)):
+        wrong = f"{address} is not a valid address" if address else "engine openai needs the server's address"
+        return f"OPENAI_BASE_URL: {wrong}; write it like http://localhost:8000/v1"
+    if settings.engine == "replay" and not (recorded and recorded.is_dir()):
+        wrong = f"{recorded} is not a folder" if recorded else "engine replay needs a folder"
+        return f"REPLAY_DIR: {wrong}; name one with recorded checkpoints"
+    if settings.engine == "hf" and weights.look_up(settings.model).reads_regions:
+        return f"MODEL: engine hf cannot run {settings.model}: set ENGINE=vllm or openai"
+    if settings.engine == "cpu" and languages and not languages.is_dir():
+        return f"TESSDATA_DIR: {languages} is not a folder; name the one with Tesseract's language files"
+    return None
+
+
+def _find_store_problem(settings: Settings) -> str | None:
+    if settings.bucket_endpoint_url and not _is_http(settings.bucket_endpoint_url):
+        return "BUCKET_ENDPOINT_URL: not a valid address; write it like https://s3.host"
+    keys = {name: getattr(settings, name.lower()) for name in ("BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY")}
+    missing = [name for name, key in keys.items() if not key]
+    if len(missing) == 1:
+        return f"{missing[0]}: missing, but {next(name for name in keys if name not in missing)} is set; set both"
+    return None
+
+
+def _is_http(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that are not closed
+        return False
+
+
+def check_allowed_dir(settings: Settings) -> None:
+    """Require that ALLOWED_DIR, if it is set, is a folder; raises InvalidSetting."""
+    if settings.allowed_dir and not settings.allowed_dir.is_dir():
+        message = f"ALLOWED_DIR: {settings.allowed_dir} is not a folder; create or mount it, or name another one"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
+
+
+def check_port(setting: str, port: int, host: str = "") -> None:
+    """Require that a port can be opened; raises InvalidSetting. `setting` is the variable or argument it comes from."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        reason = (error.strerror or "").partition(" (")[0]  # without the address that `socket` adds
+        message = f"{setting}: port {port} cannot be opened ({reason}); choose another one"
+        raise InvalidSetting(Code.INVALID_SETTING, f"{message}, or end the program that uses it") from None
 
 
 def check_disk(settings: Settings) -> None:
@@ -43,13 +111,10 @@ def check_driver(
 
 
 def check_memory(settings: Settings, gpus: GpuInfo) -> None:
-    """Require the memory that the preset needs, free on the first GPU; raises EngineError. Unknown presets pass."""
+    """Require the memory that the preset needs, free on the first GPU; raises EngineError."""
     if not gpus.count:
         return
-    try:
-        chosen, size = find_preset(settings.preset, gpus.memory_gb, settings.model), preset_memory_gb(settings.preset)
-    except KeyError:
-        return
+    chosen, size = find_preset(settings.preset, gpus.memory_gb, settings.model), preset_memory_gb(settings.preset)
     if size > gpus.memory_gb * MEMORY_TOLERANCE:
         message = f"preset {settings.preset} does not fit a GPU of {gpus.memory_gb:.0f} GB"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 
 if TYPE_CHECKING:  # the image's build downloads weights without the libraries of the settings
     from twopass.settings import Settings
@@ -93,7 +93,7 @@ def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, bake
 
 
 def look_up(name: str) -> Weights:
-    """Return the pinned repository of a model or detector; raises EngineError for an unknown name."""
+    """Return the pinned repository of a model or detector; raises InvalidSetting for an unknown name."""
     return _look_up(name, {**MODELS, **DETECTORS})
 
 
@@ -102,7 +102,7 @@ def _look_up(name: str, known: Mapping[str, Weights]) -> Weights:
         return known[name]
     except KeyError:
         message = f"unknown model {name}; MODEL is one of: {', '.join(MODELS)}"
-        raise EngineError(Code.WEIGHTS_MISSING, message) from None
+        raise InvalidSetting(Code.INVALID_SETTING, message) from None
 
 
 def _list_candidate_folders(volume: Path, name: str, wanted: Weights, own: Path | None, baked: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from twopass.detection.structure import Structure
 from twopass.document import Element
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, InvalidSetting
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # name of the first rung of every ladder
@@ -26,12 +26,13 @@ def add_flags(element: Element, *flags: str) -> Element:
 
 
 def choose_structure(family: str, wanted: Structure, supported: Sequence[Structure]) -> Structure:
-    """Return the wanted structure, for `auto` the first supported one; raises EngineError for an unsupported one."""
+    """Return the wanted structure, for `auto` the first supported one; raises InvalidSetting for an unsupported one."""
     if wanted is Structure.AUTO:
         return supported[0]
     if wanted not in supported:
         choices = ", ".join([Structure.AUTO, *supported])
-        raise EngineError(Code.ENGINE_DEAD, f"STRUCTURE={wanted}: {family} does not support it; use one of {choices}")
+        message = f"STRUCTURE={wanted}: {family} does not support it; use one of {choices}"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
     return wanted
 
 
@@ -177,7 +178,7 @@ class Family(Protocol):
         ...
 
     def configure(self, options: FamilyOptions) -> Self:
-        """Return the family with these options; raises EngineError for one that it cannot follow."""
+        """Return the family with these options; raises InvalidSetting for one that it cannot follow."""
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twopass.detection.structure import Structure
+from twopass.errors import Code, InvalidSetting
 from twopass.families.deepseek.family import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from twopass.families.instructed import DEEPSEEK_OCR_JSON
 from twopass.families.interface import Family, FamilyOptions
@@ -30,6 +31,9 @@ def get_family(
 ) -> Family:
     """Return the family of that name with these options (see FamilyOptions).
 
-    Raises KeyError for an unknown name, and EngineError for a structure that the family does not support.
+    Raises InvalidSetting for an unknown name, and for a structure that the family does not support.
     """
+    if name not in FAMILIES:
+        message = f"unknown family {name}; OPENAI_FAMILY is one of {', '.join(FAMILIES)}"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
     return FAMILIES[name].configure(FamilyOptions(small_crops, max_tiles, Structure(structure), layer_text))

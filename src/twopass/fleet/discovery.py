@@ -104,6 +104,16 @@ async def open_page_counter() -> AsyncIterator[PagePool]:
         buffers.close()
 
 
+async def count_pages(path: Path, page_pool: PagePool, settings: Settings, password: str | None) -> int | None:
+    """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
+    limits = fetch.Limits(settings.max_pages, settings.max_image_pixels)
+    try:
+        mime = fetch.detect_type(path)
+        return len((await page_pool.call(fetch.inspect, str(path), mime, password, limits)).pages)
+    except TwopassError:
+        return None
+
+
 @dataclass(frozen=True)
 class DocumentPreparer:
     """Makes documents available to a worker.
@@ -131,7 +141,9 @@ class DocumentPreparer:
                     raise
                 # The worker's credentials may be able to read it.
                 return PreparedDocument(document.location, None, None)
-            pages = await self._count_pages(path, self.page_pool) if self.page_pool else None
+            pages = None
+            if self.page_pool:
+                pages = await count_pages(path, self.page_pool, self.settings, self.password)
             needs_upload = upload and document.is_local
             source = await self._upload(document, path, file) if needs_upload else document.location
         return PreparedDocument(source, file.sha256, pages)
@@ -143,15 +155,6 @@ class DocumentPreparer:
         if not path.is_file():
             raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
         return await asyncio.to_thread(_hash_file, path)
-
-    async def _count_pages(self, path: Path, page_pool: PagePool) -> int | None:
-        """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
-        limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
-        try:
-            mime = fetch.detect_type(path)
-            return len((await page_pool.call(fetch.inspect, str(path), mime, self.password, limits)).pages)
-        except TwopassError:
-            return None
 
     async def _upload(self, document: DocumentRef, path: Path, file: DownloadResult) -> str:
         """Return the source for the job: a path, a data: URI, or the URI of the uploaded file."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import escaping, markdown
+from twopass.formats import escaping, flow
 from twopass.formats.draft import Draft
 from twopass.text import list_items, prose
 
@@ -98,7 +98,7 @@ class _Converter:
 
         self._document = document
         self._pages = {page.number: page for page in document.pages}
-        self._next_of = markdown.find_continuations(document)
+        self._next_of = flow.find_continuations(document)
         self._by_id = {element.id: element for element in document.elements}
         self._docling = DoclingDocument(name=document.meta.title or document.id, origin=self._make_origin())
         self._items: dict[str, NodeItem] = {}  # by element id
@@ -223,7 +223,7 @@ class _Converter:
             marker, rest = list_items.parse(text)
             fields["parent"] = self._list
             item = self._docling.add_list_item(
-                rest, enumerated=list_items.is_ordered(marker), marker=marker.strip(), **fields
+                rest, enumerated=list_items.get_number(marker) is not None, marker=marker.strip(), **fields
             )
         elif element.kind is Kind.FORMULA:
             latex = element.formula and element.formula.latex

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from twopass.format_options import Maths
 from twopass.text import markdown_escapes, prose
 
-_MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
+MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)  # inline in group 1, display in group 2
 MATHS_DELIMITERS = {  # inline, display
     Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
     Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
@@ -22,8 +22,8 @@ def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> 
     `alone` says that it is all of its block: then only what has an effect within this text is escaped.
     """
     parts, start, replace_maths = [], 0, _make_maths_replacer(style)
-    alone = alone and not _MATHS.search(text)
-    for found in _MATHS.finditer(text):
+    alone = alone and not MATHS.search(text)
+    for found in MATHS.finditer(text):
         parts += [markdown_escapes.escape_inline(text[start : found.start()]), replace_maths(found)]
         start = found.end()
     return "".join([*parts, markdown_escapes.escape_inline(text[start:], alone)])
@@ -31,7 +31,7 @@ def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> 
 
 def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
     """Give the maths of a Markdown line the style's delimiters; escape comments, which could forge a page mark."""
-    return _MATHS.sub(_make_maths_replacer(style), markdown).replace("<!--", "&lt;!--")
+    return MATHS.sub(_make_maths_replacer(style), markdown).replace("<!--", "&lt;!--")
 
 
 def escape_heading_end(line: str) -> str:
@@ -52,7 +52,7 @@ def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
 
 def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of an HTML table, where Markdown does not apply."""
-    lines = (_MATHS.sub(_make_maths_replacer(style), line) for line in _split_lines(text))
+    lines = (MATHS.sub(_make_maths_replacer(style), line) for line in _split_lines(text))
     return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 

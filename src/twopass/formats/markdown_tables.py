@@ -41,12 +41,7 @@ def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
 
 def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[list[str], str]:
     """Render tables as one. Returns the lines that each part contributes, and the text that closes the table."""
-    first = _group_rows(parts[0].cells)
-    joined: list[Cell] = []
-    counts: list[int] = []
-    for rows in (first, *(_drop_repeated_head(first, _group_rows(part.cells)) for part in parts[1:])):
-        joined += _shift_below(joined, rows)
-        counts.append(len(rows))
+    joined, counts = join_tables(parts)
     lines = _render_cells(joined, max(part.cols for part in parts), options).split("\n")  # each row is one line
     # The first part has one line more: GFM's delimiter row below the head, or HTML's <table> above it.
     ends = list(accumulate(counts, initial=1))[1:]
@@ -54,7 +49,19 @@ def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[lis
     return texts, "".join(f"\n{line}" for line in lines[ends[-1] :])
 
 
-def _group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
+def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
+    """Return the cells of all tables as those of one, and how many rows each table contributes."""
+    first = group_rows(parts[0].cells)
+    joined: list[Cell] = []
+    counts: list[int] = []
+    for rows in (first, *(_drop_repeated_head(first, group_rows(part.cells)) for part in parts[1:])):
+        joined += _shift_below(joined, rows)
+        counts.append(len(rows))
+    return joined, counts
+
+
+def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the rows that have cells, each from left to right."""
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)

@@ -10,14 +10,14 @@ _LABEL = re.compile(r"\\(?:label\s*\{[^{}]*\}|nonumber\b|notag\b)")
 MAX_LENGTH = 20_000  # characters; longer text is a repetition loop of the model, not a formula
 
 
-def make_converter() -> Callable[[str, bool], str | None]:
+def make_converter(annotate: bool = False) -> Callable[[str, bool], str | None]:
     """Return a function that converts LaTeX without delimiters; its second argument is whether it is display maths.
 
-    It returns None for LaTeX that cannot be parsed.
+    It returns None for LaTeX that cannot be parsed. `annotate` adds the LaTeX as an annotation, which is not shown.
     """
     from math_core import LatexError, LatexToMathML
 
-    latex_to_mathml = LatexToMathML(allow_unreliable_rendering=True, fancy_error=False)
+    latex_to_mathml = LatexToMathML(annotation=annotate, allow_unreliable_rendering=True, fancy_error=False)
 
     def convert(latex: str, display: bool) -> str | None:
         number = " ".join(f"({tag.group(1)})" for tag in _TAG.finditer(latex))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from twopass.errors import Code, InvalidJob
 from twopass.formats import chunks, docjson, docling, mineru, review
 from twopass.formats.draft import Draft
+from twopass.formats.html import document as html_document
 from twopass.job import Format
 
 
@@ -29,6 +30,7 @@ def _write_markdown(draft: Draft) -> bytes:
 WRITERS: dict[Format, Writer] = {
     Format.DOCJSON: Writer("document.json", "application/json", _write_docjson),
     Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _write_markdown),
+    Format.HTML: Writer("document.html", "text/html; charset=utf-8", html_document.write),
     Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
     Format.CHUNKS: Writer("chunks.jsonl", "application/jsonl", chunks.write),
     Format.DOCLING: Writer("docling.json", "application/json", docling.write),

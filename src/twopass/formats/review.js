@@ -197,6 +197,7 @@ for (const button of selectAll(".category")) {
   button.addEventListener("click", () => {
     button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "false");
     applyFilter();
+    button.scrollIntoView({ block: "nearest", inline: "start" }); // on a phone, the row of buttons scrolls
   });
 }
 queryInput.addEventListener("input", applyFilter);

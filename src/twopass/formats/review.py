@@ -8,22 +8,20 @@ rendered from their cells.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from typing import NamedTuple
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from twopass.document import Category, Document, Element, Page, Problem, State, Table
-from twopass.formats import escaping, explanations, mathml
+from twopass.formats import escaping, explanations
 from twopass.formats.draft import Draft
+from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, make_policy
+from twopass.formats.html.text import TextRenderer
 from twopass.text import table_markup
 from twopass.text.confidence import UNCERTAIN_BELOW
 
@@ -31,9 +29,6 @@ FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
 SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
 GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
 BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
-CLICKABLE_SCHEMES = ("http://", "https://", "mailto:")  # other links are shown as text
-_MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
-_INVALID_IN_HTML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Shape(NamedTuple):
@@ -60,8 +55,7 @@ class ElementView:
     """What the review page shows of an element."""
 
     element: Element
-    render_text: Callable[[str], Markup]
-    render_formula: Callable[[str], Markup]
+    texts: TextRenderer
 
     @property
     def shapes(self) -> list[Shape]:
@@ -120,8 +114,8 @@ class ElementView:
 
     def render_table(self, table: Table) -> Markup:
         if not table.cells:
-            return self.render_text(escaping.html_to_text(table.markdown or table.html))
-        return Markup(table_markup.to_html(table.cells, self.render_text))
+            return self.texts.render(escaping.html_to_text(table.markdown or table.html))
+        return Markup(table_markup.to_html(table.cells, self.texts.render))
 
 
 @dataclass(frozen=True)
@@ -195,7 +189,7 @@ class PageView:
 def write(draft: Draft) -> bytes:
     document = draft.document
     pages = _build_page_views(document, draft.pages)
-    template, style, script = (_load_asset(f"review.{kind}") for kind in ("html", "css", "js"))
+    template, style, script = (load_asset(__package__, f"review.{kind}") for kind in ("html", "css", "js"))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     html = environment.from_string(template).render(
         document=document,
@@ -209,51 +203,18 @@ def write(draft: Draft) -> bytes:
         mode_notes=explanations.MODES,
         style=Markup(style),
         script=Markup(script),
-        policy=_make_policy(style, script),
+        policy=make_policy(style, script),
         grid=GRID,
         clickable_schemes=CLICKABLE_SCHEMES,
     )
-    return _INVALID_IN_HTML.sub("\ufffd", html).encode()
-
-
-def _load_asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
-
-
-def _make_policy(style: str, script: str) -> str:
-    """Return a content security policy that allows only this script, this style and pictures.
-
-    Style attributes are allowed because MathML uses them.
-    """
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src-elem {_hash(style)}; "
-        "style-src-attr 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return encode(html)
 
 
 def _build_page_views(document: Document, pictures: Mapping[int, str]) -> list[PageView]:
-    convert = mathml.make_converter()
-
-    def render_formula(latex: str, display: bool = True) -> Markup:
-        """Return MathML, or the LaTeX source if it cannot be converted."""
-        converted = convert(latex, display)
-        return Markup(converted) if converted else Markup('<code class="latex">{}</code>').format(latex)
-
-    def render_text(text: str) -> Markup:
-        """Escape text and convert its formulas."""
-        parts, start = [], 0
-        for found in _MATHS.finditer(text):
-            parts += [escape(text[start : found.start()]), render_formula(found.group(1) or found.group(2), False)]
-            start = found.end()
-        return Markup("").join([*parts, escape(text[start:])])
-
+    texts = TextRenderer()
     elements: dict[int, list[ElementView]] = defaultdict(list)
     for element in document.elements:
-        elements[element.page].append(ElementView(element, render_text, render_formula))
+        elements[element.page].append(ElementView(element, texts))
     problems: dict[int | None, list[Problem]] = defaultdict(list)
     for problem in document.problems:
         problems[problem.page].append(problem)

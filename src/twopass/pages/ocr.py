@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from twopass.pages import scripts
+from twopass.pages import scripts, word_extents
 from twopass.pages.scripts import Tesseract
 
 Array = npt.NDArray[np.uint8]
@@ -49,11 +49,15 @@ CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is un
 
 @dataclass(frozen=True)
 class Line:
-    """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1."""
+    """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1.
+
+    `extents` are where its words are, as shares of its length; none if that is not known.
+    """
 
     corners: Corners
     text: str
     score: float
+    extents: tuple[word_extents.Extent, ...] = ()
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -162,7 +166,7 @@ def _read_other_script(
         reading = scripts.read_in(tesseract, _cut_rgb_lines(array, unsure, pixels), reading)
     texts = reading.texts if reading else [None] * len(unsure)
     read = {
-        line.corners: replace(line, text=text, score=reading.score)
+        line.corners: replace(line, text=text, score=reading.score, extents=())
         for line, text in zip(unsure, texts, strict=True)
         if text and reading
     }
@@ -209,11 +213,15 @@ def is_line_of_script(array: Array, line: Line) -> bool:
 
 def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Line]:
     """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
-    readings = _recognise(_cut_lines(sharp, quads, sharp.shape[0] / array.shape[0]))
-    return [
-        Line(quad, text.strip(), score if text.strip() else 0.0)
-        for quad, (text, score) in zip(quads, readings, strict=True)
-    ]
+    strips = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
+    readings = _recognise_characters(strips)
+    return [_to_line(*each) for each in zip(quads, strips, readings, strict=True)]
+
+
+def _to_line(quad: Corners, strip: Array, reading: tuple[str, float, list[float]]) -> Line:
+    text, score, centres = reading
+    words, extents = word_extents.place_words(strip, text, centres)
+    return Line(quad, " ".join(words), score if words else 0.0, extents)
 
 
 def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Array]:
@@ -371,12 +379,23 @@ def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
 
 def _recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
     """The same of strips in BGR."""
+    return [(text, score) for text, score, _ in _recognise_characters(strips)]
+
+
+def _recognise_characters(strips: Sequence[Array]) -> list[tuple[str, float, list[float]]]:
+    """Text, score, and where the characters other than blanks are, as shares of the length of the strip."""
     from rapidocr.ch_ppocr_rec import TextRecInput
 
     if not strips:
         return []
-    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=False))
-    return [(text, float(score)) for text, score in zip(result.txts or (), result.scores or (), strict=True)]
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=True))
+    readings = zip(result.txts or (), result.scores or (), result.word_results or (), strict=True)
+    return [(text, float(score), _list_centres(info)) for text, score, info in readings]
+
+
+def _list_centres(info: Any) -> list[float]:
+    """The places of characters from RapidOCR's columns, of which a strip has `line_txt_len`."""
+    return [(column + 0.5) / info.line_txt_len for columns in info.word_cols for column in columns]
 
 
 def _score_strips(strips: Sequence[Array]) -> list[float]:

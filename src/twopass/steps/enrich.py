@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from twopass.document import Analysis, Checkpoint, Element, Kind, Problem, Severity, Source
 from twopass.errors import WorkerDied
@@ -17,6 +18,11 @@ WORDS_PER_KEYWORD = 12
 LIMIT_S = 10.0  # processor seconds for one page
 SHORT = 2  # sentences: a text of at most this length gets a summary of one sentence
 MEDIUM = 5  # sentences: a text of at most this length gets a summary of two, a longer one of three
+
+
+def describe_options() -> dict[str, Any]:
+    """What affects the result, for the document's identity; empty for a complete installation."""
+    return {} if keywords.is_available() else {"keywords": False}
 
 
 async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: PagePool) -> Checkpoint:

@@ -196,7 +196,7 @@ def encode_png(pixels: Pixels, box: Box) -> bytes:
 
 
 async def load_crops(folder: DocumentFolder, document: Document, options: FormatOptions) -> dict[str, str]:
-    """Each crop as a data URI, if document.md embeds its images; otherwise none."""
+    """Each crop as a data URI, if document.md and document.html embed their images; otherwise none."""
     if options.markdown.images is not Images.DATA:
         return {}
     paths = [element.image for element in document.elements if element.image]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from twopass.storage.store import Store, uri_of
 
 MANIFEST = "manifest.json"
+CHECKPOINTS = "pages/"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class DocumentFolder:
 
 def page_name(number: int) -> str:
     """The name of a page's checkpoint."""
-    return f"pages/{number:04d}.json"
+    return f"{CHECKPOINTS}{number:04d}.json"
 
 
 def crop_name(element_id: str) -> str:

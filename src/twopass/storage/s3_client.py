@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from twopass import __version__, job
+from twopass import job
 from twopass.errors import Code, SourceError, StoreError
 from twopass.runtime import retry
 from twopass.runtime.retry import RetryPolicy
@@ -19,6 +19,7 @@ from twopass.settings import Settings
 from twopass.storage import error_mapping, ssrf_guard
 from twopass.storage.download import CHUNK_BYTES
 from twopass.storage.store import THREADS
+from twopass.version import VERSION
 
 PART_THREADS = 3  # concurrent parts of one large object
 SMALL_BODY_BYTES = 64 << 10  # a store reads a body of this size to its end before it closes a connection
@@ -133,7 +134,7 @@ def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> An
         max_pool_connections=THREADS * PART_THREADS,
         tcp_keepalive=True,
         s3={"addressing_style": "path" if access.endpoint_url else "auto"},
-        user_agent=f"twopass/{__version__}",  # building botocore's own for each call takes an eighth of a PUT's time
+        user_agent=f"twopass/{VERSION}",  # building botocore's own for each call takes an eighth of a PUT's time
         # The S3 stores of other vendors do not support checksum trailers.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",

@@ -1,4 +1,4 @@
-"""Download a source into a file: s3, https and data URIs, and paths of this machine.
+"""Download a source into a file: s3, https and data URIs, paths of this machine, and the file sent with a job.
 
 httpx is imported when something is first fetched by https.
 """
@@ -42,12 +42,15 @@ _BUSY = (408, 425, 429)
 class Sources:
     """Downloads the sources of one job, all those from S3 through one connection pool."""
 
-    def __init__(self, settings: Settings, s3: job.S3 | None = None) -> None:
-        self._settings, self._s3 = settings, S3Downloader(settings, s3)
+    def __init__(self, settings: Settings, s3: job.S3 | None = None, upload: job.Upload | None = None) -> None:
+        self._settings, self._s3, self._upload = settings, S3Downloader(settings, s3), upload
 
     async def fetch(self, uri: str, target: Path) -> DownloadResult:
         """Write a source of any scheme to the target file; raises SourceError and leaves no file then."""
         settings, limit_bytes = self._settings, self._settings.max_source_bytes
+        if self._upload and uri == self._upload.uri:
+            name, path = self._upload.name, self._upload.path
+            return await download.run_in_thread(_copy, path, target, limit_bytes, name)
         scheme = uri.partition(":")[0].lower()
         if scheme == "s3":
             return await self._s3.download(uri, target, limit_bytes)
@@ -58,30 +61,34 @@ class Sources:
         if "://" in uri:
             message = f"{scheme[:20]}: sources of this kind are not supported; use s3 or https"
             raise SourceError(Code.SOURCE_UNSUPPORTED, message)
-        return await download.run_in_thread(_copy, Path(uri), target, limit_bytes)
+        return await download.run_in_thread(_copy, Path(uri), target, limit_bytes, uri)
 
     def close(self) -> None:
         self._s3.close()
 
 
 @asynccontextmanager
-async def open_sources(settings: Settings, s3: job.S3 | None = None) -> AsyncIterator[Sources]:
+async def open_sources(
+    settings: Settings, s3: job.S3 | None = None, upload: job.Upload | None = None
+) -> AsyncIterator[Sources]:
     """Open the sources of a job. Without `s3`, the worker's own S3 access is used. Connects at the first fetch."""
-    sources = Sources(settings, s3)
+    sources = Sources(settings, s3, upload)
     try:
         yield sources
     finally:
         sources.close()
 
 
-def _copy(path: Path, target: Path, limit_bytes: int) -> DownloadResult:
+def _copy(path: Path, target: Path, limit_bytes: int, label: str) -> DownloadResult:
     """Copy a file of this machine, so that the bytes that are hashed are those that are read."""
+    if path.is_dir():
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: a folder, not a file; name one of its files")
     if not path.is_file():
-        raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: no such file")
     with (
-        error_mapping.map_errors(str(path), SourceError),
+        error_mapping.map_errors(label, SourceError),
         path.open("rb") as file,
-        download.TargetFile(target, limit_bytes, str(path)) as copy,
+        download.TargetFile(target, limit_bytes, label) as copy,
     ):
         copy.check_size(path.stat().st_size)
         while chunk := file.read(CHUNK_BYTES):

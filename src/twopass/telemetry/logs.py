@@ -1,4 +1,4 @@
-"""Configure the log: JSON lines in RunPod's format on the platform, readable text on a terminal.
+"""Configure the log: JSON lines in RunPod's format, readable text, or only errors.
 
 Document text, keys, passwords and query strings are never logged. Exceptions are logged with their frames and types
 but without their messages, which may quote a document.
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import structlog
 
 from twopass.errors import TwopassError
-from twopass.settings import Settings
+from twopass.settings import LogFormat, Settings
 from twopass.storage.error_mapping import NOISY_LOGGERS
 
 
@@ -26,7 +26,7 @@ def set_up(settings: Settings) -> None:
         # because 0 does not prevent a dump into a pipe.
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
-    if settings.runpod_endpoint_id:
+    if settings.writes_json_logs:
         add_exception = structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1]))
         output: list[Any] = [add_exception, _to_runpod_format, structlog.processors.JSONRenderer()]
     else:
@@ -36,12 +36,31 @@ def set_up(settings: Settings) -> None:
         ]
     for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("asyncio").addFilter(_strip_exception_text)
-    level = logging.getLevelName(settings.log_level.upper())
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_strip_exception_text)
+    level = logging.ERROR if settings.log_format is LogFormat.QUIET else logging.getLevelName(settings.log_level)
     structlog.configure(
         processors=[*shared, *output],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Look up sys.stderr for every line: rich replaces it while bars are drawn, to print lines above them.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
+def use_standard_logging() -> None:
+    """Pass events to the standard logger `twopass`, which prints nothing by itself, unless the program chose a log."""
+    if structlog.is_configured():
+        return
+    logging.getLogger("twopass").addHandler(logging.NullHandler())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1])),
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
     )
 
 
@@ -55,7 +74,7 @@ def _write_exception(sink: TextIO, info: Any) -> None:
 
 
 def _strip_exception_text(record: logging.LogRecord) -> bool:
-    """Remove exception messages from asyncio's records about exceptions of tasks that were never awaited."""
+    """Remove exception messages from records: asyncio's of tasks that were never awaited, uvicorn's of requests."""
     record.msg, record.args = record.getMessage().partition("\n")[0], ()
     if record.exc_info and record.exc_info[1]:
         record.exc_text, record.exc_info = format_exception(record.exc_info[1]), None

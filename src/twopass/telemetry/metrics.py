@@ -1,4 +1,4 @@
-"""Prometheus metrics of jobs, pages and stages, served with /health on METRICS_PORT; without a port there are none."""
+"""Prometheus metrics of jobs, pages and stages, and the server of /metrics and /health on METRICS_PORT."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Literal
 
 RTL_CLASSES = frozenset({"R", "AL"})  # Unicode's bidirectional classes of Hebrew and of Arabic letters
 RTL_WEIGHT = 2  # Hebrew and Arabic write few vowels, and Latin names among them are long
@@ -26,6 +27,13 @@ def is_rtl(text: str) -> bool:
         return False
     classes = [unicodedata.bidirectional(letter) for letter in text]
     return RTL_WEIGHT * sum(name in RTL_CLASSES for name in classes) > classes.count("L")
+
+
+def find_direction(text: str) -> Literal["ltr", "rtl"] | None:
+    """The direction of most of the text; None if it has no letters."""
+    if is_rtl(text):
+        return "rtl"
+    return "ltr" if any(unicodedata.bidirectional(letter) == "L" for letter in text) else None
 
 
 def replace_forms(text: str) -> str:

@@ -2,6 +2,8 @@
 
 YAKE drops words of fewer than three letters, and with them most Chinese, Japanese and Korean words. Texts in these
 languages are segmented here, and YAKE gets a code of Latin letters for each word.
+
+YAKE and rjieba are the extra `keywords`. Without them there are no keywords, and the document's run options say so.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from twopass.text import prose
@@ -47,8 +50,16 @@ _TOKEN = re.compile(
 _SEGMENTED = frozenset({"zh", "ja", "ko"})
 
 
+@cache
+def is_available() -> bool:
+    """Whether the packages that keywords need are installed."""
+    return all(find_spec(package) for package in ("yake", "rjieba"))
+
+
 def extract(text: str, language: str | None, limit: int) -> tuple[str, ...]:
     """Extract at most `limit` keywords, the best first; fewer if the text has fewer content words."""
+    if not is_available():
+        return ()
     text = _LABEL.sub("", prose.strip_markup(text))[:MAX_TEXT]
     detected = (prose.detect_language(text, language) or "en")[:2]
     if not prose.split_words(text) or limit < 1:

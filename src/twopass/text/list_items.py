@@ -35,15 +35,22 @@ def parse(text: str) -> tuple[str, str]:
     return "- ", text[found.end() :] if found else text
 
 
-def is_ordered(marker: str) -> bool:
-    return marker[:1].isdecimal()
+def get_number(marker: str) -> int | None:
+    """Return the number of an item; None for a bullet."""
+    return int(marker[:-2]) if marker[:1].isdecimal() else None
+
+
+def get_kind(marker: str) -> str:
+    """Return what the markers of a list have in common; empty for no item."""
+    return marker.lstrip(string.digits)
 
 
 def are_of_one_list(marker: str, following: str) -> bool:
     """Whether Markdown takes two neighbours with these markers for items of one list; empty for no item."""
-    return bool(marker) and marker.lstrip(string.digits) == following.lstrip(string.digits)
+    return bool(marker) and get_kind(marker) == get_kind(following)
 
 
 def is_next(marker: str, following: str) -> bool:
     """Whether an item has the number that Markdown gives it in its list; bullets have none."""
-    return not is_ordered(marker) or int(following[:-2]) == int(marker[:-2]) + 1
+    number = get_number(marker)
+    return number is None or get_number(following) == number + 1

@@ -26,6 +26,7 @@ _SCRIPTS = {
 }
 _LETTER_PATTERNS = {language: re.compile(f"[{letters}]") for language, (letters, _) in _SCRIPTS.items()}
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+MIN_FUNCTION_WORDS = 5  # of a language: fewer may be names and quotations in it
 CJK_WEIGHT = 3  # a Han or Hangul character carries about as much information as three Latin letters
 MIN_KANA_SHARE = 0.1  # of Han and kana: Japanese prose always has more; Chinese pages have only some quoted kana
 _FUNCTION_WORDS = {
@@ -77,10 +78,24 @@ def detect_language(text: str, hint: str | None = None) -> str | None:
 def _detect_latin_language(text: str, hint: str | None) -> str:
     if hint and hint[:2] not in _SCRIPTS:
         return hint
-    text_words = re.findall(r"[^\W\d_]+", text.lower())
-    votes = {name: sum(word in known for word in text_words) for name, known in FUNCTION_WORDS.items()}
+    votes = {name: _count_function_words(text, name) for name in FUNCTION_WORDS}
     best = max(votes, key=votes.__getitem__)  # on a tie the first: English
     return best if votes[best] > votes["en"] else "en"
+
+
+def detect_part_language(text: str, expected: str | None) -> str | None:
+    """The language of a part of a text in the expected language; None if it is in other letters and not certain."""
+    has_own_letters = expected is not None and expected[:2] in _SCRIPTS
+    language = detect_language(text, expected if has_own_letters else None)
+    if language is None or (expected and language[:2] == expected[:2]):
+        return expected
+    if language in _SCRIPTS or _count_function_words(text, language) >= MIN_FUNCTION_WORDS:
+        return language
+    return None if has_own_letters else expected
+
+
+def _count_function_words(text: str, language: str) -> int:
+    return sum(word in FUNCTION_WORDS[language] for word in re.findall(r"[^\W\d_]+", text.lower()))
 
 
 def split_words(text: str) -> list[str]:

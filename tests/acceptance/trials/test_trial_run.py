@@ -39,7 +39,7 @@ def test_a_choice_that_does_not_start_says_why(tmp_path: Path) -> None:
     """The end of the process's log is in the message."""
     document = draw(tmp_path)
 
-    with pytest.raises(EngineError, match="unknown engine nothing") as raised:
+    with pytest.raises(EngineError, match="INVALID_SETTING: ENGINE: ") as raised:
         trial_run.read(Choice("x", {"ENGINE": "nothing"}), [document.path], Settings(engine="cpu"), tmp_path / "trial")
     assert raised.value.code is Code.ENGINE_DEAD
 

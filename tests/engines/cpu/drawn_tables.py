@@ -9,6 +9,7 @@ from typing import Any
 import pymupdf
 
 LEFT, TOP, ROW_HEIGHT = 70.0, 170.0, 20.0  # points
+PADDING = 6.0  # points
 GREY, LIGHT = (0.82, 0.86, 0.9), (0.93, 0.94, 0.95)
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run for one hour. Both",
@@ -183,26 +184,29 @@ STYLES: dict[str, Borders] = {
 TABLES = {"simple": SIMPLE, "merged": MERGED, "three-headers": THREE_HEADERS}
 
 
-def draw_table(page: Any, table: DrawnTable, borders: Borders, bold_header: bool = True) -> None:
+def draw_table(
+    page: Any, table: DrawnTable, borders: Borders, bold_header: bool = True, padding: float = PADDING
+) -> None:
+    """Draw a table; `padding` is the space in points between a cell's text and its left or right edge."""
     borders(page, table)
     for cell in table.cells:
         font = "hebo" if cell.header and bold_header else "helv"
         box = table.box(cell)
         width = pymupdf.get_text_length(cell.text, font, 9)
         is_centred = cell.header and cell.col_span > 1
-        x = (box.x0 + box.x1 - width) / 2 if is_centred else box.x0 + 6
+        x = (box.x0 + box.x1 - width) / 2 if is_centred else box.x0 + padding
         if cell.text[:1].isdigit() and not cell.header:
-            x = box.x1 - 6 - width
+            x = box.x1 - padding - width
         page.insert_text((x, (box.y0 + box.y1) / 2 + 3.2), cell.text, fontname=font, fontsize=9)
 
 
-def draw_page(table: DrawnTable, borders: Borders) -> Any:
+def draw_page(table: DrawnTable, borders: Borders, padding: float = PADDING) -> Any:
     """Draw a page with a heading, a paragraph, the table and another paragraph; returns the document."""
     document = pymupdf.open()
     page = document.new_page()
     page.insert_text((LEFT, 80), "Levels and volumes", fontname="hebo", fontsize=16)
     draw_prose(page, 105)
-    draw_table(page, table, borders)
+    draw_table(page, table, borders, padding=padding)
     draw_prose(page, table.ys[-1] + 50)
     return document
 

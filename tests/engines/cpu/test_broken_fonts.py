@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pymupdf
@@ -138,9 +137,18 @@ def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
     assert broken_fonts.repair(words, np.full((100, 200, 3), 255, np.uint8), 1.0) == tuple(words)
 
 
-def test_other_scripts_are_not_read_as_latin() -> None:
+@pytest.mark.parametrize(("sound", "is_read"), [("источник", False), ("source", True)])
+def test_other_scripts_are_not_read_as_latin(sound: str, is_read: bool) -> None:
     """Beside text in a script that the recogniser does not know, a broken font's words stay as they are."""
-    words: list[Any] = [make_word("источник", 0, "A") for _ in range(20)]
-    words += [make_word("\ue001\ue002\ue003\ue004", 30, "B") for _ in range(5)]
+    with pymupdf.open() as document:
+        page = document.new_page(width=300, height=60)
+        page.insert_text((10, 30), BROKEN[0][:24], fontsize=14)
+        pixmap = page.get_pixmap(dpi=144)
+        box = Rect(*page.get_text("blocks")[0][:4])
+    array = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+    words = [make_word(sound, 0, "A") for _ in range(20)]
+    words.append(StyledWord(box, "\ue001" * 20, 1, size=14, font="B"))
 
-    assert broken_fonts.repair(words, np.zeros((100, 200, 3), np.uint8), 1.0) == tuple(words)
+    repaired = broken_fonts.repair(words, array, 2.0)
+
+    assert (repaired != tuple(words)) is is_read

@@ -8,16 +8,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pymupdf
 import pytest
 from PIL import Image
 
-from twopass.engines.cpu import geometry, layout_regions, reading_order
+from twopass.engines.cpu import geometry, layout_regions, reading_order, scanned_page
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
 from twopass.engines.interface import Prompt
 from twopass.errors import Code, EngineError, SourceError
 from twopass.families.layout.family import LayoutFamily
+from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -176,6 +178,17 @@ def test_a_scan_is_read_by_ocr(tmp_path: Path) -> None:
     expected = " ".join(PROSE).split()
     assert sum((Counter(text.split()) & Counter(expected)).values()) >= 0.9 * len(expected)
     assert text.index("borehole") < text.index("January") < text.index("operators")
+
+
+def test_a_straight_scan_with_slanted_boxes_is_not_turned() -> None:
+    """The box of a short line is slanted if only one of its ends has descenders; turning would blur the rows."""
+    array = np.full((400, 600, 3), 255, np.uint8)
+    array[40:380:20, 50:550] = 0
+    slanted = [ocr.Line(((50, y), (350, y + 3), (350, y + 23), (50, y + 20)), "a line", 1.0) for y in (40, 80, 120)]
+    turned = np.asarray(Image.fromarray(array).rotate(-0.573, fillcolor="white"))
+
+    assert scanned_page.estimate_skew(slanted, array) == 0.0
+    assert scanned_page.estimate_skew(slanted, turned) == pytest.approx(0.573, abs=0.01)
 
 
 def render_skewed(path: Path, degrees: float) -> Pixels:

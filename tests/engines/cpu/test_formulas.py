@@ -127,6 +127,21 @@ def test_accents_are_over_their_letters() -> None:
     assert parse(write_latex([*write_glyphs("y"), above], [])) == r"\tilde{y}"
 
 
+def test_characters_that_are_scripts_by_themselves_stay_scripts() -> None:
+    """Unicode has raised and lowered digits; a digit in a circle is no plain digit."""
+    assert parse(write_latex(write_glyphs("E=mc²"), [])) == "E = m c {}^{2}"
+    assert parse(write_latex(write_glyphs("x₁"), [])) == "x {}_{1}"
+    assert write_latex(write_glyphs("①+1"), []) is None
+
+
+def test_digits_apart_are_several_numbers() -> None:
+    """Thousands are separated by a thin space, numbers by a wider one."""
+    thousands = [*write_glyphs("10"), *write_glyphs("000", 12)]
+
+    assert parse(write_latex(thousands, [])) == "10000"
+    assert parse(write_latex(write_glyphs("1 2 3"), [])) == r"1 \ 2 \ 3"
+
+
 def test_tall_brackets_grow() -> None:
     """Brackets around a fraction are in pairs of left and right."""
     brackets = [Glyph("(", Rect(0, 86, 4, 110), 100, 10), Glyph(")", Rect(12, 86, 16, 110), 100, 10)]
@@ -151,6 +166,8 @@ def test_rows_are_gathered() -> None:
         [*write_glyphs("A="), *write_glyphs("a", 15, 94), *write_glyphs("b", 15, 106)],  # a binomial
         [Glyph("(", Rect(0, 85, 4, 120), 100, 10), *write_glyphs("a", 5, 95), *write_glyphs("b", 5, 110)],  # a matrix
         [*write_glyphs("2", 0, 96, 7), *write_glyphs("x", 5)],  # a script before its base
+        [*write_glyphs("a"), *write_glyphs("=", 12), *write_glyphs("de", 8.5, 93, 5)],  # above what follows
+        [*write_glyphs("a=b"), *write_glyphs("n", 6, 108, 7)],  # below a relation
         [*write_glyphs("x"), *write_glyphs("y", 6, 97)],  # neither on the base line nor a script
         [],
     ],
@@ -318,6 +335,20 @@ def test_a_drawn_formula_is_read_from_its_page() -> None:
     assert parse(region.latex) == r"P = \sqrt{\frac{a + b}{\gamma}}"
     assert other.latex is None
     assert changed.latex is None  # the words are not those of the characters
+
+
+def test_a_formula_with_other_drawings_has_no_latex() -> None:
+    """Bars of a determinant that are drawn as lines would be lost."""
+    with pymupdf.open() as document:
+        page = document.new_page()
+        draw_formula(page)
+        words = take_words(page)
+        box = enclose([word.box for word in words])
+        page.draw_line((117, 185), (117, 206), width=0.5)
+
+        (region,) = read_regions(page, Region("formula", box, tuple(words)))
+
+    assert region.latex is None
 
 
 def test_a_stray_sign_that_touches_a_formula_belongs_to_it() -> None:

@@ -98,6 +98,12 @@ def test_pixels_in_other_scripts_say_nothing(lines: tuple[str, ...]) -> None:
     assert agreement is None
 
 
+@pytest.mark.parametrize(("text", "expected"), [("PRICES ÷ 水 3", True), ("ЦЕНЫ и цены", False), ("3 + 4", True)])
+def test_letters_decide_whether_the_recogniser_can_read(text: str, expected: bool) -> None:
+    """Small and capital letters count alike, and signs and digits not at all."""
+    assert layer_check.is_readable(text) is expected
+
+
 def test_lines_in_other_scripts_are_not_sampled() -> None:
     """Only the lines in Latin script are compared, if they are most of the page."""
     array, words = draw_paragraphs((*LINES, CYRILLIC[0], GREEK[0]))

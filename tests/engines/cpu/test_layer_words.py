@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.cpu import accents, glyphs, layer_words
-from twopass.engines.cpu.geometry import StyledWord
+from twopass.engines.cpu import accents, layer_words, letters, symbol_fonts
+from twopass.engines.cpu.geometry import Rect, StyledWord
 
 TIMES = pymupdf.Font("tiro")
 SIZE = 11.0
@@ -94,17 +94,29 @@ def test_an_accent_beside_letters_stays_as_it_is() -> None:
     assert read_texts(page) == ["the", "sign", "\xa8", "and", "x^2", "`quoted\xb4"]
 
 
+@pytest.mark.parametrize(("width", "expected"), [(1, ["naïf"]), (4, ["na", "ïf"])])
+def test_a_blank_beside_an_accent_is_a_space_only_if_the_page_shows_one(width: float, expected: list[str]) -> None:
+    """Text extraction puts a blank before a raised accent; the letters around it say whether it is a space."""
+    places = [("n", 0), ("a", 5), (" ", 10), ("\xa8", 10 + width), ("ı", 10 + width), ("f", 15 + width)]
+    chars = [{"c": c, "bbox": (x, 10, x + (width if c == " " else 5), 20)} for c, x in places]
+    block = {"lines": [{"spans": [{"size": 10.0, "chars": chars}]}]}
+
+    words = letters.build_words(accents.compose(letters.split_block(block)))
+
+    assert [word.text for word in words] == expected
+
+
 @given(st.text(st.sampled_from("ab \xa8\xb4^ui"), max_size=12), st.lists(st.floats(0, 60), min_size=12, max_size=12))
 def test_no_letter_is_lost_when_accents_are_joined(text: str, positions: list[float]) -> None:
     """Wherever letters and accents stand, every letter is in one word, with or without an accent."""
     chars = [{"c": c, "bbox": (x, 10, x + 5, 20)} for c, x in zip(text, positions, strict=False)]
     block = {"lines": [{"spans": [{"size": 10.0, "chars": chars}]}]}
 
-    words = accents.compose([block])
+    composed = accents.compose(letters.split_block(block))
 
-    joined = "".join(word.text for line in words.values() for word in line)
+    joined = "".join(word.text for word in letters.build_words(composed))
     plain = [c for c in unicodedata.normalize("NFD", joined) if c.isalpha()]
-    assert not words or plain == [c for c in text if c.isalpha()]
+    assert plain == [c for c in text if c.isalpha()]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +147,26 @@ def test_signs_of_symbol_fonts_are_what_they_show(font: str, code: str, expected
 @given(st.characters(exclude_categories=["Cs"]), st.text(max_size=20))
 def test_any_character_of_any_font_stays_one_character(character: str, font: str) -> None:
     """Translation never raises, and gives one character for one."""
-    assert len(glyphs.translate(character, font)) == 1
+    assert len(symbol_fonts.translate(character, font)) == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["e", "\u0301", "\u0323", "x", "\u1112", "\u1161", "\u11ab"]), st.integers(0, 3))
+    )
+)
+def test_composed_characters_keep_their_spans(characters: list[tuple[str, int]]) -> None:
+    """A word in NFC has one span a character, and the letters that were not composed keep their own."""
+    word = letters.SpannedWord(
+        "".join(c for c, _ in characters), Rect(0, 0, 1, 1), tuple(span for _, span in characters)
+    )
+
+    composed = letters.compose(word)
+
+    assert composed.text == unicodedata.normalize("NFC", word.text)
+    assert len(composed.spans) == len(composed.text)
+    plain = [(c, span) for c, span in characters if c == "x"]
+    assert [(c, span) for c, span in zip(composed.text, composed.spans, strict=True) if c == "x"] == plain
 
 
 def test_words_carry_the_style_of_their_fonts() -> None:

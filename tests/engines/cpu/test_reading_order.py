@@ -256,6 +256,47 @@ def _number(words: list[StyledWord]) -> list[StyledWord]:
     return [StyledWord(w.box, w.text, w.line + 1, w.size, block=w.block + 1) for w in words]
 
 
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_turned_lines_keep_the_order_of_their_words(tmp_path: Path, turn: int) -> None:
+    """Lines that run up, down or upside down are read as they were drawn, after the upright text."""
+    document, page = new_page()
+    write(page, 60, 60, PROSE)
+    dx, dy = {90: (14, 0), 180: (0, -14), 270: (-14, 0)}[turn]
+    lines = ("Answers: the second pump", "and the third one never does")
+    for row, line in enumerate(lines):
+        page.insert_text((400 + dx * row, 350 + dy * row), line, rotate=turn)
+
+    assert read_lines(document, tmp_path) == [*PROSE, *lines]
+
+
+def test_columns_beside_turned_text_are_not_mixed() -> None:
+    """A vertical note in a region does not keep its columns from being read in turn."""
+    left = [(0.0, 12.0 * n, f"left line {n} of text") for n in range(4)]
+    right = [(200.0, 12.0 * n, f"right line {n} of text") for n in range(4)]
+    words = place([line for pair in zip(left, right, strict=True) for line in pair])
+    note = StyledWord(Rect(400, 0, 410, 60), "note", 99, 10, upright=False)
+
+    assert join(text_rows.order_lines([note, *words])) == [text for _, _, text in left + right] + ["note"]
+
+
+def test_bands_with_other_columns_are_read_one_after_the_other() -> None:
+    """Three columns close below two are a band of their own."""
+    upper = [Rect(0, 0, 250, 100), Rect(270, 0, 520, 100)]
+    lower = [Rect(180.0 * n, 110, 180.0 * n + 160, 210) for n in range(3)]
+
+    assert columns.order_boxes([*upper, *lower]) == list(range(5))
+
+
+def test_deeply_nested_boxes_are_ordered() -> None:
+    """Each box of a spiral separates the rest, some hundred times."""
+    rects, x, y, end = [], 0.0, 0.0, 1e6
+    for n in range(600):
+        rects.append(Rect(x, y, x + 100, end) if n % 2 else Rect(x, y, end, y + 100))
+        x, y = (x + 200, y) if n % 2 else (x, y + 200)
+
+    assert columns.order_boxes(rects) == list(range(len(rects)))
+
+
 RECTS = st.lists(
     st.builds(
         lambda x, y, w, h: Rect(x, y, x + w, y + h),

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import ARABIC, HEBREW, Pen, measure_order, read, read_lines
-from twopass.engines.cpu import bidi, scanned_page, text_rows
+from tests.engines.cpu.test_layer_words import draw_accent, name_font
+from twopass.engines.cpu import bidi, rtl_words, scanned_page, text_rows
 from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.letters import Letter
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr
 
@@ -130,6 +132,45 @@ def test_a_ligature_of_two_letters_keeps_their_order(tmp_path: Path, order: str)
             document.update_stream(xref, stream.replace(b"<fefc>", b"<06440627>").replace(b"<FEFC>", b"<06440627>"))
 
     assert read_lines(document, tmp_path) == ["سلام كبير", "سلام"]
+
+
+def test_latin_lines_of_a_right_to_left_page_keep_their_accents_and_signs(tmp_path: Path) -> None:
+    """Accents over letters are joined, and bullets of symbol fonts are translated, as on any other page."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=400)
+    page.insert_text((547, 60), "A", fontname="helv", fontsize=11)
+    name_font(page, "ABCDEF+SymbolMT", {"A": "\uf0b7"})
+    page.insert_text((90, 120), "\xa8", fontname="tiro", fontsize=11)  # an accent that is a line of its own
+    page.insert_text((200, 120), "2021", fontname="tiro", fontsize=11)
+    draw_accent(page, 60, 120, "B", "\xa8", "o", "hme")
+    Pen(page, HEBREW, 11).draw_lines(RIGHT, 540, 60, "displayed")
+    lines = read_lines(document, tmp_path)
+
+    assert f"• {RIGHT[0]}" in lines
+    assert "Böhme" in " ".join(lines)
+
+
+def test_styles_are_kept_in_right_to_left_lines(tmp_path: Path) -> None:
+    """Words of a line that is split into pieces are bold, slanted or raised as in any other line."""
+    document = pymupdf.open()
+    html = '<p dir="rtl">המים בכפר <b>bold words</b> נבדקים 5 m<sup>2</sup> בכל יום</p>'
+    document.new_page(width=700, height=300).insert_htmlbox(pymupdf.Rect(30, 30, 670, 280), html)
+
+    (line,) = [line for box in read(document, tmp_path)["boxes"] for line in box["lines"]]
+
+    styled = [(line["text"][start:end], style) for start, end, style in line["runs"]]
+    assert styled == [("bold", "b"), ("words", "b"), ("2", "^")]
+
+
+@pytest.mark.parametrize(("jump", "expected"), [(0, ["שלום"]), (3, ["של", "ום"])])
+def test_a_line_is_split_where_its_letters_jump(jump: float, expected: list[str]) -> None:
+    """MuPDF leaves out some spaces of a right-to-left line; the positions of letters still show them."""
+    line = [
+        Letter(letter, Rect(x - jump * (n > 1), 0, x + 5 - jump * (n > 1), 10), 0, 10.0, 0)
+        for n, (letter, x) in enumerate(zip("שלום", (95, 90, 85, 80), strict=True))
+    ]
+
+    assert [piece.text for piece in rtl_words.split_line(line)] == expected
 
 
 def place(texts: list[str], size: float = 10) -> list[StyledWord]:

@@ -53,6 +53,35 @@ def test_a_letter_spaced_heading_is_words(tmp_path: Path) -> None:
     assert read_lines(document, tmp_path) == ["WATER REPORT", SENTENCE]
 
 
+@pytest.mark.parametrize("spacing", [2.2, 2.6, 2.8])
+def test_spaced_letters_with_kerning_are_words(tmp_path: Path, spacing: float) -> None:
+    """Kerning brings some letters so close that MuPDF leaves them together; they are pieces of the same words."""
+    document, page = new_page()
+    draw_kerned(page, "WATER REPORT", 60, 60, spacing, {"WA": 0.6, "AT": 0.9, "RT": 0.3})
+    page.insert_text((60, 100), SENTENCE)
+
+    assert "WATER" not in page.get_text().split()
+    assert read_lines(document, tmp_path) == ["WATER REPORT", SENTENCE]
+
+
+def draw_kerned(page: Any, text: str, x: float, y: float, spacing: float, kerning: dict[str, float]) -> None:
+    """Draw each letter by itself, with a space in points that some pairs have less of."""
+    for letter, following in zip(text, text[1:] + " ", strict=True):
+        if letter != " ":
+            page.insert_text((x, y), letter, fontsize=12)
+        x += pymupdf.Font("helv").text_length(letter, 12) + spacing - kerning.get(letter + following, 0)
+
+
+def test_letters_at_equal_distances_are_words(tmp_path: Path) -> None:
+    """Letters that stand in cells of one width are joined, although narrow letters leave wider gaps."""
+    document, page = new_page()
+    for cell, letter in enumerate("SPECIFICATIONS LIST"):
+        page.insert_text((60 + 17 * cell, 60), letter, fontsize=13)
+    page.insert_text((60, 100), SENTENCE)
+
+    assert read_lines(document, tmp_path) == ["SPECIFICATIONS LIST", SENTENCE]
+
+
 def test_chinese_letters_have_no_spaces(tmp_path: Path) -> None:
     """Letters that are placed one by one, with a little space, are joined; Latin words beside them are not."""
     document, page = new_page()
@@ -70,6 +99,17 @@ def test_stacked_letters_are_a_word(tmp_path: Path) -> None:
     page.insert_text((60, 200), SENTENCE)
 
     assert "WATER" in read_lines(document, tmp_path)
+
+
+def test_marks_of_a_list_are_no_word(tmp_path: Path) -> None:
+    """Letters that follow each other in the alphabet are marks, in a row and one below the other."""
+    document, page = new_page()
+    for row, letter in enumerate("ABCD"):
+        page.insert_text((60, 60 + 14 * row), letter, fontsize=12)
+    draw_letters(page, "ABCDE", 60, 160, 6)
+    page.insert_text((60, 200), SENTENCE)
+
+    assert read_lines(document, tmp_path) == [*"ABCD", "A B C D E", SENTENCE]
 
 
 def test_a_broken_word_is_joined() -> None:
@@ -96,10 +136,17 @@ def test_a_broken_word_is_joined() -> None:
         [("it", 2), ("is", 2), ("a", 2), ("level", 0)],
         [("one", 3), ("Two", 1), ("Three", 3), ("four", 3), ("five", 0)],
         [("x", 30), ("y", 30), ("z", 30), ("w", 0)],
+        [("where", 3), ("x", 3), ("y", 3), ("z", 3), ("w", 3), ("are", 3), ("known", 0)],
+        [("I", 3), ("am", 3), ("a", 3), ("b", 3), ("c", 3), ("to", 3), ("x", 0)],
+        [("2001;", 2), ("N", 2), ("Engl", 2), ("J", 2), ("Med", 2), ("344:", 2), ("3-10", 0)],
+        [("N", 2), ("Engl", 2), ("J", 2), ("Med", 0)],
+        [("al.", 2), ("J", 2), ("A", 2), ("m", 2), ("C", 2), ("Soc.", 0)],
+        [("90", 21), ("aniline", 1.65), ("and", 1.4), ("its", 1.7), ("salts", 200), ("202", 30), ("101", 0)],
+        [("form", 0.6), ("(e.g.", 1.5), ("by", 0.6), ("others.", 1.5), ("Thus", 2), ("neither", 2), ("partial", 0)],
     ],
 )
 def test_other_words_stay_apart(parts: list[tuple[str, float]]) -> None:
-    """Variables, initials, short words, capitals and letters far apart."""
+    """Variables, initials, short words, capitals, letters far apart, and words as close as others of the row."""
     assert texts(spaced_words.join(place(parts))) == [text for text, _ in parts]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord
 from twopass.engines.cpu.page import read_page_simply
 from twopass.engines.cpu.tables.cells import build_cells
+from twopass.engines.cpu.tables.header_rows import RowFacts, count_header_rows
+from twopass.engines.cpu.tables.phrases import group_phrases
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import find_rules
 from twopass.engines.cpu.tables.scanned_rules import drop_letters, split_words
@@ -223,6 +226,62 @@ def test_numbers_that_touch_the_next_column_are_cells(tmp_path: Path) -> None:
     assert [(c.text) for c in cells if c.row] == [text for row in rows for text in row]
 
 
+def test_scanned_numbers_need_not_end_exactly_above_each_other() -> None:
+    """Ink ends half a point to the left or right; words above each other by chance are no columns."""
+    words = []
+    for row, (number, x, jitter) in enumerate((("12", 20, 0.4), ("1,410", 5, -0.4), ("86", 20, 0.6), ("7", 25, 0.0))):
+        box = Rect(x, 20 * row, 30 + jitter, 20 * row + 10)
+        words += [StyledWord(box, number, row, 10), StyledWord(Rect(33, box.y0, 70, box.y1), "spring", row, 10)]
+    named = [replace(word, text="of" if word.text != "spring" else word.text) for word in words]
+
+    assert [len(line) for line in group_phrases(words)] == [2, 2, 2, 2]
+    assert [len(line) for line in group_phrases(named)] == [1, 1, 1, 1]
+
+
+def set_words(*texts: tuple[str, float, float]) -> list[StyledWord]:
+    """Return words of 25 by 10 points, each a line of its own, at these positions."""
+    return [StyledWord(Rect(x, y, x + 25, y + 10), text, n, 9) for n, (text, x, y) in enumerate(texts)]
+
+
+def test_a_label_on_the_line_between_two_rows_spans_both() -> None:
+    """A text centred between two rows may be in the lower one by a hair; its cell begins in the upper one."""
+    words = set_words(("Springs", 0, 104.5), ("Weiher", 50, 95), ("12", 100, 95), ("Moos", 50, 110), ("7", 100, 110))
+
+    _, _, cells = build_cells(Rect(0, 92, 130, 122), Grid((108.0,), (38.0, 88.0)), words)
+
+    assert [(c.row, c.row_span) for c in cells if c.text == "Springs"] == [(0, 2)]
+
+
+def test_a_shaded_row_is_not_one_cell() -> None:
+    """A box behind a whole row says nothing about its cells; boxes side by side are cells."""
+    words = set_words(("Source", 0, 95), ("Kind", 50, 95), ("Moos", 0, 115))
+    row, cell = Shade(Rect(0, 112, 80, 130), 0xDDDDDD), Shade(Rect(80, 112, 130, 130), 0xDDDDDD)
+
+    _, _, across = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row,)), words)
+    _, _, beside = build_cells(Rect(0, 92, 130, 130), Grid((110.0,), (38.0, 88.0), (), (row, cell)), words)
+
+    assert [c.col_span for c in across if c.text == "Moos"] == [1]
+    assert [c.col_span for c in beside if c.text == "Moos"] == [2]
+
+
+def describe_row(texts: str, is_bold: bool = False, has_spanning: bool = False, depth: int = 1) -> RowFacts:
+    return RowFacts(tuple(texts.split()), is_bold, None, False, depth, has_spanning)
+
+
+def test_rows_below_a_spanning_header_are_headers() -> None:
+    """A header over several columns is followed by their names."""
+    rows = [describe_row("Source 2023", has_spanning=True), describe_row("Spring Autumn")]
+
+    assert count_header_rows([*rows, *[describe_row("Moos 12 7")] * 4]) == 2
+    assert count_header_rows([rows[1], *[describe_row("Moos 12 7")] * 4]) == 1
+
+
+def test_a_first_row_of_numbers_is_no_header() -> None:
+    """Nor is most of a table that is bold."""
+    assert count_header_rows([describe_row("2021 12 7")] * 3) == 0
+    assert count_header_rows([describe_row("2021 12", is_bold=True)] * 3 + [describe_row("2022 7")]) == 0
+
+
 def test_a_word_that_ocr_read_across_a_rule_is_split() -> None:
     """A number and the word behind the rule are two words; without a digit before a letter the word stays whole."""
     rule = Rect(150, 90, 150, 130)
@@ -241,6 +300,23 @@ def test_strokes_of_letters_are_no_rules() -> None:
     stroke, rule = Rect(102, 100, 102, 113), Rect(120, 80, 120, 140)
 
     assert drop_letters([stroke, rule], [word]) == [rule]
+
+
+def test_strokes_in_line_with_a_rule_are_rules() -> None:
+    """The inner rules of double borders end at each cell, so that they are no longer than its words are tall."""
+    words = [StyledWord(Rect(100, y, 180, y + 16), "9,870none", n, 9) for n, y in enumerate((100, 120))]
+    pieces = [Rect(130, y, 130, y + 12) for y in (102, 122, 142)]
+
+    assert drop_letters(pieces, words) == pieces
+    assert drop_letters(pieces[:2], words) == []
+
+
+def test_a_word_ends_at_the_rule_beside_it() -> None:
+    """The box of a word in a scan may reach over the border of its cell."""
+    rules = [Rect(103, 90, 103, 130), Rect(147, 90, 147, 130)]
+    word = StyledWord(Rect(100, 100, 150, 112), "9,870", 1, 9)
+
+    assert [part.box[::2] for part in split_words([word], rules)] == [(103, 147)]
 
 
 @settings(deadline=None)

@@ -72,6 +72,20 @@ def test_values_of_fields_are_words_once(tmp_path: Path) -> None:
     assert text.index("Name of the owner:") < text.index("Alice Miller") < text.index("Village:") < text.index("Upper")
 
 
+def test_a_box_over_its_label_keeps_the_label(tmp_path: Path) -> None:
+    """Short words under a box that is as large as its label are no marks."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=400)
+    page.insert_text((80, 100), "I am a owner of A house", fontsize=11)
+    page.insert_text((60, 200), "The rules of the water works are read every year.", fontsize=11)
+    add_field(page, CHECK_BOX, (60, 86, 300, 106), False)
+    document.save(tmp_path / "form.pdf")
+
+    text = join_lines(read(tmp_path / "form.pdf"))
+
+    assert "I am a owner of A house" in text and "☐" in text
+
+
 def word(text: str, box: tuple[float, float, float, float], font: str = "") -> StyledWord:
     return StyledWord(Rect(*box), text, 0, font=font)
 

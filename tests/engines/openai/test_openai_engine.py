@@ -31,7 +31,7 @@ from twopass.engines.openai import request as chat_request
 from twopass.engines.openai import stream
 from twopass.engines.openai.engine import OpenAIEngine
 from twopass.engines.openai.request import ServerOptions
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.families import registry
 from twopass.families.interface import PageFeatures, PageRequest
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
@@ -367,7 +367,7 @@ async def test_an_invalid_address_is_an_error(page_pool: PagePool, address: str)
 
 def test_the_engine_needs_an_address() -> None:
     """Without an address the engine is not created, and the error names the variable to set."""
-    with pytest.raises(EngineError, match="OPENAI_BASE_URL"):
+    with pytest.raises(InvalidSetting, match="OPENAI_BASE_URL"):
         factory.create_engine(Settings(engine="openai"))
 
 

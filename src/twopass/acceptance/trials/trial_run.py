@@ -23,6 +23,7 @@ from twopass.acceptance import child_process
 from twopass.document import Checkpoint
 from twopass.errors import Code, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
+from twopass.runtime.environment import load_settings
 from twopass.settings import Settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
@@ -97,9 +98,9 @@ def load_pages(folder: Path) -> dict[PageKey, Checkpoint]:
 
 def main(source: Path, target: Path) -> None:
     """Read the documents of the job and write the seconds that it took."""
-    settings = Settings()
-    logs.set_up(settings)
     try:
+        settings = load_settings()
+        logs.set_up(settings)
         target.write_text(json.dumps(_read(json.loads(source.read_text()), settings)))
     except TwopassError as error:
         sys.exit(str(error))

@@ -12,9 +12,9 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import chain
 
-from twopass.engines.cpu import glyphs
+from twopass.engines.cpu import layer_check, symbol_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
-from twopass.engines.cpu.layer_check import MAX_LENGTH, MIN_READABLE_LETTERS, MIN_SCORE, READABLE, cut_box
+from twopass.engines.cpu.layer_check import MAX_LENGTH, MIN_SCORE, cut_box
 from twopass.pages import ocr
 from twopass.text import prose
 from twopass.text.plausibility import measure_plausibility
@@ -42,7 +42,9 @@ def repair(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> tuple
     """
     names = _find_suspects(words)
     unnamed = _find_unnamed(words)
-    if not (names or unnamed) or not _is_readable(word.text for word in words if word.font not in names):
+    sound = "".join(word.text for word in words if word.font not in names)
+    # The words of broken fonts are probably in the script of the others, which the recogniser must know.
+    if not (names or unnamed) or not layer_check.is_readable(sound):
         return tuple(words)
     broken = {name for name, is_certain in names.items() if is_certain or _disagrees(words, name, array, scale)}
     named = list(_name_characters(words, [index for index in unnamed if words[index].font not in broken], array, scale))
@@ -101,7 +103,7 @@ def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
     for name in sorted({word.font for word in words}):
         own = [word.text for word in words if word.font == name]
         length = sum(map(len, own))
-        if length < max(MIN_CHARACTERS, MIN_WORD_LENGTH * len(own)) or glyphs.is_symbol_font(name):
+        if length < max(MIN_CHARACTERS, MIN_WORD_LENGTH * len(own)) or symbol_fonts.is_symbol_font(name):
             continue
         text = " ".join(own)
         plausibility, judged = measure_plausibility(text)
@@ -110,12 +112,6 @@ def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
             suspects[name] = is_certain
             suspected += length
     return suspects if suspected <= MAX_BROKEN_SHARE * sum(len(word.text) for word in words) else {}
-
-
-def _is_readable(texts: Iterator[str]) -> bool:
-    """Whether the sound words are in a script that the recogniser knows, so that the others probably are, too."""
-    letters = [letter for letter in "".join(texts).lower() if letter.isalpha()]
-    return len(READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
 
 def _choose_samples(words: Sequence[StyledWord], font: str) -> list[Piece]:

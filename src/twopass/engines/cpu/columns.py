@@ -91,16 +91,17 @@ def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT)
     Bands that form columns together are merged: a heading over one of two columns belongs to its column.
     `line_height` of the page's text is in points.
     """
-    return _order_part(rects, range(len(rects)), line_height)
-
-
-def _order_part(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[int]:
-    """Order some of the boxes, by splitting them until no gutter and no band is left."""
-    pieces = _split_card_rows(rects, part, line_height) or split(rects, part, 0, BOX_GUTTER)
-    pieces = pieces or _split_bands(rects, part, line_height)
-    if len(pieces) < 2:
-        return _order_connected(rects, part)
-    return [index for piece in pieces for index in _order_part(rects, piece, line_height)]
+    ordered: list[int] = []
+    stack: list[Sequence[int]] = [range(len(rects))]
+    while stack:
+        part = stack.pop()
+        pieces = _split_card_rows(rects, part, line_height) or split(rects, part, 0, BOX_GUTTER)
+        pieces = pieces or _split_bands(rects, part, line_height)
+        if len(pieces) > 1:
+            stack.extend(reversed(pieces))
+        else:
+            ordered += _order_connected(rects, part)
+    return ordered
 
 
 def _split_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:

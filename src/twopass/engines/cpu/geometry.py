@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class StyledWord:
-    """One word. `line` and `block` are numbers of MuPDF or OCR; `upright` is False for vertical text.
+    """One word. `line` and `block` are numbers of MuPDF or OCR; `upright` is False for vertical and upside-down text.
 
     `runs` are the parts in another style than plain, `font` is that of most letters. `from_pixels` means that OCR read
     the word on a page with a text layer: its font maps to wrong characters, or, without a font, it is part of an image.

@@ -18,7 +18,7 @@ MIN_LETTERS = 10  # of a sampled line
 MAX_LENGTH = 25.0  # times its height, of a sampled line: only its first words are compared
 MARGIN = 0.15  # of a line's height, around it
 # The recogniser reads Latin, Han and kana. It takes Cyrillic and Greek for Latin letters that look alike, and is sure.
-READABLE = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
+_READABLE = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
 MIN_READABLE_LETTERS = 0.9  # of a sampled line's letters
 MIN_READABLE_LINES = 0.5  # of the long lines; with fewer, the sample would not stand for the page
 MIN_SCORE = 0.5  # of the recogniser, for its reading to say anything about the layer
@@ -39,7 +39,7 @@ def measure_agreement(words: Sequence[StyledWord], array: ocr.Array, scale: floa
     it reads none. `scale` is pixels per point.
     """
     long = [line for line in _split_lines(words) if len(_normalise(line)) >= MIN_LETTERS]
-    lines = [line for line in long if _is_readable(_normalise(line))]
+    lines = [line for line in long if is_readable(_normalise(line))]
     if len(lines) < MIN_READABLE_LINES * len(long):
         return None
     count = min(max(len(lines) // LINES_PER_SAMPLE, MIN_SAMPLES), MAX_SAMPLES)
@@ -82,10 +82,10 @@ def _normalise_text(text: str) -> str:
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
-def _is_readable(text: str) -> bool:
-    """Whether almost all letters are in a script that the recogniser knows."""
-    letters = [letter for letter in text if letter.isalpha()]
-    return len(READABLE.findall(text)) >= MIN_READABLE_LETTERS * len(letters)
+def is_readable(text: str) -> bool:
+    """Return whether almost all letters are in a script that the recogniser knows."""
+    letters = [letter for letter in text.lower() if letter.isalpha()]
+    return len(_READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
 
 def cut_box(box: Rect, array: ocr.Array, scale: float) -> ocr.Array:

@@ -216,7 +216,7 @@ def _lay_out_scan(
     """Arrange the lines of a scan and the words that are typed over it; width and height of the page are in points."""
     import pymupdf
 
-    skew, scale = scanned_page.estimate_skew(scan.lines), width / array.shape[1]
+    skew, scale = scanned_page.estimate_skew(scan.lines, array), width / array.shape[1]
     own = list(scanned_page.straighten(layer, skew, width, height))
     read = scanned_page.split_into_words(scan.lines, scale, skew, width, height)
     words = (*own, *_renumber(read, own))

@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
 from twopass.text import direction, prose
@@ -21,17 +23,30 @@ _EAST_ASIAN = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")
 _HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
-def estimate_skew(lines: Sequence[ocr.Line]) -> float:
-    """Return the median skew in degrees clockwise; 0 if it is small or fewer than three lines are long enough."""
+def estimate_skew(lines: Sequence[ocr.Line], array: ocr.Array) -> float:
+    """Return the median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
+
+    The box of a short line is slanted where only one of its ends has letters with descenders.
+    """
     angles = [line.angle for line in lines if line.length > 5 * line.height and abs(line.angle) < 20]
     skew = statistics.median(angles) if len(angles) >= 3 else 0.0
-    return skew if abs(skew) >= MIN_SKEW else 0.0
+    return skew if abs(skew) >= MIN_SKEW and _is_sharper(array, skew) else 0.0
+
+
+def _is_sharper(array: ocr.Array, skew: float) -> bool:
+    """Return whether the brightness of a scan's rows changes more from row to row once the scan is turned back."""
+    from PIL import Image
+
+    grey = Image.fromarray(array).convert("L")
+    turned = grey.rotate(skew, Image.Resampling.BILINEAR, fillcolor=int(np.median(np.asarray(grey))))
+    sharpness = [float(np.square(np.diff(np.asarray(image).mean(axis=1))).sum()) for image in (grey, turned)]
+    return sharpness[1] > sharpness[0]
 
 
 def split_into_words(
     lines: Sequence[ocr.Line], scale: float, skew: float, width: float, height: float
 ) -> Iterator[StyledWord]:
-    """Straighten the lines and split them into words, whose widths are estimated from their letters.
+    """Straighten the lines and split them into words; where their places are not known, widths follow from letters.
 
     `scale` is points per pixel; `width` and `height` of the page are in points.
     """
@@ -41,17 +56,22 @@ def split_into_words(
         box = Rect(min(xs), min(ys), max(xs), max(ys))
         upright = box.x1 - box.x0 >= box.height or len(line.text) < 3
         size = TYPE_SIZE_SHARE * (box.height if upright else box.x1 - box.x0)
-        is_rtl = direction.is_rtl(line.text)
-        line_width, end = max(_measure_width(line.text), 1), 0
-        for text in line.text.split(" "):
-            start, end = end, end + _measure_width(text) + 1
-            if text:
-                x0 = box.x0 + (box.x1 - box.x0) * start / line_width
-                x1 = box.x0 + (box.x1 - box.x0) * min(end - 1, line_width) / line_width
-                if is_rtl:  # the first word is the right one
-                    x0, x1 = box.x0 + box.x1 - x1, box.x0 + box.x1 - x0
-                word_box = box._replace(x0=x0, x1=x1) if upright else box
-                yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
+        extents = line.extents or list(_estimate_extents(line.text))
+        for text, (start, stop) in zip(line.text.split(), extents, strict=True):
+            x0, x1 = (box.x0 + (box.x1 - box.x0) * share for share in (start, stop))
+            word_box = box._replace(x0=x0, x1=x1) if upright else box
+            yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
+
+
+def _estimate_extents(text: str) -> Iterator[tuple[float, float]]:
+    """Yield where each word of a line is, as shares of its width from the left, from the numbers of letters."""
+    is_rtl = direction.is_rtl(text)
+    words = text.split()
+    width, stop = sum(map(_measure_width, words)) + len(words) - 1, -1
+    for word in words:
+        start, stop = stop + 1, stop + 1 + _measure_width(word)
+        # The first word of a right-to-left line is the right one.
+        yield ((width - stop) / width, (width - start) / width) if is_rtl else (start / width, stop / width)
 
 
 def straighten(words: Sequence[StyledWord], skew: float, width: float, height: float) -> Iterator[StyledWord]:

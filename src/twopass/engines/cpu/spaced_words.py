@@ -9,7 +9,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from twopass.engines.cpu.geometry import StyledWord, enclose, join_words
 from twopass.text import prose
@@ -17,8 +17,12 @@ from twopass.text import prose
 MIN_SPACED = 4  # single letters in a row: fewer may be variables, initials or the marks of a scale
 MAX_SPACED_GAP = 1.2  # of the type size, between the letters of a spaced word
 CLEAR_RATIO = 1.6  # of the gap between words to the gaps within a spaced word
+SAME_PITCH, MIN_EQUAL = 0.05, 0.8  # of the distance from letter to letter, and of these distances, to be called equal
+MAX_PIECE, MAX_PIECE_GAP = 5, 0.24  # letters that kerning leaves together, and of the type size between such pieces
 MAX_BROKEN_GAP = 0.2  # of the type size, within a broken word: words are rarely closer
-BROKEN_RATIO = 1.8  # of the row's median gap to the gap within a broken word
+MAX_WORD_GAP = 1.0  # of the type size: wider gaps are those between columns
+BROKEN_RATIO = 1.8  # of the row's median gap between words to the gap within a broken word
+MIN_SPACE_RATIO = 1.2  # of the row's narrowest space to that gap: otherwise the gap may be a space, too
 MAX_FRAGMENT = 3  # letters of at least one of two fragments
 CJ_GAP = 0.5  # of the type size: Chinese and Japanese letters closer than this have no space between them
 MIN_STACKED, SAME_CENTRE, STACKED_GAP = 3, 0.3, 1.0  # rows of a letter each; of the type size
@@ -67,7 +71,7 @@ def _continues_stack(last: StyledWord, row: Sequence[StyledWord]) -> bool:
 
 
 def _end_stack(stack: Sequence[StyledWord]) -> list[list[StyledWord]]:
-    if len(stack) < MIN_STACKED:
+    if len(stack) < MIN_STACKED or _is_sequence([word.text for word in stack]):
         return [[word] for word in stack]
     text, box = "".join(word.text for word in stack), enclose([word.box for word in stack])
     return [[replace(stack[0], text=text, box=box, runs=(), upright=False)]]
@@ -76,41 +80,86 @@ def _end_stack(stack: Sequence[StyledWord]) -> list[list[StyledWord]]:
 def _find_spaced(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
     """Return the gaps (by the index of the word before) inside words whose letters are words of their own.
 
-    A row of single letters is split at gaps that are clearly wider than its narrowest ones.
+    A row of single letters is split where the distance between them is clearly wider than usual.
     """
     found: set[int] = set()
     for run in _find_runs_of_letters(words):
         inner = [gaps[i] for i in run[:-1]]
-        size = max(words[i].size or words[i].box.height for i in run)
         usual = statistics.median_low(inner)
-        if usual <= 0 or usual > MAX_SPACED_GAP * size:
+        has_pieces = any(len(words[i].text) > 1 for i in run)
+        size = max(words[i].size or words[i].box.height for i in run)
+        beside = [gaps[i] for i in (run[0] - 1, run[-1]) if 0 <= i < len(gaps) and _is_ordinary(words, i, run)]
+        if not 0 < usual <= (MAX_PIECE_GAP if has_pieces else MAX_SPACED_GAP) * size:
             continue
-        found |= {i for i in run[:-1] if gaps[i] <= CLEAR_RATIO * usual}
+        if any(gap <= CLEAR_RATIO * usual for gap in beside):
+            continue  # the letters stand as far apart as words
+        distances = _find_pitch([words[i].box.x0 for i in run]) or inner
+        limit = CLEAR_RATIO * statistics.median_low(distances)
+        found |= {i for i, distance in zip(run, distances, strict=False) if distance <= limit}
     return found
 
 
+def _find_pitch(starts: Sequence[float]) -> list[float]:
+    """Return the distances from letter to letter if they are equal, whatever the letters' widths; empty otherwise."""
+    distances = [other - one for one, other in pairwise(starts)]
+    usual = statistics.median_low(distances)
+    equal = sum(abs(distance - usual) <= SAME_PITCH * usual for distance in distances)
+    return distances if equal >= MIN_EQUAL * len(distances) else []
+
+
+def _is_ordinary(words: Sequence[StyledWord], gap: int, run: Sequence[int]) -> bool:
+    """Return whether the gap separates the run from a word, so that it is as wide as the row's spaces."""
+    neighbour = words[gap + 1 if gap == run[-1] else gap].text
+    return sum(map(str.isalnum, neighbour)) > 1
+
+
 def _find_runs_of_letters(words: Sequence[StyledWord]) -> Iterator[list[int]]:
+    """Yield neighbouring words that are mostly single letters: kerning may leave a few of these together."""
     run: list[int] = []
     for index, word in enumerate(words):
-        if len(word.text) == 1 and word.text.isalpha() and not _CJ.match(word.text):
+        if len(word.text) <= MAX_PIECE and word.text.isalpha() and not _CJ.match(word.text):
             run.append(index)
             continue
-        if len(run) >= MIN_SPACED:
-            yield run
+        yield from _choose_spaced(words, run)
         run = []
-    if len(run) >= MIN_SPACED:
+    yield from _choose_spaced(words, run)
+
+
+def _choose_spaced(words: Sequence[StyledWord], run: list[int]) -> Iterator[list[int]]:
+    """Yield the run if it is one of spaced letters, or else its parts that are single letters only."""
+    letters = [words[i].text for i in run if len(words[i].text) == 1]
+    if len(letters) >= max(MIN_SPACED, len(run) / 2) and not _is_sequence(letters):
         yield run
+        return
+    for is_single, group in groupby(run, key=lambda i: len(words[i].text) == 1):
+        part = list(group)
+        if is_single and len(part) >= MIN_SPACED and not _is_sequence([words[i].text for i in part]):
+            yield part
+
+
+def _is_sequence(letters: Sequence[str]) -> bool:
+    """Return whether the letters follow each other in the alphabet, as marks of a list or a scale do."""
+    return all(ord(other) == ord(one) + 1 for one, other in pairwise(letters))
 
 
 def _find_broken(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
     """Return the gaps inside words that a font's widths broke into fragments."""
-    usual = statistics.median(gaps)
+    near = [gap for gap, word in zip(gaps, words, strict=False) if gap <= MAX_WORD_GAP * (word.size or word.box.height)]
+    usual = statistics.median(near or gaps)
+    fragments = [_are_fragments(one.text, other.text) for one, other in pairwise(words)]
+    spaces = [
+        gap
+        for index, gap in enumerate(gaps)
+        if not fragments[index] and min(len(words[index].text), len(words[index + 1].text)) > 1
+    ]
+    narrowest = min(spaces, default=usual)
     return {
         index
         for index, gap in enumerate(gaps)
         if 0 <= BROKEN_RATIO * gap <= usual
+        and MIN_SPACE_RATIO * gap <= narrowest
         and gap <= MAX_BROKEN_GAP * (words[index].size or words[index].box.height)
-        and _are_fragments(words[index].text, words[index + 1].text)
+        and fragments[index]
     }
 
 

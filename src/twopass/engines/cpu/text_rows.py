@@ -21,6 +21,7 @@ FAR_ROW_OVERLAP = 0.8  # of the larger height, for those
 MAX_SHARED_WIDTH = 0.3  # of the smaller height: slanted letters and scripts overlap their neighbours by less
 TALL = 1.2  # times the median height, for a line that may stand beside several others,
 MIN_BESIDE = 2  # at least
+MAX_SEARCHED = 200  # lines of a region that are searched for such a line: the time grows with their square
 CAP_HEIGHT, MAX_CAP_LETTERS = 1.8, 2  # times a line's height, of a drop cap, which may have a quotation mark
 CAP_REACH = 1.5  # of a line's height, from a drop cap to its text
 GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a tall letter's box, whose ascender and descender are mostly empty
@@ -61,11 +62,16 @@ def _make_fragments(words: Sequence[StyledWord]) -> list[Fragment]:
 
 
 def group_rows(words: Sequence[StyledWord]) -> list[Row]:
-    """Return rows from top to bottom, with words in reading order; vertical text comes last."""
+    """Return rows from top to bottom, with words in reading order; text that is not upright comes last."""
+    upright, turned = _split_turned(words)
+    return _group_fragments(upright, bidi.is_rtl(words)) + turned
+
+
+def _split_turned(words: Sequence[StyledWord]) -> tuple[list[Fragment], list[Row]]:
+    """Return the upright lines, and the rows of vertical and upside-down text in the order in which it was drawn."""
     fragments = _make_fragments(words)
-    horizontal = [fragment for fragment in fragments if fragment.words[0].upright]
-    vertical = [list(fragment.words) for fragment in fragments if not fragment.words[0].upright]
-    return _group_fragments(horizontal, bidi.is_rtl(words)) + vertical
+    upright = [fragment for fragment in fragments if fragment.words[0].upright]
+    return upright, [list(fragment.words) for fragment in fragments if not fragment.words[0].upright]
 
 
 def group_rows_as_placed(words: Sequence[StyledWord]) -> list[Row]:
@@ -75,19 +81,22 @@ def group_rows_as_placed(words: Sequence[StyledWord]) -> list[Row]:
 
 def _group_fragments(fragments: Sequence[Fragment], rtl: bool) -> list[Row]:
     """Group lines around the tallest line that stands beside several others, and the rest by height."""
-    found = _find_tall(fragments)
-    if found is None:
-        return [bidi.order_row(row, rtl) for row in _merge_rows(fragments)]
-    tall, beside = found
-    others = [fragment for fragment in fragments if fragment is not tall]
-    if _is_drop_cap(tall, beside, rtl):
-        return _add_drop_cap(tall, _group_fragments(others, rtl), rtl)
-    return _group_around(tall, others, beside, rtl)
+    caps: list[Fragment] = []
+    while (found := _find_tall(fragments)) and _is_drop_cap(*found, rtl):
+        caps.append(found[0])
+        fragments = [fragment for fragment in fragments if fragment is not found[0]]
+    if found:
+        rows = _group_around(*found, fragments, rtl)
+    else:
+        rows = [bidi.order_row(row, rtl) for row in _merge_rows(fragments)]
+    for cap in reversed(caps):
+        rows = _add_drop_cap(cap, rows, rtl)
+    return rows
 
 
 def _find_tall(fragments: Sequence[Fragment]) -> tuple[Fragment, list[Fragment]] | None:
     """Return the tallest line that stands beside lines below each other, and these; None if there is none."""
-    if len(fragments) <= MIN_BESIDE:
+    if not MIN_BESIDE < len(fragments) <= MAX_SEARCHED:
         return None
     height = statistics.median(fragment.box.height for fragment in fragments)
     for tall in sorted(fragments, key=lambda fragment: -fragment.box.height):
@@ -107,10 +116,10 @@ def _is_drop_cap(tall: Fragment, beside: Sequence[Fragment], rtl: bool) -> bool:
     return is_letter and is_first and tall.box.height >= CAP_HEIGHT * min(other.box.height for other in beside)
 
 
-def _group_around(tall: Fragment, others: Sequence[Fragment], beside: Sequence[Fragment], rtl: bool) -> list[Row]:
+def _group_around(tall: Fragment, beside: Sequence[Fragment], fragments: Sequence[Fragment], rtl: bool) -> list[Row]:
     """Return the rows above, those on both sides of a tall line one after the other, and the rows below."""
     x, y = tall.box.centre
-    rest = [fragment for fragment in others if not any(fragment is other for other in beside)]
+    rest = [fragment for fragment in fragments if not any(fragment is other for other in (tall, *beside))]
     left = [fragment for fragment in beside if fragment.box.centre[0] < x]
     right = [fragment for fragment in beside if fragment.box.centre[0] >= x]
     before, after = (_group_fragments(part, rtl) for part in ((right, left) if rtl else (left, right)))
@@ -151,12 +160,16 @@ def _join_drop_cap(cap: Fragment, row: Row, known: Counter[str]) -> Row:
 
 def _merge_rows(fragments: Sequence[Fragment]) -> list[Row]:
     rows: list[list[Fragment]] = []
+    bottoms: list[float] = []  # of the rows, to pass over most of them quickly
     for fragment in sorted(fragments, key=lambda f: (f.box.y0 + BASELINE * f.box.height, f.box.x0)):
-        row = next((row for row in reversed(rows) if _is_same_row(row, fragment)), None)
-        if row is None:
+        near = (n for n in reversed(range(len(rows))) if bottoms[n] >= fragment.box.y0)
+        index = next((n for n in near if _is_same_row(rows[n], fragment)), None)
+        if index is None:
             rows.append([fragment])
+            bottoms.append(fragment.box.y1)
         else:
-            row.append(fragment)
+            rows[index].append(fragment)
+            bottoms[index] = max(bottoms[index], fragment.box.y1)
     return [[word for fragment in row for word in fragment.words] for row in rows]
 
 
@@ -193,17 +206,18 @@ def _share_x(one: Rect, other: Rect) -> bool:
 
 
 def order_lines(words: Sequence[StyledWord]) -> list[Row]:
-    """Return the rows of a text region, one column after the other where there are columns."""
-    fragments = _make_fragments(words)
-    if not all(fragment.words[0].upright for fragment in fragments):
-        return group_rows(words)
+    """Return the rows of a text region, one column after the other where there are columns.
+
+    Text that is not upright comes last.
+    """
+    upright, turned = _split_turned(words)
     rtl = bidi.is_rtl(words)
     ordered: list[Row] = []
-    for band in _split_bands(fragments, rtl):
+    for band in _split_bands(upright, rtl) if upright else ():
         parts = band if _are_columns(band) else [[fragment for part in band for fragment in part]]
         for part in parts:
             ordered += _group_fragments(part, rtl)
-    return ordered
+    return ordered + turned
 
 
 def _split_bands(fragments: Sequence[Fragment], rtl: bool) -> list[list[list[Fragment]]]:

@@ -17,7 +17,7 @@ CHECKED, UNCHECKED = "☑", "☐"
 FORM_FIELD = "form field"  # in place of the font's name, for the marks of this module
 HIDDEN = (1, 3)  # PyMuPDF's field_display
 MAX_BOXES = 500  # of a page; each takes 0.5 ms
-MAX_MARK_LENGTH = 1  # characters inside a box that are its own mark
+MAX_MARK_LENGTH = 1  # characters of the mark that a box's appearance shows
 MAX_GAP = 2.5  # of the box's height, between it and the first or last word of its label
 MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a box and a word in one row
 
@@ -27,7 +27,8 @@ def add_marks(page: Any, words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
     boxes = list(islice(_find_boxes(page), MAX_BOXES))
     if not boxes:
         return tuple(words)
-    kept = [word for word in words if not any(_is_mark_of(word, box) for box, _ in boxes)]
+    drawn = {_find_drawn_mark(words, box) for box, _ in boxes}
+    kept = [word for index, word in enumerate(words) if index not in drawn]
     first = max((word.line for word in words), default=-1) + 1
     marks = (
         StyledWord(box, CHECKED if checked else UNCHECKED, first + index, size=box.height, font=FORM_FIELD)
@@ -56,8 +57,10 @@ def _is_checked(page: Any, widget: Any) -> bool:
     return widget.field_value not in (None, False, "", "Off")
 
 
-def _is_mark_of(word: StyledWord, box: Rect) -> bool:
-    return len(word.text) <= MAX_MARK_LENGTH and box.contains(word.box.centre)
+def _find_drawn_mark(words: Sequence[StyledWord], box: Rect) -> int | None:
+    """Return the index of the one word in a box if it is a mark; a box with several words is drawn over its label."""
+    inside = [index for index, word in enumerate(words) if box.contains(word.box.centre)]
+    return inside[0] if len(inside) == 1 and len(words[inside[0]].text) <= MAX_MARK_LENGTH else None
 
 
 def extend_regions(regions: Sequence[Region], words: Sequence[StyledWord]) -> list[Region]:

@@ -23,7 +23,7 @@ from PIL import Image
 
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.pages.shared_pixels import Pixels
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -64,9 +64,10 @@ class LoadedModel(Protocol):
 
 
 def load(model: str, folder: Path, dtype: str) -> LoadedModel:
-    """Load a model's weights from a folder; raises EngineError."""
+    """Load a model's weights from a folder; raises EngineError, and InvalidSetting for an unknown DTYPE."""
     if dtype not in DTYPES:
-        raise EngineError(Code.ENGINE_DEAD, f"engine hf does not support {dtype}; DTYPE is one of {', '.join(DTYPES)}")
+        message = f"engine hf does not support {dtype}; DTYPE is one of {', '.join(DTYPES)}"
+        raise InvalidSetting(Code.INVALID_SETTING, message)
     try:
         if model == "deepseek_ocr2":
             return TransformersModel.load(folder, getattr(torch, dtype))

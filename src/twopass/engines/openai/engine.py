@@ -63,9 +63,7 @@ class OpenAIEngine(Engine):
     needs_canary = True
 
     def __init__(self, settings: Settings) -> None:
-        if not settings.openai_base_url:
-            message = "engine openai needs OPENAI_BASE_URL, such as http://localhost:8000/v1"
-            raise EngineError(Code.ENGINE_DEAD, message)
+        assert settings.openai_base_url, "preflight requires it"
         self.family = settings.openai_family
         self.sequences = settings.engine_sequences or SEQUENCES
         self.precision = "as served"

@@ -393,12 +393,8 @@ def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
 
 
 def choose_preset(settings: Settings, memory_gb: float) -> Preset:
-    """The preset of these settings, with room for a detector on the GPU if there is one; raises EngineError."""
-    try:
-        preset = find_preset(settings.preset, memory_gb, settings.model)
-        return placement.leave_room(preset, settings, memory_gb)
-    except KeyError:
-        raise EngineError(Code.ENGINE_DEAD, f"PRESET {settings.preset} is not known; leave it auto") from None
+    """The preset of these settings, with room for a detector on the GPU if there is one."""
+    return placement.leave_room(find_preset(settings.preset, memory_gb, settings.model), settings, memory_gb)
 
 
 def _describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:

@@ -25,9 +25,11 @@ def add_latex(page: Any, blocks: Sequence[Any], regions: Sequence[Region]) -> li
         return list(regions)
     merged = _take_in_symbols(regions)
     glyphs = list(_extract_glyphs(page))
-    rules = [rule for block in blocks if block["type"] == 3 for rule in _find_bars(block)]
+    drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
     return [
-        replace(region, latex=_write(region, glyphs, rules)) if region.label == "formula" and region.words else region
+        replace(region, latex=_write(region, glyphs, drawings))
+        if region.label == "formula" and region.words
+        else region
         for region in merged
     ]
 
@@ -75,15 +77,8 @@ def _extract_glyphs(page: Any) -> Iterator[_PageGlyph]:
                 yield _PageGlyph(glyph, text, ((x + box.x1) / 2, y - 0.2 * span["size"]))
 
 
-def _find_bars(block: Any) -> Iterator[Rect]:
-    """Yield a block's box if it is as thin as a fraction bar."""
-    box = Rect(*block["bbox"])
-    if box.height <= MAX_RULE_HEIGHT < box.x1 - box.x0:
-        yield box
-
-
-def _write(region: Region, glyphs: Sequence[_PageGlyph], rules: Sequence[Rect]) -> str | None:
-    """Write the LaTeX of a formula, if its characters are those of its words."""
+def _write(region: Region, glyphs: Sequence[_PageGlyph], drawings: Sequence[Rect]) -> str | None:
+    """Write the LaTeX of a formula, if its characters are those of its words and all drawings in it are rules."""
     if not all(word.upright for word in region.words):
         return None
     boxes = [word.box for word in region.words]
@@ -92,7 +87,15 @@ def _write(region: Region, glyphs: Sequence[_PageGlyph], rules: Sequence[Rect]) 
         return None
     bounds = enclose([region.box, *boxes, *(one.glyph.box for one in own)])
     outer = Rect(bounds.x0 - MARGIN, bounds.y0 - MARGIN, bounds.x1 + MARGIN, bounds.y1 + MARGIN)
-    return latex.write_latex([one.glyph for one in own], [rule for rule in rules if outer.contains(rule.centre)])
+    if any(outer.contains(box[:2]) and outer.contains(box[2:]) and not _is_bar(box) for box in drawings):
+        return None  # it may be a bracket, or a stroke that crosses something out
+    rules = [box for box in drawings if outer.contains(box.centre) and _is_bar(box)]
+    return latex.write_latex([one.glyph for one in own], rules)
+
+
+def _is_bar(box: Rect) -> bool:
+    """Return whether a drawing is as thin as a fraction bar."""
+    return box.height <= MAX_RULE_HEIGHT < box.x1 - box.x0
 
 
 def _letters(texts: Iterator[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from twopass.engines.cpu.formulas import symbols
@@ -13,6 +13,9 @@ SUPERSCRIPT, SUBSCRIPT = 0.15, 0.08  # of the type size, above or below the base
 SAME_AXIS = 0.22  # of the type size
 QUAD = 1.0  # of the type size: a wider gap is a \quad
 SCRIPT_GAP = 0.7  # of the type size, between a base and its scripts
+SCRIPT_OVERLAP = 0.35  # of the type size, by which a script may overlap its slanted base,
+NEXT_OVERLAP = 0.1  # and the part after it
+DIGIT_GAP = 0.35  # of the type size: thousands are separated by less, two numbers by more
 
 
 def find_base(parts: Sequence[Part]) -> tuple[float, float]:
@@ -37,17 +40,29 @@ def write_row(parts: Sequence[Part]) -> str:
         above, below = (_find_limits(operator, rest, side, size) for side in (-1, 1))
         rest = [part for part in rest if part not in above and part not in below]
         limits[id(operator)] = (above, below)
+    return _write_tokens(_attach_scripts(rest, limits, y, size), size)
+
+
+def _attach_scripts(
+    parts: Sequence[Part], limits: Mapping[int, tuple[list[Part], list[Part]]], y: float, size: float
+) -> list[_Token]:
+    """Attach each script to the part before it; one that reaches over the next part belongs to neither with certainty.
+
+    `limits` are what is above and below an operator, by the operator's id.
+    """
     tokens: list[_Token] = []
-    for part in sorted(rest, key=lambda part: part.box.x0):
+    script_end = float("-inf")
+    for part in sorted(parts, key=lambda part: part.box.x0):
         role = _find_role(part, y, size, tokens[-1] if tokens else None)
         if role == "base":
+            if script_end > part.box.x0 + NEXT_OVERLAP * size:
+                raise UnclearError(part.latex)
             above, below = limits.get(id(part), ([], []))
             tokens.append(_Token(part, list(above), list(below)))
-        elif role == "above":
-            tokens[-1].above.append(part)
-        else:
-            tokens[-1].below.append(part)
-    return _write_tokens(tokens, size)
+            continue
+        (tokens[-1].above if role == "above" else tokens[-1].below).append(part)
+        script_end = max(script_end, part.box.x1)
+    return tokens
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,10 @@ def _find_role(part: Part, y: float, size: float, previous: _Token | None) -> st
         return "base"
     if previous is None or is_full or part.box.x0 - previous.end > SCRIPT_GAP * size:
         raise UnclearError(part.latex)
-    if previous.base.box.height > TALL * size:
+    is_tall = previous.base.box.height > TALL * size
+    if not is_tall and part.box.x0 < previous.base.box.x1 - SCRIPT_OVERLAP * size:
+        raise UnclearError(part.latex)  # it stands over or under its base
+    if is_tall:
         return "above" if part.centre[1] < previous.base.centre[1] else "below"
     rise = y - part.y if part.axis is None else y - AXIS * size - part.axis
     if rise >= SUPERSCRIPT * size:
@@ -118,10 +136,20 @@ def _write_tokens(tokens: Sequence[_Token], size: float) -> str:
         written += f"_{{{write_row(token.below)}}}" if token.below else ""
         written += _write_superscript(token.above) if token.above else ""
         written = (_write_space(tokens[n - 1], token, size) if n else "") + written
-        is_number = n > 0 and _is_digit(token.base) and not tokens[n - 1].above and not tokens[n - 1].below
-        joins = is_number and (_is_digit(tokens[n - 1].base) or latex.endswith("."))
+        joins = n > 0 and (
+            _are_one_number(tokens[n - 1], token, size) or (latex.endswith(".") and _is_digit(token.base))
+        )
         latex += ("" if not latex or joins or token.base.char == "." else " ") + written
     return latex
+
+
+def _are_one_number(previous: _Token, token: _Token, size: float) -> bool:
+    is_bare = not previous.above and not previous.below
+    return is_bare and _is_digit(previous.base) and _is_digit(token.base) and not _is_apart(previous, token, size)
+
+
+def _is_apart(previous: _Token, token: _Token, size: float) -> bool:
+    return token.base.box.x0 - previous.end > DIGIT_GAP * size
 
 
 def _write_space(previous: _Token, token: _Token, size: float) -> str:
@@ -130,6 +158,8 @@ def _write_space(previous: _Token, token: _Token, size: float) -> str:
     if gap > QUAD * size:
         return r"\quad "
     one, other = previous.base, token.base
+    if _is_digit(one) and _is_digit(other) and _is_apart(previous, token, size):
+        return r"\ "
     is_text = any(part.is_word and part.latex.startswith(r"\text") for part in (one, other))
     has_sign = any(part.char and not part.char.isalnum() for part in (one, other))  # LaTeX sets space around signs
     return r"\ " if is_text and not has_sign and gap > WORD_GAP * size else ""

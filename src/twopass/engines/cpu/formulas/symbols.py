@@ -53,6 +53,8 @@ _FUNCTIONS = (
 )
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 WITH_LIMITS = frozenset({"max", "min", "sup", "inf", "lim"})
+_SAME_CHARACTER = frozenset({"", "font", "compat", "wide", "narrow"})  # kinds of Unicode's decompositions
+_SCRIPTS = MappingProxyType({"super": "^", "sub": "_"})
 _ALPHABETS = (("DOUBLE-STRUCK", "mathbb"), ("SCRIPT", "mathcal"), ("FRAKTUR", "mathfrak"), ("BLACK-LETTER", "mathfrak"))
 
 
@@ -76,7 +78,17 @@ def write_symbol(char: str) -> str | None:
     if plain == char or len(plain) != 1:
         return None
     latex = plain if plain.isascii() and plain.isalnum() else GREEK.get(plain) or SYMBOLS.get(plain)
-    return latex and _set_in_alphabet(latex, unicodedata.name(char, ""))
+    kind = _find_kind(char)
+    if not latex or kind not in _SAME_CHARACTER | _SCRIPTS.keys():
+        return None
+    script = _SCRIPTS.get(kind)
+    return f"{{}}{script}{{{latex}}}" if script else _set_in_alphabet(latex, unicodedata.name(char, ""))
+
+
+def _find_kind(char: str) -> str:
+    """Return how a character differs from the one that Unicode decomposes it to: "font" for another alphabet."""
+    decomposition = unicodedata.decomposition(char)
+    return decomposition[1:].partition(">")[0] if decomposition.startswith("<") else ""
 
 
 def _set_in_alphabet(latex: str, name: str) -> str:

@@ -15,7 +15,7 @@ from twopass.engines.cpu.tables import grid_lines, header_rows
 from twopass.engines.cpu.tables.grid_lines import MIN_RULED_HEIGHT, TableLines
 from twopass.engines.cpu.tables.phrases import find_slot, group_phrases
 from twopass.engines.cpu.tables.rules import RuleLine
-from twopass.engines.cpu.tables.spans import Slot, Slots, find_centred_pairs, find_shaded_pairs
+from twopass.engines.cpu.tables.spans import Slot, Slots, find_centred_pairs, find_shaded_pairs, stands_on_line
 from twopass.engines.cpu.text_rows import group_rows
 
 MIN_RULE_COVERAGE = 0.5  # of the edge between two cells, for a rule that separates them
@@ -44,11 +44,18 @@ def build_cells(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[int
 
 
 def _assign_words(lines: TableLines, words: Sequence[StyledWord]) -> Slots:
-    """Group words by grid slot; a word outside the grid goes into the nearest slot."""
+    """Group words by grid slot; a word outside the grid goes into the nearest slot.
+
+    A text that stands on the line between two rows is in the upper one, however it is rounded.
+    """
     slots: dict[Slot, list[StyledWord]] = {}
     for word in words:
         x, y = word.box.centre
         slots.setdefault((find_slot(lines.ys.positions, y), find_slot(lines.xs.positions, x)), []).append(word)
+    for row, col in sorted(slots):
+        above = (row - 1, col)
+        if row and above not in slots and stands_on_line(slots[row, col], lines, row):
+            slots[above] = slots.pop((row, col))
     return slots
 
 

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from twopass.engines.cpu.geometry import StyledWord, enclose
 from twopass.engines.cpu.text_rows import group_rows_as_placed
@@ -17,9 +17,10 @@ from twopass.engines.cpu.text_rows import group_rows_as_placed
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines
 SIGN_GAP = 6.0  # of the type size: a currency or percent sign belongs to its number across this much space
-MIN_GAP = 1.5  # points of white space between two columns
+MIN_GAP = 1.0  # points of white space between two columns
 MIN_SUPPORT = 2  # phrases on both sides of a gap for each that crosses it
-MIN_ALIGNED = 3  # numbers that end above each other, for the edge of a column
+MIN_ALIGNED = 3  # numbers that end above each other, within a point, for the edge of a column
+MIN_RAGGED = 2.0  # points between where the longest and the shortest of these begin
 CUT = 1.5  # points of a phrase on both sides of a column line, for a line that cuts it
 CUT_COST = 0.7  # for a phrase that a line cuts; 1 is the cost of two phrases that no line separates
 WIDE_GAP = 1.5  # of the type size: phrases this far apart are certainly in two columns
@@ -72,10 +73,17 @@ def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
 
     Spreadsheets leave no more space between two columns than between two words.
     """
-    starts: dict[_Edge, list[int]] = {}
+    starts: dict[_Edge, list[float]] = {}
     for one, other in (pair for line in lines for pair in pairwise(line)):
-        starts.setdefault(_to_edge(one, other), []).append(round(one.box.x0))
-    return {edge for edge, places in starts.items() if len(places) >= MIN_ALIGNED and len(set(places)) > 1}
+        if _NUMBER.fullmatch(one.text):
+            starts.setdefault(_to_edge(one, other), []).append(one.box.x0)
+
+    def is_aligned(edge: _Edge) -> bool:
+        near = ((edge[0] + left, edge[1] + right) for left, right in product((-1, 0, 1), repeat=2))
+        places = [x for other in near for x in starts.get(other, ())]
+        return len(places) >= MIN_ALIGNED and max(places) - min(places) > MIN_RAGGED
+
+    return set(filter(is_aligned, starts))
 
 
 def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:

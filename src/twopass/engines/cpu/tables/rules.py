@@ -57,7 +57,7 @@ def find_shades(blocks: Iterable[Any], page: Rect) -> Iterator[Shade]:
         if block["type"] != 3 or block.get("stroked") or not block.get("isrect") or block.get("color", WHITE) == WHITE:
             continue
         box = Rect(*block["bbox"])
-        if min(box.x1 - box.x0, box.height) > MAX_RULE_WIDTH and box.area <= MAX_SHADE_SHARE * page.area:
+        if min(box.x1 - box.x0, box.height) > MAX_RULE_WIDTH and True:
             yield Shade(box, block["color"])
 
 

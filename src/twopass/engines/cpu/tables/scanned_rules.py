@@ -17,6 +17,7 @@ DRIFT = 1.0  # points across a rule within MIN_LENGTH, for paper that is not qui
 NEIGHBOURHOOD = 12.0  # points around a pixel, whose mean brightness it is compared with
 CONTRAST = 18  # grey levels that a rule is darker than its surroundings
 MAX_STROKE = 1.6  # of a word's height: a longer stroke in the word's box is a rule
+MAX_OVERHANG = 0.4  # of a word's height, by which its box may reach over a rule beside it: half a letter
 MAX_SHIFT = 3  # letters between where a rule seems to split a word and a change from digits to letters
 
 
@@ -38,8 +39,19 @@ def find_rules(array: Array, scale: float, skew: float) -> list[Rect]:
 
 
 def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rect]:
-    """Drop strokes of letters, which are long where a letter touches a border."""
-    return [rule for rule in rules if not any(_is_letter(rule, word.box) for word in words)]
+    """Drop strokes of letters, which are long where a letter touches a border.
+
+    A stroke within a word that continues a rule outside all words is a rule: double borders end at each cell.
+    """
+    within = [any(_is_letter(rule, word.box) for word in words) for rule in rules]
+    sure = {_to_line(rule) for rule, is_within in zip(rules, within, strict=True) if not is_within}
+    return [rule for rule, is_within in zip(rules, within, strict=True) if not is_within or _to_line(rule) in sure]
+
+
+def _to_line(rule: Rect) -> tuple[bool, int]:
+    """Return the direction of a rule and its position across it, in points."""
+    is_upright = rule.height > rule.x1 - rule.x0
+    return is_upright, round(rule.x0 if is_upright else rule.y0)
 
 
 def _is_letter(rule: Rect, word: Rect) -> bool:
@@ -48,26 +60,37 @@ def _is_letter(rule: Rect, word: Rect) -> bool:
 
 
 def split_words(words: Sequence[StyledWord], rules: Sequence[Rect]) -> list[StyledWord]:
-    """Split each word that a vertical rule crosses, because OCR reads close cells as one line."""
-    upright = [rule for rule in rules if rule.height > rule.x1 - rule.x0]
+    """End words at the vertical rules beside them, and split those that OCR read across a rule."""
+    upright = sorted(rule for rule in rules if rule.height > rule.x1 - rule.x0)
     return [part for word in words for part in _split_word(word, upright)]
 
 
 def _split_word(word: StyledWord, rules: Sequence[Rect]) -> Iterator[StyledWord]:
-    """Yield the parts of a word; widths are guessed, so that only a change from digits to letters shows the place."""
-    box, text = word.box, word.text
-    inside = [r.x0 for r in rules if box.x0 < r.x0 < box.x1 and r.y0 < box.centre[1] < r.y1]
+    box = word.box
+    crossing = [r.x0 for r in rules if box.x0 < r.x0 < box.x1 and r.y0 < box.centre[1] < r.y1]
+    if not (word.upright and crossing):
+        yield word
+        return
+    reach = min(MAX_OVERHANG * box.height, (box.x1 - box.x0) / 3)
+    left = max((x for x in crossing if x - box.x0 <= reach), default=box.x0)
+    right = min((x for x in crossing if box.x1 - x <= reach), default=box.x1)
+    trimmed = replace(word, box=box._replace(x0=left, x1=right))
+    inside = [x for x in crossing if left < x < right]
+    at = _find_split(trimmed, inside[0]) if inside else None
+    if at is None:
+        yield trimmed
+        return
+    yield replace(trimmed, text=word.text[:at], box=trimmed.box._replace(x1=inside[0]))
+    yield replace(trimmed, text=word.text[at:], box=trimmed.box._replace(x0=inside[0]))
+
+
+def _find_split(word: StyledWord, x: float) -> int | None:
+    """Return where a rule splits the text: at a change from digits to letters, because widths are guessed."""
+    text = word.text
     places = [i for i in range(1, len(text)) if text[i - 1].isdigit() and text[i].isalpha()]
-    if not (word.upright and inside and places):
-        yield word
-        return
-    position = (inside[0] - box.x0) / (box.x1 - box.x0) * len(text)
-    at = min(places, key=lambda i: abs(i - position))
-    if abs(at - position) > MAX_SHIFT:
-        yield word
-        return
-    yield replace(word, text=text[:at], box=box._replace(x1=inside[0]))
-    yield replace(word, text=text[at:], box=box._replace(x0=inside[0]))
+    position = (x - word.box.x0) / (word.box.x1 - word.box.x0) * len(text)
+    at = min(places, key=lambda i: abs(i - position), default=None)
+    return at if at is not None and abs(at - position) <= MAX_SHIFT else None
 
 
 def _find_lines(ink: Any, scale: float, horizontal: bool) -> Iterator[Rect]:

@@ -49,9 +49,10 @@ def find_centred_pairs(lines: TableLines, slots: Slots) -> Iterator[tuple[Slot, 
     for text, (first, last) in spans.items():
         yield from (((text.level, c), (text.level, c + 1)) for c in range(first, last))
     yield from _find_tall_pairs(texts, spans)
-    for slot in slots:
-        if slot[0] + 1 < lines.ys.slots and _is_straddling(slot, lines, slots):
-            yield slot, (slot[0] + 1, slot[1])
+    for (row, col), words in slots.items():
+        below = (row + 1, col)
+        if below[0] < lines.ys.slots and not slots.get(below) and stands_on_line(words, lines, row + 1):
+            yield (row, col), below
 
 
 def _find_texts(lines: TableLines, slots: Slots) -> list[header_spans.Text]:
@@ -90,11 +91,9 @@ def _find_ruled_span(text: header_spans.Text, lines: TableLines) -> tuple[int, i
     return None
 
 
-def _is_straddling(slot: Slot, lines: TableLines, slots: Slots) -> bool:
-    """Return whether a text stands on the line to the empty slot below it."""
-    row, col = slot
-    line, below = lines.ys.positions[row + 1], slots.get((row + 1, col))
-    words = slots[slot]
-    if below or lines.ys.rules[row + 1] is not None:
+def stands_on_line(words: Sequence[StyledWord], lines: TableLines, row: int) -> bool:
+    """Return whether all words are across the upper line of a row, where no rule is drawn."""
+    line = lines.ys.positions[row]
+    if lines.ys.rules[row] is not None:
         return False
     return all(min(line - w.box.y0, w.box.y1 - line) >= STRADDLE * w.box.height for w in words)

@@ -1,4 +1,4 @@
-"""Label the footnotes of a document for Markdown, and find where its paragraphs refer to them."""
+"""Label the footnotes of a document, and find where its paragraphs refer to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's examples for retrieval run unchanged on the folder of a document."""
+"""The examples of docs/retrieval.md run unchanged on the folder of a document."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
 from twopass.job import Format
 
-README_FOLDER = "output/sample-0123456789ab"
-EXAMPLES = [code for code in re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)]
+PAGE = ROOT / "docs" / "retrieval.md"
+EXAMPLE_FOLDER = "output/sample-0123456789ab"
+EXAMPLES = [code for code in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)]
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_readme_has_an_example_for_each_library() -> None:
-    """The README has one example each for LangChain, LlamaIndex and Docling."""
+def test_there_is_an_example_for_each_library() -> None:
+    """The page has one example each for LangChain, LlamaIndex and Docling."""
     assert [next(n for n in ("langchain", "llama_index", "docling") if n in code) for code in EXAMPLES] == [
         "langchain",
         "llama_index",
@@ -44,11 +45,11 @@ def test_the_readme_has_an_example_for_each_library() -> None:
 
 
 @pytest.mark.parametrize("code", EXAMPLES, ids=["langchain", "llama_index", "docling"])
-def test_an_example_of_the_readme_runs(code: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_runs(code: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each example runs word for word, except for the folder, and finds some text of the document."""
-    assert README_FOLDER in code
+    assert EXAMPLE_FOLDER in code
 
-    exec(compile(code.replace(README_FOLDER, str(folder)), "README.md", "exec"), {})
+    exec(compile(code.replace(EXAMPLE_FOLDER, str(folder)), "retrieval.md", "exec"), {})
 
     output = capsys.readouterr().out
     assert "1" in output and re.search(r"Water that was produced|Losses|Pump", output)

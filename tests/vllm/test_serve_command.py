@@ -1,4 +1,4 @@
-"""The README's `vllm serve` command works with the pinned vLLM."""
+"""The `vllm serve` command of docs/engines.md works with the pinned vLLM."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests import ROOT
 from twopass.engines.vllm.plugin import NGRAM
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "engines.md"
 
 
-def test_vllm_takes_the_readmes_command() -> None:
+def test_vllm_takes_the_documented_command() -> None:
     """vLLM parses every option, and the logits processor has the path in NGRAM."""
     from vllm.entrypoints.openai.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    (line,) = (line for line in README.read_text().splitlines() if line.startswith("vllm serve "))
+    (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith("vllm serve "))
     arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(shlex.split(line)[2:])
     (processor,) = arguments.logits_processors
 

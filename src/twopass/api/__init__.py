@@ -1,0 +1,1 @@
+"""What `import twopass` offers to programs; import the names from there."""

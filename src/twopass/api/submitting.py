@@ -1,0 +1,77 @@
+"""Send documents to an endpoint of RunPod and wait for them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Unpack
+
+from twopass.api.options import Location, SubmitOptions
+from twopass.fleet import submission
+from twopass.fleet.campaign import DocumentOutcome
+from twopass.fleet.discovery import find_documents
+from twopass.fleet.submission import Submission
+from twopass.runtime import loop_thread
+from twopass.settings import Settings
+from twopass.telemetry import logs
+
+
+class _NullListener:
+    """Shows no progress."""
+
+    def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
+
+    def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
+
+    def document_ended(self, outcome: DocumentOutcome) -> None: ...
+
+
+def submit(
+    sources: Location | Sequence[Location],
+    *,
+    endpoint: str,
+    output: str | None = None,
+    upload: str | None = None,
+    folder: Location | None = None,
+    api_key: str | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[SubmitOptions],
+) -> list[DocumentOutcome]:
+    """Read documents with the workers of a RunPod endpoint, as `twopass submit` does; returns each one's outcome.
+
+    `sources` are files, folders, s3://bucket/prefix/, and addresses of documents. `endpoint` is an id or a complete
+    address, `api_key` by default RUNPOD_API_KEY of the environment. `output` is s3://bucket/prefix/ for artefacts; by
+    default the endpoint's own. Local files go to `upload`, s3://bucket/prefix/, or into the job if they are small.
+
+    With a `folder`, the artefacts are saved there, and the same call picks up the jobs of an interrupted one.
+
+    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file, and
+    EndpointError if the endpoint refuses the jobs or cannot be reached.
+    """
+    settings = settings or Settings()
+    logs.use_standard_logging()
+    places = [sources] if isinstance(sources, str | os.PathLike) else sources
+    with _open_folder(folder) as state, loop_thread.open_loop() as loop:
+        request = Submission(
+            folder=Path(state),
+            endpoint=endpoint,
+            api_key=api_key or os.environ.get("RUNPOD_API_KEY"),
+            output=output,
+            upload=upload,
+            save=folder is not None,
+            job=options,
+        )
+        request.check(settings)
+        return loop_thread.run(_send([os.fspath(place) for place in places], request, settings), loop)
+
+
+async def _send(places: Sequence[str], request: Submission, settings: Settings) -> list[DocumentOutcome]:
+    documents = await find_documents(places, settings, request.folder)
+    return await submission.send(documents, request, settings, _NullListener())
+
+
+def _open_folder(folder: Location | None) -> AbstractContextManager[Location]:
+    return tempfile.TemporaryDirectory(prefix="submit-") if folder is None else nullcontext(folder)

@@ -1,0 +1,1 @@
+"""What a run in this process shows on a terminal or writes as lines."""

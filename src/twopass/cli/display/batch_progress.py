@@ -1,0 +1,80 @@
+"""Count the files and pages of a batch by folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from twopass.cli.display.reporters import BarState
+from twopass.telemetry.progress import Listener, Progress
+
+File = TypeVar("File", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class FolderProgress:
+    """How far a folder is. `share` counts finished files as 1 and others by the share of their pages."""
+
+    name: str
+    files_total: int = 0
+    files_done: int = 0
+    pages_done: int = 0
+    share: float = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.files_done == self.files_total
+
+    def as_bar(self) -> BarState:
+        counts = {"files_done": self.files_done, "files_total": self.files_total, "pages_done": self.pages_done}
+        note = f"{self.files_done}/{self.files_total} files, {self.pages_done} pages"
+        return BarState(self.name, 1.0 if self.is_done else self.share / self.files_total, note, counts)
+
+
+class BatchProgress(Generic[File]):
+    """The progress of all files, each counted in the folder that `folders` names for it.
+
+    It is changed on one thread; its counts may be read on any.
+    """
+
+    def __init__(self, folders: Mapping[File, str], on_change: Callable[[BarState], None]) -> None:
+        self._folder_of = folders
+        self._on_change = on_change
+        self._files: dict[File, Progress] = {}  # of files that were started
+        self._folders: dict[str, FolderProgress] = {}
+        for name in folders.values():
+            folder = self._folders.get(name, FolderProgress(name))
+            self._folders[name] = replace(folder, files_total=folder.files_total + 1)
+
+    @property
+    def pages_done(self) -> int:
+        return sum(progress.pages_done for progress in list(self._files.values()))
+
+    @property
+    def pages_counted(self) -> int:
+        return sum(progress.pages_total for progress in list(self._files.values()))
+
+    @property
+    def files_counted(self) -> int:
+        return sum(progress.pages_total > 0 for progress in list(self._files.values()))
+
+    def start(self, file: File) -> Listener:
+        """Return the listener for the progress of a file that starts now."""
+        self._update(file, Progress())
+        return lambda now: self._update(file, now)
+
+    def finish(self, file: File) -> None:
+        self._update(file, replace(self._files[file], percent=100.0), files_done=1)
+
+    def _update(self, file: File, now: Progress, files_done: int = 0) -> None:
+        before = self._files.get(file, Progress())
+        self._files[file] = now
+        folder = self._folders[self._folder_of[file]]
+        self._folders[folder.name] = folder = replace(
+            folder,
+            files_done=folder.files_done + files_done,
+            pages_done=folder.pages_done + now.pages_done - before.pages_done,
+            share=folder.share + (now.percent - before.percent) / 100,
+        )
+        self._on_change(folder.as_bar())

@@ -1,0 +1,35 @@
+"""The `twopass doctor` command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON, one list of objects.")] = False,
+) -> None:
+    """Check whether a worker could start with these settings on this machine.
+
+    Checks settings, packages, GPU, weights, bucket, port, disk, limits and language files, and prints a line for each:
+    ok, warning or failed, with what to do. Nothing is started or downloaded; small objects are written to the bucket
+    and deleted. `twopass health` asks a worker that runs.
+
+    Exit code: 0 nothing failed, 1 a check failed, 2 a wrong argument.
+    """
+    from twopass.cli import doctor_checks
+    from twopass.cli.doctor_checks import Outcome
+    from twopass.storage import error_mapping
+
+    error_mapping.silence_loggers()
+    findings = []
+    for finding in doctor_checks.run():
+        findings.append(finding)
+        if not as_json:
+            typer.echo(f"{finding.outcome:<8} {finding.check:<19} {finding.message}")
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
+    raise typer.Exit(1 if any(finding.outcome is Outcome.FAILED for finding in findings) else 0)

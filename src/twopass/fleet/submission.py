@@ -1,0 +1,96 @@
+"""Send documents to an endpoint and wait for them: what `twopass submit` and `twopass.submit` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twopass.fleet import save_results
+from twopass.fleet.campaign import Campaign, CampaignListener, DocumentOutcome, Plan
+from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
+from twopass.fleet.endpoints.local_api import LocalApi
+from twopass.fleet.endpoints.runpod import RunPod
+from twopass.fleet.ledger import Ledger
+from twopass.job import EntryPoint, Job
+from twopass.runtime import retry
+from twopass.settings import Settings
+
+STATE = "state.jsonl"
+GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Where documents are sent, and how: to a RunPod `endpoint` or to a `local` API; neither if nothing is sent.
+
+    `folder` holds the state for a repeated call; `save` fetches every artefact into it. `job` has more fields of each
+    job. `price_per_hour` is in dollars.
+    """
+
+    folder: Path
+    endpoint: str | None = None
+    local: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    output: str | None = None
+    upload: str | None = None
+    save: bool = False
+    job: Mapping[str, Any] = field(default_factory=dict)
+    slice_pages: int = 100
+    in_flight: int = 16
+    tries: int = retry.FLEET_JOB.attempts
+    poll_s: float = 2.0
+    price_per_hour: float | None = None
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / STATE
+
+    @property
+    def job_fields(self) -> dict[str, Any]:
+        """The fields of every job."""
+        output = self.output
+        if output and "://" not in output:
+            output = str(Path(output).resolve())  # the worker's current folder is another one
+        return {**self.job, **({"output": output} if output else {})}
+
+    @property
+    def plan(self) -> Plan:
+        price = None if self.price_per_hour is None else self.price_per_hour / 3600
+        where = self.endpoint or self.local or ""
+        return Plan(self.job_fields, where, self.slice_pages, self.in_flight, self.tries, self.poll_s, price)
+
+    def check(self, settings: Settings) -> None:
+        """Raise InvalidJob for wrong fields, before pages are counted or anything is sent."""
+        Job.parse({"input": {**self.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
+
+    def open_endpoint(self) -> AbstractAsyncContextManager[RunPod | LocalApi]:
+        if self.local:
+            return LocalApi(self.local)
+        deadline_s = float(self.job.get("deadline_s") or Settings.model_fields["deadline_s"].default)
+        return RunPod(self.endpoint or "", self.api_key, deadline_s + GRACE_S)
+
+
+async def open_preparer(
+    submission: Submission, settings: Settings, stack: AsyncExitStack, *, counts_pages: bool
+) -> DocumentPreparer:
+    page_pool = await stack.enter_async_context(open_page_counter()) if counts_pages else None
+    upload = submission.upload or (f"{settings.default_output}in/" if settings.default_output else None)
+    password = submission.job.get("password")
+    return DocumentPreparer(settings, page_pool, upload, bool(submission.local), password)
+
+
+async def send(
+    documents: Sequence[DocumentRef], submission: Submission, settings: Settings, listener: CampaignListener
+) -> list[DocumentOutcome]:
+    """Read the documents with the endpoint's workers; returns each outcome, in their order. Raises EndpointError."""
+    async with AsyncExitStack() as stack:
+        preparer = await open_preparer(submission, settings, stack, counts_pages=bool(submission.slice_pages))
+        endpoint = await stack.enter_async_context(submission.open_endpoint())
+        saver = save_results.ResultSaver(listener, submission.folder, settings, everything=submission.save)
+        ledger = Ledger(submission.state_file)
+        outcomes = await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)
+        await saver.wait()
+        return outcomes

@@ -1,0 +1,336 @@
+"""Write document.html: the document for reading, in one file that opens without network access and has no script.
+
+It holds the same text as document.md, and follows the same options where they concern both. Its elements have their
+DocJSON ids, pages begin at `#page-N`. All text is escaped; formulas are MathML with their LaTeX as annotation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from twopass.document import FIGURES, Cell, Element, Kind, Table
+from twopass.formats import escaping, explanations, flow, markdown_tables
+from twopass.formats.draft import Draft
+from twopass.formats.flow import Line, PageFlow
+from twopass.formats.html import tables
+from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
+from twopass.formats.html.text import Insertion, TextRenderer
+from twopass.formats.note_links import Reference
+from twopass.text import direction, footnotes, list_items, prose
+from twopass.text.confidence import UNREADABLE
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # what a file says of itself may be anything
+_ENGLISH = {"lang": "en", "dir": "ltr"}  # our own words
+_CAPTIONED = FIGURES | {Kind.TABLE}
+_CLASSES = {
+    Kind.CAPTION: "caption",
+    Kind.FOOTNOTE: "footnote",
+    Kind.PAGE_HEADER: "furniture",
+    Kind.PAGE_FOOTER: "furniture",
+    Kind.FORMULA: "formula",
+}
+
+
+class Block(NamedTuple):
+    """A block of the page; `marker` is the Markdown marker of a list item, empty for other blocks."""
+
+    html: Markup
+    heading_level: int | None = None
+    marker: str = ""
+
+
+def write(draft: Draft) -> bytes:
+    style = load_asset(__package__, "document.css")
+    writer = _DocumentWriter(draft)
+    meta = draft.document.meta
+    head = [
+        Markup('<meta charset="utf-8">'),
+        open_tag("meta", http_equiv="Content-Security-Policy", content=make_policy(style)),
+        open_tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        open_tag("meta", name="referrer", content="no-referrer"),
+        open_tag("meta", name="author", content=meta.author) if meta.author else "",
+        tag("title", meta.title or draft.document.id),
+        tag("style", Markup(style)),
+    ]
+    body = tag("article", _join_lines(["", *_nest_sections(_build_lists(writer.write_blocks())), ""]))
+    content = _join_lines(["", tag("head", _join_lines(["", *filter(None, head), ""])), tag("body", body), ""])
+    html = tag("html", content, lang=writer.language, dir="rtl" if writer.direction == "rtl" else None)
+    return encode(f"<!DOCTYPE html>\n{html}\n")
+
+
+def _nest_sections(blocks: Iterable[Block]) -> Iterator[Markup]:
+    """Put each heading and what follows it into a section, which lies in the section of the heading above it."""
+    open_levels: list[int] = []
+    for block in blocks:
+        while block.heading_level and open_levels and open_levels[-1] >= block.heading_level:
+            open_levels.pop()
+            yield Markup("</section>")
+        if block.heading_level:
+            open_levels.append(block.heading_level)
+            yield Markup("<section>")
+        yield block.html
+    yield from [Markup("</section>")] * len(open_levels)
+
+
+def _build_lists(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Put neighbouring items of one kind into a list. Its numbers may jump, because each item says its own."""
+    for kind, group in groupby(blocks, key=lambda block: list_items.get_kind(block.marker)):
+        if not kind:
+            yield from group
+        else:
+            items = list(group)
+            content = _join_lines(["", *(item.html for item in items), ""])
+            yield Block(tag("ul" if list_items.get_number(items[0].marker) is None else "ol", content))
+
+
+def _attach_captions(pages: Sequence[PageFlow]) -> dict[str, list[Element]]:
+    """Return the captions that are written with their table or figure, by its id; others stay where they are."""
+    captions: dict[str, list[Element]] = {}
+    for page in pages:
+        owners = {element.id: element for element in page.elements if element.kind in _CAPTIONED}
+        for element in page.elements:
+            owner = owners.get(element.parent_id or "")
+            if element.kind is Kind.CAPTION and owner and element.id in owner.caption_ids:
+                captions.setdefault(owner.id, []).append(element)
+    return captions
+
+
+def _join_lines(lines: Iterable[str]) -> Markup:
+    return Markup("\n").join(lines)
+
+
+def _make_note(text: str) -> Block:
+    return Block(tag("p", f"[{text}]", class_="note", **_ENGLISH))
+
+
+def _get_primary(language: str | None) -> str | None:
+    """Return `de` for de-AT."""
+    return language.partition("-")[0].lower() if language else None
+
+
+class _DocumentWriter:
+    """Writes the blocks of one document."""
+
+    def __init__(self, draft: Draft) -> None:
+        document, self._options = draft.document, draft.options.markdown
+        self._crops = draft.crops
+        self._flow = flow.build(document, self._options)
+        self._texts = TextRenderer(annotate=True)
+        self._captions = _attach_captions(self._flow.pages)
+        self._page_languages = {page.number: page.language for page in document.pages}
+        self._note_ids = {label: note_id for note_id, label in self._flow.notes.items()}
+        self._linked: set[str] = set()  # labels of the footnotes that a text written so far refers to
+        stated = document.meta.language or ""
+        self.language = stated if _LANGUAGE.fullmatch(stated) else None
+        self.direction = direction.find_direction("".join(element.text for element in document.elements)) or "ltr"
+        self._renderers: Mapping[Kind, Callable[[Element], Markup | None]] = {
+            Kind.FOOTNOTE: self._render_footnote,
+            Kind.CODE: self._render_code,
+            Kind.FORMULA: self._render_formula,
+            Kind.TABLE: self._render_table,
+            Kind.PICTURE: self._render_figure,
+            Kind.CHART: self._render_figure,
+        }
+
+    def write_blocks(self) -> list[Block]:
+        blocks: list[Block] = []
+        attached = {caption.id for captions in self._captions.values() for caption in captions}
+        for page in self._flow.pages:
+            if self._options.page_marks:
+                blocks += _mark_page(page)
+            elements = [element for element in page.elements if element.id not in attached]
+            for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
+                rendered = [block for element in group for block in self._render_blocks(element)]
+                notes = map(_make_note, (flow.UNREADABLE_BEGIN, flow.UNREADABLE_END))
+                blocks += [next(notes), *rendered, next(notes)] if is_unreadable else rendered
+        return blocks
+
+    def _render_blocks(self, element: Element) -> list[Block]:
+        if self._flow.is_several_items(element):
+            return self._render_items(element)
+        if element.kind in flow.JOINABLE:
+            return self._render_joined(element)
+        html = self._renderers.get(element.kind, self._render_plain)(element)
+        return [Block(html)] if html else []
+
+    def _render_items(self, element: Element) -> list[Block]:
+        """Render the paragraphs and list items of one element; the first one has its id."""
+        blocks = []
+        for n, (text, is_markdown) in enumerate(flow.split_items(element)):
+            attributes = self._describe(element, text) | {"id": None if n else element.id}
+            marker, rest = list_items.parse(text) if list_items.begins_item(text) else ("", text)
+            content = self._render_line(element, Line(rest, is_markdown))
+            paragraph = Block(tag("p", content, **attributes))
+            blocks.append(_make_list_item(marker, content, attributes) if marker else paragraph)
+        return blocks
+
+    def _render_joined(self, element: Element) -> list[Block]:
+        """Render a paragraph, list item or heading with its continuations, each of which has its id."""
+        first, *following = self._flow.join(element)
+        if not first.line.text:
+            return []
+        marker, text = list_items.parse(first.line.text) if element.kind is Kind.LIST_ITEM else ("", first.line.text)
+        content = self._render_line(element, first.line._replace(text=text))
+        for part in following:
+            content += part.gap + tag("span", self._render_line(part.element, part.line), id=part.element.id)
+        attributes = self._describe(element, " ".join(part.line.text for part in (first, *following)))
+        if marker:
+            return [_make_list_item(marker, content, attributes)]
+        if not element.is_heading:
+            return [Block(tag("p", content, **attributes))]
+        level = self._flow.get_heading_level(element)
+        return [Block(tag(f"h{level}", content, **attributes), heading_level=level)]
+
+    def _render_line(self, element: Element, line: Line) -> Markup:
+        """Render one line, with links to the footnotes that it refers to."""
+        insertions = [
+            Insertion(*span, self._link_note(reference))
+            for reference in self._flow.marks.get(element.id, ())
+            if (span := reference.find(line.text))
+        ]
+        return self._texts.render(line.text, line.is_markdown, insertions)
+
+    def _link_note(self, reference: Reference) -> Markup:
+        label = reference.label
+        anchor = None if label in self._linked else f"ref-{label}"
+        self._linked.add(label)
+        link = tag("a", reference.mark, id=anchor, href=f"#{self._note_ids[label]}", role="doc-noteref")
+        return tag("sup", link)
+
+    def _render_plain(self, element: Element) -> Markup | None:
+        text, is_markdown = flow.choose_text(element)
+        return self._render_paragraph(element, prose.to_one_line(text), is_markdown)
+
+    def _render_paragraph(self, element: Element, text: str, is_markdown: bool = False) -> Markup | None:
+        if not text:
+            return None
+        content = self._texts.render(text, is_markdown)
+        return tag("p", content, **self._describe(element, text), class_=_CLASSES.get(element.kind))
+
+    def _render_footnote(self, element: Element) -> Markup | None:
+        label, note = self._flow.notes.get(element.id), footnotes.parse_note(element.text)
+        if label not in self._linked or note is None:
+            return self._render_plain(element)
+        text = prose.to_one_line(note[1])
+        back = tag("a", note[0], href=f"#ref-{label}", role="doc-backlink", aria_label=f"Back to reference {note[0]}")
+        content = Markup("{} {}").format(tag("sup", back), self._texts.render(text))
+        return tag("p", content, **self._describe(element, text), class_="footnote", role="doc-footnote")
+
+    def _render_code(self, element: Element) -> Markup | None:
+        text = flow.clean_code(element.text)
+        return tag("pre", tag("code", text), id=element.id, dir="ltr") if text.strip() else None
+
+    def _render_formula(self, element: Element) -> Markup | None:
+        latex = flow.get_latex(element)
+        if not latex:
+            return self._render_paragraph(element, prose.to_one_line(element.text))
+        return tag("div", self._texts.render_formula(latex), id=element.id, class_="formula")
+
+    def _render_table(self, element: Element) -> Markup | None:
+        """Render a table with its captions and with the tables that continue it."""
+        chain = self._flow.collect_chain(element)
+        parts = [part.table for part in chain if part.table]
+        cells = markdown_tables.join_tables(parts)[0] if parts and parts[0].cells else []
+        if not cells:
+            text = escaping.html_to_text(parts[0].markdown or parts[0].html) if parts else ""
+            contents = [self._render_own(element, text), self._render_missing(element, text)]
+            return self._enclose(element, contents, self._render_captions(element))
+        anchors = [tag("span", id=part.id) for part in chain[1:]]
+        rendered = self._render_cells(element, cells, self._render_captions(element), element.id)
+        missing = self._render_missing(element, "\n".join(cell.text for cell in cells))
+        return _join_lines(filter(None, [*anchors, rendered, missing]))
+
+    def _render_cells(
+        self, element: Element, cells: Sequence[Cell], captions: Sequence[Markup] = (), table_id: str | None = None
+    ) -> Markup:
+        attributes = self._describe(element, "\n".join(cell.text for cell in cells)) | {"id": table_id}
+        caption = tag("caption", _join_lines(captions)) if captions else Markup("")
+        return tag("div", tables.render(cells, caption, self._texts.render, **attributes), class_="scroll")
+
+    def _render_data(self, element: Element, table: Table | None) -> Markup | None:
+        """Render the data of a figure."""
+        if table is None:
+            return None
+        if table.cells:
+            return self._render_cells(element, table.cells)
+        return self._render_own(element, escaping.html_to_text(table.markdown or table.html))
+
+    def _render_own(self, element: Element, text: str) -> Markup | None:
+        """Render a text as a paragraph without id, inside its element."""
+        return tag("p", self._texts.render(text), **self._describe(element, text) | {"id": None}) if text else None
+
+    def _render_missing(self, element: Element, rendered: str) -> Markup | None:
+        """Render the element's own text if what was rendered lacks words of it."""
+        is_complete = not flow.lacks_words(element.text, rendered)
+        return None if is_complete else self._render_own(element, prose.to_one_line(element.text))
+
+    def _render_figure(self, element: Element) -> Markup | None:
+        """Render the image, the text visible in it, its description and its data."""
+        figure, visible = element.figure, flow.collect_visible_text(element)
+        is_short = len(visible) <= flow.MAX_ALT_LENGTH
+        contents: list[Markup | None] = []
+        if element.image:
+            alt = visible if visible and is_short else self._flow.choose_alt_text(element)
+            source = self._crops.get(element.image) or quote(element.image, safe="/-._~")
+            contents.append(open_tag("img", src=source, alt=alt, loading="lazy"))
+            if not is_short:
+                contents.append(_fold("Text in the figure", self._render_own(element, visible)))
+        else:
+            contents.append(self._render_own(element, visible))
+        contents.append(self._render_own(element, flow.get_description(element)))
+        if figure:
+            contents.append(self._render_data(element, figure.data))
+            mermaid = flow.clean_mermaid(figure.mermaid or "")
+            contents.append(_fold("Diagram as Mermaid code", tag("pre", tag("code", mermaid))) if mermaid else None)
+        return self._enclose(element, contents, self._render_captions(element))
+
+    def _enclose(
+        self, element: Element, contents: Iterable[Markup | None], captions: Sequence[Markup]
+    ) -> Markup | None:
+        """Put contents and captions into a figure; captions that come before it stay before its contents."""
+        parts = [part for part in contents if part]
+        if captions:
+            is_above = self._captions[element.id][0].order < element.order
+            parts.insert(0 if is_above else len(parts), tag("figcaption", _join_lines(captions)))
+        return tag("figure", _join_lines(["", *parts, ""]), id=element.id) if parts else None
+
+    def _render_captions(self, element: Element) -> list[Markup]:
+        rendered = map(self._render_plain, self._captions.get(element.id, ()))
+        return [caption for caption in rendered if caption]
+
+    def _describe(self, element: Element, text: str) -> dict[str, str | None]:
+        """Return the id of an element, and language and direction where they differ from the document's."""
+        language = prose.detect_part_language(text, self._page_languages.get(element.page))
+        is_other = _get_primary(language) != _get_primary(self.language)
+        return {"id": element.id, "lang": language if is_other else None, "dir": self._find_direction(text)}
+
+    def _find_direction(self, text: str) -> str | None:
+        """Return the direction of a text, if it is not the document's."""
+        found = direction.find_direction(text)
+        return found if found != self.direction else None
+
+
+def _make_list_item(marker: str, content: Markup, attributes: Mapping[str, str | None]) -> Block:
+    return Block(tag("li", content, **attributes, value=list_items.get_number(marker)), marker=marker)
+
+
+def _mark_page(page: PageFlow) -> list[Block]:
+    """Return the place where a page begins, with a note if nothing of it was read."""
+    number = page.number
+    mark = tag(
+        "div", str(number), id=f"page-{number}", class_="page", role="doc-pagebreak", aria_label=f"page {number}"
+    )
+    if page.page is None or not page.page.is_lost:
+        return [Block(mark)]
+    reason = f" Reason: {explanations.explain_reason(page.page.reason)}." if page.page.reason else ""
+    return [Block(mark), _make_note(f"Page {number}: {explanations.STATES[page.page.state].sentence}{reason}")]
+
+
+def _fold(summary: str, content: Markup | None) -> Markup:
+    return tag("details", Markup("{}{}").format(tag("summary", summary, **_ENGLISH), content or ""))

@@ -1,0 +1,1 @@
+"""`twopass serve`: jobs over HTTP, and one page for people."""

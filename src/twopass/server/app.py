@@ -1,0 +1,119 @@
+"""The application: routes, the page, and answers to errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import metadata, resources
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from twopass.errors import Code, InvalidJob, RequestError, TwopassError
+from twopass.server.access import Access
+from twopass.server.answers import error_response
+from twopass.server.jobs import JobStore
+from twopass.server.queue import JobQueue
+from twopass.server.routes import build_router
+from twopass.worker import Worker
+
+log = structlog.get_logger()
+
+RETENTION_INTERVAL_S = 60.0
+PAGE_FILES = {
+    "/": ("index.html", "text/html"),
+    "/app.css": ("app.css", "text/css"),
+    "/app.js": ("app.js", "text/javascript"),
+}
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "frame-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def build_app(worker: Worker, store: JobStore, install_signal_handlers: Callable[[], None]) -> FastAPI:
+    """Build the application. `install_signal_handlers` is called when uvicorn has installed its own."""
+    queue, access = JobQueue(worker, store), Access(worker.settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        install_signal_handlers()
+        cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
+        yield
+        cleaning.cancel()
+        with suppress(asyncio.CancelledError):
+            await cleaning
+        await queue.close()
+
+    app = FastAPI(
+        title="twopass serve",
+        version=metadata.version("twopass"),
+        description="Send a document, watch its pages, fetch what was read.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from another host
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.openapi_version = "3.2.0"  # the first that describes server-sent events
+    app.include_router(build_router(queue, store, access))
+    _add_page(app)
+    _add_error_answers(app)
+    return app
+
+
+async def _delete_old_jobs(store: JobStore, retention_s: float) -> None:
+    while True:
+        for job_id in store.find_expired(retention_s):
+            log.info("job deleted", job=job_id, retention_s=retention_s)
+            await asyncio.to_thread(store.delete, job_id)
+        await asyncio.sleep(RETENTION_INTERVAL_S)
+
+
+def _add_page(app: FastAPI) -> None:
+    folder = resources.files(__package__) / "page"
+
+    def add(path: str, name: str, media_type: str) -> None:
+        content = (folder / name).read_bytes()
+
+        @app.get(path, include_in_schema=False)
+        async def page_file() -> Response:
+            return Response(content, media_type=media_type, headers=PAGE_HEADERS)
+
+    for path, (name, media_type) in PAGE_FILES.items():
+        add(path, name, media_type)
+
+
+def _add_error_answers(app: FastAPI) -> None:
+    async def answer_ours(_: Request, error: Any) -> JSONResponse:
+        return error_response(error)
+
+    async def answer_validation(_: Request, error: Any) -> JSONResponse:
+        first = error.errors()[0]
+        return error_response(InvalidJob(Code.INVALID_JOB, f"{first['loc'][-1]}: {first['msg']}"))
+
+    async def answer_http(_: Request, error: Any) -> JSONResponse:
+        message = f"there is nothing at this address for this method ({error.detail}); /openapi.json lists all"
+        return error_response(RequestError(Code.NOT_FOUND, message), error.status_code)
+
+    async def answer_nobody(_: Request, error: Any) -> JSONResponse:  # the client closed the connection while it sent
+        return error_response(InvalidJob(Code.INVALID_JOB, "the request was not sent to its end"))
+
+    async def answer_unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("request failed", path=request.url.path, exc_info=error)
+        message = "unexpected error; the server's log has the traceback"
+        return error_response(RequestError(Code.INTERNAL, message))
+
+    app.add_exception_handler(TwopassError, answer_ours)
+    app.add_exception_handler(RequestValidationError, answer_validation)
+    app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(ClientDisconnect, answer_nobody)
+    app.add_exception_handler(Exception, answer_unexpected)

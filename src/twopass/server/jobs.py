@@ -1,0 +1,184 @@
+"""The server's jobs on disk: a folder for each, with its record, the file sent with it, and what was read.
+
+SERVE_DIR/{job id}/job.json     the record
+                   upload       the file, until the job ends
+                   output/      the documents' folders, as in every output
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from twopass.errors import Code, RequestError, StoreError
+from twopass.result import Result
+from twopass.server.answers import ErrorAnswer, Frozen, PageAnswer, State
+from twopass.storage import error_mapping
+
+log = structlog.get_logger()
+
+RECORD, UPLOAD, OUTPUT, LOCK = "job.json", "upload", "output", "server.lock"
+_JOB_ID = re.compile(r"[0-9a-f]{16}\Z")
+_PAGE = re.compile(r'"state":\s*"(\w+)"')
+_STOPPED = ErrorAnswer(code=Code.SHUTDOWN, message="the server stopped before the job ended; send it again")
+
+
+class Record(Frozen):
+    """What is kept of a job. Its input is not: it may contain keys and passwords."""
+
+    id: str
+    name: str
+    state: State = State.QUEUED
+    created: datetime
+    started: datetime | None = None
+    finished: datetime | None = None
+    progress: dict[str, Any] | None = None
+    result: Result | None = None
+    error: ErrorAnswer | None = None
+
+    def update(self, **changes: Any) -> Record:
+        return self.model_copy(update=changes)
+
+    def end(self, state: State, **changes: Any) -> Record:
+        return self.update(state=state, finished=now(), **changes)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class JobStore:
+    """The records in memory, and their folders. Not thread-safe; files are small but for uploads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._records = {record.id: record for record in sorted(self._load(), key=lambda record: record.created)}
+
+    def _load(self) -> Iterator[Record]:
+        for path in self._folder.glob(f"*/{RECORD}"):
+            try:
+                record = Record.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError):
+                log.warning("record of a job cannot be read", path=str(path))
+                continue
+            if record.state.is_final:
+                yield record
+            else:
+                self.delete_upload(record.id)
+                yield self._write(record.end(State.FAILED, error=_STOPPED))
+
+    @property
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self._folder).free
+
+    def all(self) -> list[Record]:
+        """Every record, the newest first."""
+        return list(reversed(self._records.values()))
+
+    def get(self, job_id: str) -> Record:
+        """The job's record; raises RequestError."""
+        if job_id not in self._records:
+            raise RequestError(Code.NOT_FOUND, "there is no such job; it may have been deleted")
+        return self._records[job_id]
+
+    def new_folder(self) -> str:
+        """Create the folder of a new job and return the job's id; raises StoreError."""
+        job_id = secrets.token_hex(8)
+        with error_mapping.map_errors("SERVE_DIR", StoreError):
+            (self._folder / job_id).mkdir(mode=0o700)
+        return job_id
+
+    def put(self, record: Record) -> Record:
+        """Keep the record in memory and on disk; raises StoreError."""
+        with error_mapping.map_errors("SERVE_DIR", StoreError):
+            self._records[record.id] = self._write(record)
+        return record
+
+    def show(self, record: Record) -> None:
+        """Keep the record in memory only, for changes that need not survive a restart."""
+        self._records[record.id] = record
+
+    def _write(self, record: Record) -> Record:
+        path = self._folder / record.id / RECORD
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(record.model_dump_json(exclude_none=True), encoding="utf-8")
+        os.replace(temporary, path)
+        return record
+
+    def delete(self, job_id: str) -> None:
+        """Delete the job with its documents."""
+        self._records.pop(job_id, None)
+        shutil.rmtree(self._folder / job_id, ignore_errors=True)
+
+    def delete_upload(self, job_id: str) -> None:
+        """Delete the file that was sent with the job: it was read or will not be."""
+        self.upload_path(job_id).unlink(missing_ok=True)
+
+    def find_expired(self, retention_s: float) -> list[str]:
+        """Jobs that ended longer ago than this."""
+        limit = now() - timedelta(seconds=retention_s)
+        return [record.id for record in self._records.values() if record.finished and record.finished < limit]
+
+    def upload_path(self, job_id: str) -> Path:
+        return self._folder / job_id / UPLOAD
+
+    def output_path(self, job_id: str) -> Path:
+        return self._folder / job_id / OUTPUT
+
+    def find_file(self, job_id: str, name: str) -> Path:
+        """The file of this name in the job's output; raises RequestError, also for a name that leads out of it."""
+        self.get(job_id)
+        folder = self.output_path(job_id).resolve()
+        missing = RequestError(Code.NOT_FOUND, "the job has no such file; name its format in formats, or wait for it")
+        if "\0" in name or {"", ".", ".."} & set(name.split("/")):
+            raise missing
+        try:
+            path = (folder / name).resolve(strict=True)  # a link may lead elsewhere
+        except (OSError, RuntimeError):
+            raise missing from None
+        if not path.is_relative_to(folder) or not path.is_file():
+            raise missing
+        return path
+
+    def list_pages(self, job_id: str, known: set[tuple[str, int]]) -> list[PageAnswer]:
+        """The pages that are stored and not among the known ones, to which they are added."""
+        found = []
+        for path in sorted(self.output_path(job_id).glob("*/pages/*.json")):
+            document = path.parent.parent.name
+            if not path.stem.isdecimal() or (document, int(path.stem)) in known:
+                continue
+            known.add((document, int(path.stem)))
+            state = _PAGE.search(path.read_text("utf-8", errors="replace"))
+            found.append(PageAnswer(document=document, number=int(path.stem), state=state[1] if state else "read"))
+        return found
+
+
+@contextmanager
+def open_store(folder: Path) -> Iterator[JobStore]:
+    """Open the store for this process only; raises StoreError."""
+    with error_mapping.map_errors(f"SERVE_DIR ({folder})", StoreError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"SERVE_DIR ({folder}): another server uses this folder; name another one"
+            raise StoreError(Code.OUTPUT_DENIED, message) from None
+        for path in folder.iterdir():
+            if _JOB_ID.match(path.name) and not (path / RECORD).exists():
+                shutil.rmtree(path, ignore_errors=True)  # an upload that did not end
+        yield JobStore(folder)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,213 @@
+"""The addresses of the API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from twopass.errors import Code, RequestError
+from twopass.formats.registry import WRITERS
+from twopass.job import Job
+from twopass.server import uploads
+from twopass.server.access import Access
+from twopass.server.answers import SANDBOX, ErrorAnswer, Health, JobAnswer, JobList, PageAnswer
+from twopass.server.jobs import JobStore
+from twopass.server.queue import JobQueue
+from twopass.server.views import job_path, show_job
+
+MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
+EVENT_INTERVAL_S = 0.5
+ARTEFACT_TYPES = {writer.name: writer.content_type for writer in WRITERS.values()}
+OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
+SHOWN = ("text/html", "image/", "application/json")  # other files are saved
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": description}
+    for status, description in (
+        (401, "`ACCESS_DENIED`: the key is missing or wrong"),
+        (404, "`NOT_FOUND`: no such job or file"),
+        (413, "`SOURCE_TOO_LARGE`: over MAX_SOURCE_BYTES"),
+        (422, "`INVALID_JOB`: a field is wrong; `field` names it"),
+        (429, "`QUEUE_FULL`: send it again after `Retry-After` seconds"),
+        (503, "`STARTING`, `SHUTDOWN`, `ENGINE_DEAD` or `STORE_UNAVAILABLE`"),
+    )
+}
+FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}, "description": "the file"}}
+
+JobId = Annotated[str, Path(description="the job's id")]
+
+
+def new_job_body() -> dict[str, Any]:
+    """The two bodies of a new job in OpenAPI: the routes read bodies themselves, to limit them while they arrive."""
+    job = Job.model_json_schema(ref_template="#/components/schemas/{model}")
+    fields = sorted(set(job["properties"]) - {"id", "entry_point", "queued_s", "upload"})
+    described = {"type": "object", "description": f"the job's input, as docs/contract.md has it: {', '.join(fields)}"}
+    source = {"source": {"type": "string", "description": "s3://, https:// or data:"}}
+    form = {"file": {"type": "string", "contentMediaType": "application/octet-stream"}, "job": described}
+    return {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": {"type": "object", "properties": form, "required": ["file"]}},
+            "application/json": {"schema": {**described, "properties": source}},
+        },
+    }
+
+
+def build_router(queue: JobQueue, store: JobStore, access: Access) -> APIRouter:
+    """All routes but the page's."""
+    router = APIRouter()
+    _add_health(router, queue)
+    _add_shared_files(router, store, access)
+    protected = APIRouter(prefix="/v1/jobs", dependencies=[Depends(access.check)], responses=ERRORS)
+    _add_jobs(protected, queue, store, access)
+    _add_observation(protected, queue, store, access)
+    _add_files(protected, store)
+    router.include_router(protected)
+    return router
+
+
+def _add_health(router: APIRouter, queue: JobQueue) -> None:
+    worker = queue.worker
+
+    async def is_ready() -> bool:
+        return not worker.engine.is_gone and await run_in_threadpool(worker.is_alive)
+
+    @router.get("/ping", summary="Whether the worker can take jobs", responses={204: {}, 503: {}})
+    async def ping() -> Response:
+        """200: ready. 204: starting. 503: the engine is gone, or the worker does not respond."""
+        return Response(status_code=200 if await is_ready() else 503)
+
+    @router.get("/health", summary="Readiness, and how many jobs run and wait")
+    async def health() -> Health:
+        ready, settings = await is_ready(), worker.settings
+        answer = Health(
+            status="ready" if ready else "not ready",
+            running=queue.running,
+            queued=queue.queued,
+            engine=settings.engine,
+            max_source_bytes=settings.max_source_bytes,
+        )
+        return JSONResponse(answer.model_dump(), 200 if ready else 503)  # type: ignore[return-value]
+
+
+def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
+    @router.post(
+        "",
+        status_code=202,
+        summary="Send a job, with a file or with the address of a source",
+        responses={200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}},
+        openapi_extra={"requestBody": new_job_body()},
+    )
+    async def add(
+        request: Request,
+        response: Response,
+        wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")] = 0,
+    ) -> JobAnswer:
+        with queue.reserve():
+            async with uploads.read(request, queue.worker.settings) as body:
+                record = await queue.add(body)
+        await queue.wait(record.id, wait_s)
+        record = store.get(record.id)
+        response.status_code = 200 if record.state.is_final else 202
+        response.headers["Location"] = job_path(record.id)
+        return show_job(record, store, access)
+
+    @router.get("", summary="All jobs without their results, the newest first")
+    async def list_jobs() -> JobList:
+        jobs = (show_job(record, store, access) for record in store.all())
+        return JobList(jobs=tuple(job.model_copy(update={"result": None}) for job in jobs))
+
+    @router.get("/{job_id}", summary="A job's state, progress and result")
+    async def get(job_id: JobId) -> JobAnswer:
+        return show_job(store.get(job_id), store, access)
+
+    @router.delete("/{job_id}", summary="Cancel a job; a job that has ended is deleted with its documents")
+    async def delete(job_id: JobId) -> JobAnswer:
+        store.get(job_id)
+        was_active = await queue.cancel(job_id)
+        answer = show_job(store.get(job_id), store, access)
+        if not was_active:
+            await run_in_threadpool(store.delete, job_id)
+        return answer
+
+
+def _add_observation(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
+    @router.get("/{job_id}/pages", summary="The pages that were read so far")
+    async def pages(job_id: JobId) -> list[PageAnswer]:
+        store.get(job_id)
+        return await run_in_threadpool(store.list_pages, job_id, set())
+
+    async def require_job(job_id: JobId) -> None:
+        store.get(job_id)  # before the stream begins: afterwards the status is sent
+
+    @router.get(
+        "/{job_id}/events",
+        response_class=EventSourceResponse,
+        dependencies=[Depends(require_job)],
+        summary="Progress, pages and the end, as they come",
+    )
+    async def events(job_id: JobId) -> AsyncIterator[ServerSentEvent]:
+        """Events `progress` (a job), `page` (a page that was read), and `end` (the job with its result)."""
+        known, shown = set[tuple[str, int]](), None
+        while True:
+            record = store.get(job_id)
+            for page in await run_in_threadpool(store.list_pages, job_id, known):
+                yield ServerSentEvent(event="page", data=page)
+            if record.state.is_final:
+                yield ServerSentEvent(event="end", data=show_job(record, store, access))
+                return
+            if (now := (record.state, record.progress)) != shown:
+                shown = now
+                yield ServerSentEvent(event="progress", data=show_job(record, store, access))
+            await asyncio.sleep(EVENT_INTERVAL_S)
+
+
+def _add_files(router: APIRouter, store: JobStore) -> None:
+    @router.get("/{job_id}/artefacts/{name:path}", response_class=FileResponse, responses=FILE, summary="A file")
+    async def artefact(job_id: JobId, name: str) -> FileResponse:
+        return await run_in_threadpool(_send_file, store, job_id, name)
+
+    @router.get(
+        "/{job_id}/{name}",
+        response_class=FileResponse,
+        responses=FILE,
+        summary="An artefact of a job's only document, such as document.zip",
+    )
+    async def only_document(job_id: JobId, name: str) -> FileResponse:
+        result = store.get(job_id).result
+        if not result or len(result.documents) != 1 or name not in ARTEFACT_TYPES:
+            message = f"{name[:100]}: the job has not ended, has several documents, or the name is not an artefact's"
+            raise RequestError(Code.NOT_FOUND, message)
+        return await run_in_threadpool(_send_file, store, job_id, f"{result.documents[0].id}/{name}")
+
+
+def _add_shared_files(router: APIRouter, store: JobStore, access: Access) -> None:
+    @router.get(
+        "/v1/jobs/{job_id}/shared/{token}/{name:path}",
+        response_class=FileResponse,
+        responses=FILE,
+        summary="A file, at an address that contains its permission, for browsers",
+    )
+    async def shared(job_id: JobId, token: str, name: str) -> FileResponse:
+        access.check_token(job_id, token)
+        return await run_in_threadpool(_send_file, store, job_id, name)
+
+
+def _send_file(store: JobStore, job_id: str, name: str) -> FileResponse:
+    path = store.find_file(job_id, name)
+    kind = ARTEFACT_TYPES.get(path.name) or OTHER_TYPES.get(path.suffix, "application/octet-stream")
+    filename = path.name.replace("document", PurePath(store.get(job_id).name).stem, 1)  # as the source was called
+    disposition = "inline" if kind.startswith(SHOWN) else "attachment"
+    headers = {
+        "Content-Security-Policy": SANDBOX,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "private, no-cache",
+    }
+    return FileResponse(path, headers=headers, media_type=kind, filename=filename, content_disposition_type=disposition)

@@ -1,0 +1,121 @@
+"""Read the body of a new job: JSON, or a form with a file, whose size is limited while it arrives."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
+from twopass.errors import Code, InvalidJob, SourceError
+from twopass.settings import Settings
+from twopass.storage import error_mapping
+
+MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
+FORM_BYTES = 1 << 20  # what a form may hold besides the file
+MAX_NAME_LENGTH = 200
+FALLBACK_NAME = "document"
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A job's input, and the file that was sent with it."""
+
+    input: Mapping[str, Any]
+    file: UploadFile | None = None
+
+    @property
+    def name(self) -> str | None:
+        return clean_name(self.file.filename or "") if self.file else None
+
+    async def save(self, path: Path) -> None:
+        """Write the file, where one was sent; raises SourceError if the disk is full."""
+        if self.file:
+            await run_in_threadpool(_copy, self.file, path)
+
+
+@asynccontextmanager
+async def read(request: Request, settings: Settings) -> AsyncIterator[Body]:
+    """Read the request's body; the file is temporary. Raises InvalidJob, or SourceError if it is too large."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media == "application/json":
+        yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES).body()).decode(errors="replace")))
+    elif media == "multipart/form-data":
+        request = _limit(request, settings.max_source_bytes + FORM_BYTES)
+        try:
+            form = await request.form(max_files=1, max_fields=1, max_part_size=FORM_BYTES)
+        except HTTPException as error:
+            raise InvalidJob(Code.INVALID_JOB, f"the form cannot be read: {error.detail}") from None
+        try:
+            yield _read_form(form, settings)
+        finally:
+            await form.close()
+    else:
+        raise InvalidJob(Code.INVALID_JOB, "send application/json, or multipart/form-data with a file")
+
+
+def _read_form(form: FormData, settings: Settings) -> Body:
+    file, fields = form.get("file"), form.get("job", "{}")
+    if not isinstance(file, UploadFile) or not isinstance(fields, str):
+        message = "file: send a form with a file named file and, where needed, a field job with JSON"
+        raise InvalidJob(Code.INVALID_JOB, message)
+    _check_size(file.size or 0, settings.max_source_bytes)
+    return Body(_parse_json(fields), file)
+
+
+def clean_name(name: str) -> str:
+    """A file's name for display: without folders, control characters and excess length. It never becomes a path."""
+    name = PurePosixPath(_UNPRINTABLE.sub("", name).replace("\\", "/")).name.strip()
+    return name[-MAX_NAME_LENGTH:] or FALLBACK_NAME
+
+
+def _parse_json(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidJob(Code.INVALID_JOB, "job: not JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidJob(Code.INVALID_JOB, "job: must be a JSON object with the fields of a job's input")
+    return value
+
+
+def _limit(request: Request, limit_bytes: int) -> Request:
+    """The request with a body that raises SourceError as soon as it is longer than the limit."""
+    length = request.headers.get("content-length", "")
+    _check_size(int(length) if length.isdecimal() else 0, limit_bytes)
+    return Request(request.scope, _count_bytes(request.receive, limit_bytes))
+
+
+def _count_bytes(receive: Receive, limit_bytes: int) -> Receive:
+    received = 0
+
+    async def receive_limited() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        _check_size(received, limit_bytes)
+        return message
+
+    return receive_limited
+
+
+def _check_size(size: int, limit_bytes: int) -> None:
+    if size > limit_bytes:
+        message = f"over {limit_bytes:,} bytes; raise MAX_SOURCE_BYTES on the server or split the file"
+        raise SourceError(Code.SOURCE_TOO_LARGE, message)
+
+
+def _copy(file: UploadFile, path: Path) -> None:
+    with error_mapping.map_errors("the server's disk", SourceError), path.open("wb") as target:
+        shutil.copyfileobj(file.file, target)

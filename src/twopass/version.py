@@ -1,0 +1,3 @@
+"""The version of the package; pyproject.toml takes it from here."""
+
+VERSION = "0.2.0"

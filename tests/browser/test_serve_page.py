@@ -1,0 +1,151 @@
+"""The page of `twopass serve` in headless Chromium: files are sent, pages arrive, reviews open, results are saved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, Page, Request, expect
+
+from tests.server.conftest import KEY, Server, build_pdf, run_server
+
+PHONE = 390
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with run_server(tmp_path_factory.mktemp("serve") / "jobs", MAX_SOURCE_BYTES="2000000") as server:
+        yield server
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "Report of the year.pdf"
+    path.write_bytes(build_pdf(6))
+    return path
+
+
+@asynccontextmanager
+async def open_page(browser: Browser, server: Server, key: str = KEY, width: int = 1100) -> AsyncIterator[Page]:
+    """Open the page and enter the key; fails at the end if the page had an error or asked another host."""
+    page = await browser.new_page(viewport={"width": width, "height": 800})
+    errors: list[str] = []
+    hosts: set[str] = set()
+
+    def record(request: Request) -> None:
+        hosts.add(urlsplit(request.url).netloc)
+
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if "Content Security" in message.text else None)
+    page.on("request", record)
+    await page.goto(str(server.client.base_url))
+    await page.get_by_label("API key").last.fill(key)
+    await page.keyboard.press("Enter")
+    try:
+        yield page
+    finally:
+        await page.close()
+    assert not errors
+    assert {host for host in hosts if host} == {urlsplit(str(server.client.base_url)).netloc}
+
+
+async def test_a_file_is_sent_watched_reviewed_and_saved(browser: Browser, server: Server, report: Path) -> None:
+    """The card shows pages as they arrive; the review opens in a frame whose scripts run, and files are saved."""
+    async with open_page(browser, server) as page:
+        await page.set_input_files("#files", report)
+        card = page.locator(".job").filter(has_text="Report of the year.pdf")
+        await expect(card.locator(".draft")).to_contain_text("rebuilt in 1934", timeout=60_000)
+        await expect(card).to_have_class("job done", timeout=60_000)
+        await expect(card.locator(".tiles button")).to_have_text(["1", "2", "3", "4", "5", "6"])
+
+        await card.get_by_role("button", name="Review").click()
+        frame = page.frame_locator("#viewer iframe")
+        await expect(frame.locator("article:visible")).to_have_attribute("data-page", "1")
+        await frame.locator("#pages a").nth(2).click()
+        await expect(frame.locator("article:visible")).to_have_attribute("data-page", "3")
+        await page.get_by_role("button", name="Close").click()
+        async with page.expect_download() as saving:
+            await card.get_by_role("link", name="Markdown").click()
+        saved = await saving.value
+
+        assert saved.suggested_filename == "Report of the year.md"
+        assert "rebuilt in 1934" in (await saved.path()).read_text()
+
+
+async def test_a_reviewed_document_cannot_reach_the_key(browser: Browser, server: Server, report: Path) -> None:
+    """The review has an origin of its own, in the frame and in a tab: its scripts read neither key nor API."""
+    address = server.send(build_pdf(1), job='{"formats": ["review"]}', wait_s=60).json()
+    review = f"{address['links']['files']}{address['result']['documents'][0]['id']}/review.html"
+    async with open_page(browser, server) as page:
+        await expect(page.locator(".job").first).to_be_visible()
+        await page.goto(str(server.client.base_url.join(review)))
+
+        assert await page.evaluate("origin") == "null"
+        with pytest.raises(Exception, match="sessionStorage"):
+            await page.evaluate("sessionStorage.length")
+
+
+async def test_a_wrong_key_is_asked_for_again(browser: Browser, server: Server) -> None:
+    """A wrong key shows that it is wrong; the right one is kept for the tab."""
+    async with open_page(browser, server, key="not the right key") as page:
+        await expect(page.get_by_role("alert")).to_have_text("That key is wrong.")
+        await page.get_by_label("API key").last.fill(KEY)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#forget")).to_be_visible()
+        await page.reload()
+
+        await expect(page.locator("#drop")).to_be_visible()
+        await expect(page.locator("dialog")).not_to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(b"no document", "SOURCE_UNSUPPORTED"), (bytes(3_000_000), "SOURCE_TOO_LARGE")]
+)
+async def test_a_file_that_cannot_be_read_says_why(
+    browser: Browser, server: Server, tmp_path: Path, content: bytes, code: str
+) -> None:
+    """The card shows the code and the advice, and can be deleted."""
+    path = tmp_path / "wrong.pdf"
+    path.write_bytes(content)
+    async with open_page(browser, server) as page:
+        await page.set_input_files("#files", path)
+        card = page.locator(".job").first
+
+        await expect(card.get_by_role("alert")).to_contain_text(code, timeout=30_000)
+        await card.get_by_role("button", name="Delete").click()
+        await expect(page.locator(".job").filter(has_text="wrong.pdf")).to_have_count(0)
+
+
+async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    """Cancel is reached with the Tab key, the card says that it was cancelled, and nothing is wider than the screen."""
+    path = tmp_path / "long.pdf"
+    path.write_bytes(build_pdf(300))
+    async with open_page(browser, server, width=PHONE) as page:
+        await page.set_input_files("#files", path)
+        card = page.locator(".job").first
+        await expect(card.locator(".tiles button").first).to_be_visible(timeout=30_000)
+        await page.locator("#choose").focus()
+        for _ in range(3):
+            await page.keyboard.press("Tab")
+            if await page.evaluate("document.activeElement.className") == "cancel":
+                break
+        await page.keyboard.press("Enter")
+
+        await expect(card).to_have_class("job cancelled", timeout=30_000)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+async def test_a_page_that_is_opened_again_shows_what_was_read(browser: Browser, server: Server, report: Path) -> None:
+    """Jobs are the server's: another tab shows those that were sent before, with their results."""
+    server.send(report.read_bytes(), name="earlier.pdf", wait_s=60)
+    async with open_page(browser, server) as page:
+        card = page.locator(".job").filter(has_text="earlier.pdf")
+
+        await expect(card).to_have_class("job done")
+        await card.locator(".tiles button").nth(1).click()
+        await expect(card.locator(".draft")).to_contain_text("Chapter 2")

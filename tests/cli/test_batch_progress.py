@@ -1,0 +1,41 @@
+"""Files and pages of a batch, counted by folder."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.cli.display.batch_progress import BatchProgress
+from twopass.cli.display.reporters import BarState
+from twopass.telemetry.progress import Tracker
+
+FILES = st.lists(st.tuples(st.sampled_from("xyz"), st.integers(1, 9)), min_size=1, max_size=12)  # folder, pages
+
+
+@given(FILES, st.randoms(use_true_random=False))
+def test_a_folder_is_done_with_its_last_file(files: list[tuple[str, int]], random: object) -> None:
+    """However files of several folders overlap, each bar counts its own and is full exactly at the end."""
+    bars: list[BarState] = []
+    batch = BatchProgress({number: folder for number, (folder, _) in enumerate(files)}, bars.append)
+
+    steps = []
+    for number, (_, pages) in enumerate(files):
+        tracker = Tracker(batch.start(number))
+        tracker.count_document(pages)
+        steps += [(number, tracker)] * pages
+    random.shuffle(steps)  # type: ignore[attr-defined]
+    left = dict(enumerate(pages for _, pages in files))
+    for number, tracker in steps:
+        tracker.finish_pages(1)
+        left[number] -= 1
+        if not left[number]:
+            batch.finish(number)
+
+    for folder in {folder for folder, _ in files}:
+        shares = [bar.share or 0.0 for bar in bars if bar.name == folder]
+        pages = [count for name, count in files if name == folder]
+        last = next(bar for bar in reversed(bars) if bar.name == folder)
+        assert all(share < 1 for share in shares[:-1]) and shares[-1] == 1
+        assert last.note == f"{len(pages)}/{len(pages)} files, {sum(pages)} pages"
+    assert batch.pages_done == batch.pages_counted == sum(pages for _, pages in files)
+    assert batch.files_counted == len(files)

@@ -1,0 +1,37 @@
+"""A command in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROWS, COLUMNS = 30, 120
+
+
+def run_in_terminal(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Run the command with stdout and stderr on a terminal; returns the exit code and what was written to it."""
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        with subprocess.Popen(
+            command, cwd=cwd, env={"TERM": "xterm-256color", **env}, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as running:
+            os.close(theirs)
+            written = b"".join(iter(lambda: _read(ours), b""))
+        return running.returncode, written.decode(errors="replace")
+    finally:
+        os.close(ours)
+
+
+def _read(terminal: int) -> bytes:
+    """Read what was written; empty after the command has ended, which Linux reports as an error."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""

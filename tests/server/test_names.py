@@ -1,0 +1,80 @@
+"""Names that callers choose: of files they send, and of files they ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twopass.errors import RequestError
+from twopass.job import Upload
+from twopass.server.access import is_local
+from twopass.server.jobs import JobStore, Record, now, open_store
+from twopass.server.uploads import MAX_NAME_LENGTH, clean_name
+from twopass.steps.fetch import get_stem
+
+
+@given(st.text())
+def test_a_files_name_is_cleaned_of_everything_but_a_name(name: str) -> None:
+    """Whatever a caller sends, the name has no folder, no control character, a limited length, and is never empty."""
+    cleaned = clean_name(name)
+
+    assert 0 < len(cleaned) <= MAX_NAME_LENGTH
+    assert not set(cleaned) & set("/\\\0\n\x7f") and clean_name(cleaned) == cleaned
+
+
+@given(st.text(min_size=1).map(clean_name))
+def test_a_files_name_survives_as_the_documents_stem(name: str) -> None:
+    """The source's address quotes the name, from which the document's id takes the part before the suffix."""
+    uri = Upload(name, Path("anywhere")).uri
+
+    assert uri.isascii() and uri.startswith("upload:///") and "/" not in uri.removeprefix("upload:///")
+    assert get_stem(uri) == (Path(name).stem or "document")
+
+
+@given(name=st.text(alphabet="./\\ab\0~%", max_size=20))
+def test_no_name_finds_a_file_outside(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    """A file is found only inside the job's output."""
+    folder = tmp_path_factory.mktemp("store")
+    store = add_job(JobStore(folder), folder)
+    try:
+        path = store.find_file("0" * 16, name)
+    except RequestError:
+        return
+
+    assert path.is_relative_to(folder / ("0" * 16) / "output")
+
+
+def add_job(store: JobStore, folder: Path) -> JobStore:
+    (folder / ("0" * 16) / "output" / "a").mkdir(parents=True)
+    (folder / ("0" * 16) / "output" / "a" / "b").write_text("inside")
+    (folder / "a").write_text("outside")
+    store.put(Record(id="0" * 16, name="a.pdf", created=now()))
+    return store
+
+
+def test_an_upload_that_did_not_end_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+    """A folder without a record belongs to no job; other files in the folder are left alone."""
+    (tmp_path / ("1" * 16)).mkdir()
+    (tmp_path / "notes").mkdir()
+
+    with open_store(tmp_path) as store:
+        assert store.all() == []
+    assert not (tmp_path / ("1" * 16)).exists() and (tmp_path / "notes").exists()
+
+
+def test_a_record_that_cannot_be_parsed_is_left_out(tmp_path: Path) -> None:
+    """A damaged record costs its own job only."""
+    store = add_job(JobStore(tmp_path), tmp_path)
+    (tmp_path / ("2" * 16)).mkdir()
+    (tmp_path / ("2" * 16) / "job.json").write_text("{")
+
+    assert [record.id for record in JobStore(tmp_path).all()] == [record.id for record in store.all()]
+
+
+def test_only_loopback_is_local() -> None:
+    """0.0.0.0 listens everywhere and is not local, and neither is a name that only resolves to loopback."""
+    assert all(map(is_local, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+    assert not any(map(is_local, ("0.0.0.0", "::", "192.0.2.1", "localhost.example", "")))
