@@ -16,7 +16,7 @@ from rapidfuzz.distance import LCSseq
 
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
-from twopass.pages import ocr, scripts, tesseract
+from twopass.pages import ocr, orientation, scripts, tesseract
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
@@ -233,4 +233,4 @@ def test_a_strip_of_any_size_is_trimmed_to_some_rows(height: int, width: int) ->
 @pytest.mark.parametrize("language", sorted(TEXTS))
 def test_a_page_in_another_script_is_not_turned(language: str) -> None:
     """RapidOCR's scores say nothing about which way up such a page is, unless one way is legible."""
-    assert ocr.detect_turn(draw(*[TEXTS[language]] * 3).array()) == 0
+    assert orientation.detect_turn(draw(*[TEXTS[language]] * 3).array()) == 0
