@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from twopass.pages import scripts
+from twopass.pages import hangul, scripts, strips
 from twopass.pages.scripts import Tesseract
+from twopass.pages.strips import Array, Letter
+from twopass.text import prose
 
-Array = npt.NDArray[np.uint8]
+Grey = npt.NDArray[np.float64]
 Point = tuple[float, float]
 Corners = tuple[Point, Point, Point, Point]
 
@@ -26,20 +29,40 @@ SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed 
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
 UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
 MIN_SCRIPT_LENGTH = 12.0  # times its height: unsure lines together; photographs had 0-10, one Korean sentence has 31
+MIN_TRIED_LENGTH = 6.0  # the same, for Tesseract to try: it reads nothing in photographs, at 1 to 3 s
 SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median line: lines of one text
 BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
-SPARSE_LENGTH, SPARSE_LETTERS = 8.0, 0.2  # times and per height of a line: Cyrillic lines are read as one full stop
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
+MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
+MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
+
+
+# What RapidOCR's recogniser was trained on.
+_KNOWN_LETTER = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What RapidOCR reads in a strip of pixels."""
+
+    text: str
+    score: float
+    letters: tuple[Letter, ...] = ()
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1."""
+    """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1.
+
+    `coverage` is the share of its ink that is near one of its `letters`.
+    """
 
     corners: Corners
     text: str
     score: float
+    letters: tuple[Letter, ...] = ()
+    coverage: float = 1.0
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -62,21 +85,23 @@ class Line:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the recogniser scored it well, and read enough letters for its length."""
-        is_long = self.length >= SPARSE_LENGTH * self.height
-        is_sparse = is_long and len(self.text) * self.height < SPARSE_LETTERS * self.length
-        return self.score >= SURE_SCORE and not is_sparse
+        """Whether the recogniser scored it well, read all of it, and knows its script."""
+        letters = [letter for letter in self.text.lower() if letter.isalpha()]
+        known = sum(bool(_KNOWN_LETTER.match(letter)) for letter in letters)
+        is_known = known >= MIN_KNOWN_LETTERS * len(letters)
+        return self.score >= SURE_SCORE and self.coverage >= MIN_COVERAGE and is_known
 
 
 @dataclass(frozen=True)
 class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
-    `language` is Tesseract's, if Tesseract read some of the lines.
+    `lacks_lines` means that lines of text were left out. `language` is Tesseract's, if it read some of the lines.
     """
 
     lines: tuple[Line, ...]
     unreadable: bool
+    lacks_lines: bool = False
     language: str | None = None
 
     @property
@@ -127,46 +152,51 @@ def read_lines(
     pixels = array if sharp is None else sharp
     lines = _read_quads(array, quads, pixels)
     script = [line for line in lines if is_line_of_script(array, line)]
-    unreadable = _is_unreadable(script)
-    if unreadable and tesseract:
-        return _read_other_script(array, lines, pixels, tesseract, language)
     if not script:  # a picture: what little was read in it may be shapes
-        return OcrResult(tuple(line for line in lines if line.score >= SURE_SCORE), unreadable)
-    return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
+        return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
+    unsure, read, found = [line for line in script if not line.is_sure], dict[Corners, Line](), None
+    if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
+        read, found = _read_other_script(array, lines, pixels, tesseract, language)
+        unsure = [line for line in unsure if line.corners not in read]
+    unreadable = _is_much(unsure, script) and _is_text(unsure)
+    kept = [line for line in lines if line.corners in read or _is_credible(line, unreadable)]
+    lacks_lines = _is_text([line for line in unsure if line not in kept])
+    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
 
 
 def _read_other_script(
-    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, language: str | None
-) -> OcrResult:
-    """Replace the lines that RapidOCR is unsure of by what Tesseract reads there, where that is credible."""
+    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, hint: str | None
+) -> tuple[dict[Corners, Line], str | None]:
+    """Let Tesseract read the lines that RapidOCR is unsure of, and those that only look Latin.
+
+    Returns what it read, by the lines' corners, and its language if it read any.
+    """
     unsure = [line for line in lines if not _is_credible(line, unreadable=True) and line.length >= line.height]
-    reading = scripts.read(tesseract, _cut_rgb_lines(array, unsure, pixels), language)
-    found = reading.language if reading else ""
-    lookalikes = [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, found)]
-    if reading and lookalikes:
-        unsure += lookalikes
-        reading = scripts.read_in(tesseract, _cut_rgb_lines(array, unsure, pixels), reading)
-    texts = reading.texts if reading else [None] * len(unsure)
+    language = scripts.choose_language(tesseract, _cut_rgb_lines(array, unsure, pixels), hint)
+    if not language:
+        return {}, None
+    unsure += [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, language.name)]
+    cut = _cut_rgb_lines(array, unsure, pixels)
+    latin = _find_latin_words(unsure, cut) if language.is_korean else [hangul.NO_LATIN] * len(cut)
+    texts = scripts.read(tesseract, cut, language, [found.words for found in latin])
     read = {
-        line.corners: replace(line, text=text, score=reading.score)
-        for line, text in zip(unsure, texts, strict=True)
-        if text and reading
+        line.corners: Line(line.corners, text, min(language.score, found.score))
+        for line, text, found in zip(unsure, texts, latin, strict=True)
+        if text
     }
-    tried = {line.corners for line in unsure}
-    kept = [
-        read.get(line.corners, line)
-        for line in lines
-        if line.corners in read or (line.corners not in tried and _is_credible(line, unreadable=True))
+    return read, language.name if read else None
+
+
+def _find_latin_words(lines: Sequence[Line], cut: Sequence[Array]) -> list[hangul.LatinWords]:
+    return [
+        hangul.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
+        for line, strip in zip(lines, cut, strict=True)
     ]
-    failed = [line for line in unsure if line.corners not in read]
-    sure = [replace(line, score=1.0) if line.corners in read else line for line in kept]
-    script = [line for line in (*sure, *failed) if is_line_of_script(array, line)]
-    return OcrResult(tuple(kept), _is_unreadable(script), reading.language if reading and read else None)
 
 
 def _cut_rgb_lines(array: Array, lines: Sequence[Line], pixels: Array) -> list[Array]:
-    strips = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
-    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    cut = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
+    return [_swap_channels(strip) for strip in cut]
 
 
 def detect_quickly(array: Array) -> list[Corners]:
@@ -185,7 +215,7 @@ def is_line_of_script(array: Array, line: Line) -> bool:
     if line.length < LONG_LINE * line.height:
         return False
     x0, y0, x1, y1 = (max(round(value), 0) for value in line.box)
-    grey = array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2)
+    grey = _halve(array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2))  # so that the grain of a scan does not count
     if not grey.size:
         return False
     counts, edges = np.histogram(grey, bins=32, range=(0, 256))
@@ -193,13 +223,22 @@ def is_line_of_script(array: Array, line: Line) -> bool:
     return float((np.abs(grey - background) <= BACKGROUND_RANGE).mean()) >= MIN_BACKGROUND
 
 
+def _halve(grey: Grey) -> Grey:
+    """The means of two by two pixels."""
+    height, width = (size // 2 * 2 for size in grey.shape)
+    return np.asarray(grey[:height, :width].reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3)))
+
+
 def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Line]:
     """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
-    readings = _recognise(_cut_lines(sharp, quads, sharp.shape[0] / array.shape[0]))
-    return [
-        Line(quad, text.strip(), score if text.strip() else 0.0)
-        for quad, (text, score) in zip(quads, readings, strict=True)
-    ]
+    cut = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
+    return [_to_line(*parts) for parts in zip(quads, cut, _recognise(cut), strict=True)]
+
+
+def _to_line(corners: Corners, strip: Array, reading: Recognition) -> Line:
+    text = reading.text.strip()
+    coverage = strips.measure_coverage(strip, [letter.x for letter in reading.letters])
+    return Line(corners, text, reading.score if text else 0.0, reading.letters, coverage)
 
 
 def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Array]:
@@ -207,28 +246,32 @@ def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Arr
     if not quads:
         return []
     boxes = np.asarray(quads, np.float32) * np.float32(scale)
-    strips = _load_rapid_ocr().crop_text_regions(np.ascontiguousarray(array), boxes)
-    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    cut = _load_rapid_ocr().crop_text_regions(np.ascontiguousarray(array), boxes)
+    return [_swap_channels(strip) for strip in cut]
 
 
-def _is_unreadable(script: Sequence[Line]) -> bool:
-    """Whether much of the text is in lines that the recogniser is unsure of, and these look like lines of one text."""
-    unsure = [line for line in script if not line.is_sure]
-    if not unsure or sum(line.length for line in unsure) <= UNREADABLE_SHARE * sum(line.length for line in script):
+def _is_much(unsure: Sequence[Line], script: Sequence[Line]) -> bool:
+    return sum(line.length for line in unsure) > UNREADABLE_SHARE * sum(line.length for line in script)
+
+
+def _is_text(script: Sequence[Line], min_length: float = MIN_SCRIPT_LENGTH) -> bool:
+    """Whether lines look like those of one text, and are long enough together, in heights: for a sentence."""
+    if not script:
         return False
-    height, angle = np.median([line.height for line in unsure]), np.median([line.angle for line in unsure])
+    height, angle = np.median([line.height for line in script]), np.median([line.angle for line in script])
     similar = (
         line
-        for line in unsure
+        for line in script
         if height / SIMILAR_HEIGHT <= line.height <= height * SIMILAR_HEIGHT
         and abs(line.angle - angle) <= SIMILAR_ANGLE
     )
-    return sum(line.length / max(line.height, 1.0) for line in similar) >= MIN_SCRIPT_LENGTH
+    return sum(line.length / max(line.height, 1.0) for line in similar) >= min_length
 
 
 def _is_credible(line: Line, unreadable: bool) -> bool:
     if not unreadable:
-        return line.score >= MIN_SCORE
+        is_speck = line.coverage < MIN_COVERAGE and not any(map(str.isalnum, line.text))
+        return line.score >= MIN_SCORE and not is_speck
     return line.is_sure and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
 
 
@@ -274,23 +317,45 @@ def _shift(quad: Corners, offset: int, page: Array) -> Corners:
 
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
     """Text and score of strips that show one line each, RGB."""
-    return _recognise([np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips])
+    return [(reading.text, reading.score) for reading in recognise_letters(strips)]
 
 
-def _recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
+def recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
+    """Text, score and letters of strips that show one line each, RGB."""
+    return _recognise([_swap_channels(strip) for strip in strips])
+
+
+def _recognise(cut: Sequence[Array]) -> list[Recognition]:
     """The same of strips in BGR."""
     from rapidocr.ch_ppocr_rec import TextRecInput
 
-    if not strips:
+    if not cut:
         return []
-    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=False))
-    return [(text, float(score)) for text, score in zip(result.txts or (), result.scores or (), strict=True)]
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(cut), return_word_box=True))
+    found = zip(result.txts, result.scores, result.word_results, cut, strict=True)
+    return [
+        Recognition(text, float(score), tuple(_list_letters(words, strip.shape[1])))
+        for text, score, words, strip in found
+    ]
+
+
+def _list_letters(words: Any, width: int) -> Iterator[Letter]:
+    """The letters of RapidOCR's words, which tell the column of its output in which it read each."""
+    columns = [column for own in words.word_cols for column in own]
+    letters = [letter for word in words.words for letter in word]
+    for text, column, score in zip(letters, columns, words.confs, strict=False):  # spaces have a score, too
+        yield Letter(text, (column + 0.5) / words.line_txt_len * width, float(score))
+
+
+def _swap_channels(strip: Array) -> Array:
+    """RGB to BGR, which RapidOCR wants, or the other way round."""
+    return np.ascontiguousarray(strip[:, :, ::-1])
 
 
 def vote_upside_down(strips: Sequence[Array]) -> float:
     """The mean vote of RapidOCR's classifier on strips in RGB: 1 says that all are upside down, -1 that none is."""
-    votes = _load_rapid_ocr()._load_cls_model()([np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]).cls_res
-    return sum(score if label == "180" else -score for label, score in votes) / len(votes)
+    votes = _load_rapid_ocr()._load_cls_model()([_swap_channels(strip) for strip in strips]).cls_res
+    return float(sum(score if label == "180" else -score for label, score in votes) / len(votes))
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.pages import ocr
+from twopass.pages.strips import Array
 
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 
@@ -23,7 +24,7 @@ LEGIBLE_SCORE = 0.7  # mean, the better way up: Hangul and Arabic have 0.0-0.5 e
 CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is unsure (a script it was not trained on)
 
 
-def detect_turn(array: ocr.Array) -> int:
+def detect_turn(array: Array) -> int:
     """The clockwise turn (0, 90, 180 or 270 degrees) that makes the page upright; 0 if the evidence is not clear."""
     strips, is_sideways = cut_sample_lines(array)
     upside_down = is_upside_down(strips)
@@ -32,7 +33,7 @@ def detect_turn(array: ocr.Array) -> int:
     return 180 if upside_down else 0
 
 
-def cut_sample_lines(array: ocr.Array) -> tuple[list[ocr.Array], bool]:
+def cut_sample_lines(array: Array) -> tuple[list[Array], bool]:
     """Cut out the longest lines, each laid horizontally, longest first; and whether the lines run down the page."""
     quads = _detect_long_quads(array)
     across = sum(_measure_length(quad) for quad in quads if _is_wide(quad))
@@ -43,7 +44,7 @@ def cut_sample_lines(array: ocr.Array) -> tuple[list[ocr.Array], bool]:
     return [strip for strip in strips if strip.size], is_sideways
 
 
-def _detect_long_quads(array: ocr.Array) -> list[Quad]:
+def _detect_long_quads(array: Array) -> list[Quad]:
     """Long lines that the detector sees in a small copy, as quads in pixels of `array`."""
     from PIL import Image
 
@@ -69,7 +70,7 @@ def _measure_length(quad: Quad) -> float:
     return max(_measure_sides(quad))
 
 
-def _cut_strip(array: ocr.Array, quad: Quad, is_sideways: bool) -> ocr.Array:
+def _cut_strip(array: Array, quad: Quad, is_sideways: bool) -> Array:
     """The line's pixels, horizontal; only the middle of a very long line."""
     x0, y0 = np.maximum(quad.min(axis=0), 0).astype(int)
     x1, y1 = np.ceil(quad.max(axis=0)).astype(int)
@@ -78,7 +79,7 @@ def _cut_strip(array: ocr.Array, quad: Quad, is_sideways: bool) -> ocr.Array:
     return np.ascontiguousarray(strip[:, margin : strip.shape[1] - margin])
 
 
-def is_upside_down(strips: Sequence[ocr.Array]) -> bool | None:
+def is_upside_down(strips: Sequence[Array]) -> bool | None:
     """Whether the lines read better turned by 180 degrees; None if the evidence is not clear."""
     if len(strips) < MIN_SAMPLES:
         return None
@@ -93,11 +94,11 @@ def is_upside_down(strips: Sequence[ocr.Array]) -> bool | None:
     return vote > 0 if abs(vote) >= CLEAR_VOTE else None
 
 
-def _compare_scores(strips: Sequence[ocr.Array]) -> list[tuple[float, float]]:
+def _compare_scores(strips: Sequence[Array]) -> list[tuple[float, float]]:
     """The recogniser's score of each line as it is, and turned by 180 degrees."""
     turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
     return [*zip(_score(strips), _score(turned), strict=True)]
 
 
-def _score(strips: Sequence[ocr.Array]) -> list[float]:
+def _score(strips: Sequence[Array]) -> list[float]:
     return [score for _, score in ocr.recognise(strips)]

@@ -22,6 +22,7 @@ from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
+from twopass.pages.strips import Array
 
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run.",
@@ -44,10 +45,10 @@ class CountingReader:
 
     def __call__(
         self,
-        array: ocr.Array,
+        array: Array,
         quads: Sequence[ocr.Corners],
         language: str | None = None,
-        sharp: ocr.Array | None = None,
+        sharp: Array | None = None,
         tesseract: Tesseract | None = None,
     ) -> ocr.OcrResult:
         self.calls += 1
