@@ -23,6 +23,7 @@ MAX_RETRIES = 8  # strips of a page, at 0.1 to 0.3 s a try
 SAMPLES = 3  # lines in which the language is chosen, the longest ones
 LITTLE_TEXT = 60  # letters of the samples
 MIN_SHARE = 0.7  # of a line's characters, without digits and punctuation, that belong to the script
+MIN_LETTERS = 6  # of the samples: a single smudge is the same letter in every size
 MIN_RUN = 4  # equal characters in a row that two sizes must have in common: fewer occur by chance
 CLEAR_QUALITY = 0.95  # no other language is tried: wrong ones have up to 0.87, in a single line
 SURE_QUALITY = 0.99  # Tesseract is never certain
@@ -186,7 +187,7 @@ def _measure_quality(engine: Tesseract, samples: Sequence[Array], language: str)
     texts = [_read_texts(engine, samples, language, HEIGHT)]
     text = "".join(texts[0])
     share = measure_share(text, language)
-    if share < MIN_SHARE:
+    if share < MIN_SHARE or count_letters(text, language) < MIN_LETTERS:
         return 0.0
     heights = (OTHER_HEIGHT,) if len(text) >= LITTLE_TEXT else (OTHER_HEIGHT, THIRD_HEIGHT)
     texts += [_read_texts(engine, samples, language, height) for height in heights]
@@ -209,18 +210,23 @@ def measure_likeness(pairs: Sequence[tuple[str, str]]) -> float:
     return alike / total if total else 0.0
 
 
+def count_letters(text: str, language: str) -> int:
+    """The letters of the language's script in a text."""
+    return len(re.findall(f"[{_find_script(language).letters}]", text))
+
+
 def measure_share(text: str, language: str, with_latin: bool = False) -> float:
     """The share of the language's letters, and of Latin ones if wanted, among the letters and signs of a text.
 
     Usual punctuation does not count, nor do digits if they are few or at most half of the rest: a text of nothing else
-    has the share 1.
+    has the share 0, because RapidOCR reads digits better.
     """
     signs = _PUNCTUATION.sub("", text)
     if len(_NUMERALS.findall(signs)) <= max(MAX_DIGITS, len(signs) / 2):
         signs = _NUMERALS.sub("", signs)
-    own = len(re.findall(f"[{_find_script(language).letters}]", signs))
+    own = count_letters(signs, language)
     latin = len(_LATIN_LETTERS.findall(signs)) if with_latin else 0
-    return (own + latin) / len(signs) if signs else float(bool(text.strip()))
+    return (own + latin) / len(signs) if signs else 0.0
 
 
 def _read_texts(engine: Tesseract, strips: Sequence[Array], names: str, height: int) -> list[str]:
