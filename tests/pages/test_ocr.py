@@ -1,10 +1,12 @@
-"""Lines of scans: tiles of very long pages."""
+"""Lines of scans: tiles of very long pages, and which lines are sure."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from twopass.pages import ocr
+from twopass.pages.ocr import Line
 
 
 def test_a_very_long_scan_is_split_into_tiles() -> None:
@@ -14,3 +16,21 @@ def test_a_very_long_scan_is_split_into_tiles() -> None:
 
     assert sum(tile.shape[0] for _, tile in tiles) == 4000
     assert max(tile.shape[0] for _, tile in tiles) <= ocr.TILE_ASPECT * 200
+
+
+@pytest.mark.parametrize(
+    ("text", "score", "coverage", "is_sure"),
+    [
+        ("The level is measured", 0.97, 1.0, True),
+        ("测量水位", 0.97, 1.0, True),
+        ("12.5 %", 0.97, 1.0, True),
+        ("The level is measured", 0.8, 1.0, False),
+        ("D rld nk, 12 %.", 0.97, 0.3, False),
+        ("νιη. στμη ετριται πριν", 0.97, 1.0, False),
+    ],
+)
+def test_a_line_is_sure_if_all_of_it_was_read(text: str, score: float, coverage: float, is_sure: bool) -> None:
+    """A high score is not enough: RapidOCR reads only the Latin words of a Cyrillic line, and parts of Greek."""
+    corners = ((0.0, 0.0), (300.0, 0.0), (300.0, 20.0), (0.0, 20.0))
+
+    assert Line(corners, text, score, coverage=coverage).is_sure == is_sure

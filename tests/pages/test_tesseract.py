@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.pages import hangul, scripts, tesseract
-from twopass.pages.strips import Letter
+from twopass.pages.scripts import PageLanguage, Tesseract
+from twopass.pages.strips import Array, Letter
 from twopass.pages.tesseract import Glyph
 
 
@@ -52,3 +55,21 @@ def test_a_latin_word_that_cannot_be_read_makes_its_line_doubtful() -> None:
     letters = [Letter(text, 25.0 + 10 * n, 0.6) for n, text in enumerate("Pum")]
 
     assert hangul.find_latin_words(strip, letters, lambda _: letters) == hangul.LatinWords((), hangul.DOUBTFUL_SCORE)
+
+
+def read_as(*texts: str) -> list[str | None]:
+    """Read one strip with a Tesseract that gives these texts, one a call."""
+    answers = iter(texts)
+
+    def recognise(strips: Sequence[Array], language: str, height: int) -> list[list[list[Glyph]]]:
+        return [[[Glyph(letter, 0, 1) for letter in next(answers)]] for _ in strips]
+
+    engine = Tesseract(frozenset({"rus", "eng"}), recognise)
+    return scripts.read(engine, [np.full((40, 400, 3), 255, np.uint8)], PageLanguage("rus", 0.9))
+
+
+def test_what_two_sizes_of_a_latin_line_agree_on_is_read() -> None:
+    """Of a page in Cyrillic, a line of Latin words is trusted only if it stays the same in another size."""
+    assert read_as("Microsoft Azure", "Microsoft Azure") == ["Microsoft Azure"]
+    assert read_as("Mlcr0s 5fi Aru", "Hiuna Wzne 1") == [None]
+    assert read_as("1234 5678", "1234 5678") == [None]

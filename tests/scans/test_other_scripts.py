@@ -239,12 +239,18 @@ def test_tesseract_is_named_for_pictures_of_a_page_with_a_text_layer(tmp_path: P
     assert recall(answer, TEXTS["rus"]) >= 0.95
 
 
-@needs("kor")
-def test_tesseract_writes_no_unknown_parameters(capfd: pytest.CaptureFixture[str]) -> None:
-    """The Korean file names two parameters that Tesseract lacks, in every call."""
-    read_array(draw(SHORT["kor"]).array(), open_with("kor"))
+@needs("hin")
+def test_only_unknown_parameters_are_hidden(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The Hindi file names parameters that Tesseract lacks, in every call. Other messages reach stderr."""
+    strip = np.full((40, 200, 3), 255, np.uint8)
+    open_with("hin").recognise([strip], "hin", 40)
+    hidden = capfd.readouterr().err
+    (tmp_path / "kor.traineddata").write_bytes(b"damaged")
+    with pytest.raises(TesseractFailed):
+        tesseract.recognise([strip], "kor", tmp_path, 40)
 
-    assert "Parameter not found" not in capfd.readouterr().err
+    assert "Parameter not found" not in hidden
+    assert "Failed loading language 'kor'" in capfd.readouterr().err
 
 
 @needs("kor")
