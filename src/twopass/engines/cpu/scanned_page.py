@@ -14,6 +14,7 @@ import numpy as np
 
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
+from twopass.pages.strips import Array
 from twopass.text import direction, prose
 
 MIN_SKEW = 0.2  # degrees: a smaller skew does not change the order of lines
@@ -96,7 +97,7 @@ def rotate_point(x: float, y: float, degrees: float, width: float, height: float
     return width / 2 + dx * cosine - dy * sine, height / 2 + dx * sine + dy * cosine
 
 
-def draw_page(page: Any, array: ocr.Array, words: Sequence[StyledWord], skew: float) -> None:
+def draw_page(page: Any, array: Array, words: Sequence[StyledWord], skew: float) -> None:
     """Draw the straightened scan with its words as invisible text over it, as input of the layout model."""
     import pymupdf
     from PIL import Image
