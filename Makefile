@@ -26,7 +26,7 @@ test: $(VENV)/test
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser
 
-test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -kor and -rus
+test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -ell, -eng, -hin, -kor and -rus
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) tests/scans
 
 doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint

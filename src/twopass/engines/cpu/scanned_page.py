@@ -24,7 +24,7 @@ _EAST_ASIAN = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")
 _HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
-def estimate_skew(lines: Sequence[ocr.Line], array: ocr.Array) -> float:
+def estimate_skew(lines: Sequence[ocr.Line], array: Array) -> float:
     """Return the median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
 
     The box of a short line is slanted where only one of its ends has letters with descenders.
@@ -34,7 +34,7 @@ def estimate_skew(lines: Sequence[ocr.Line], array: ocr.Array) -> float:
     return skew if abs(skew) >= MIN_SKEW and _is_sharper(array, skew) else 0.0
 
 
-def _is_sharper(array: ocr.Array, skew: float) -> bool:
+def _is_sharper(array: Array, skew: float) -> bool:
     """Return whether the brightness of a scan's rows changes more from row to row once the scan is turned back."""
     from PIL import Image
 
