@@ -35,7 +35,7 @@ FROM python:3.12.12-slim-bookworm AS cpu
 COPY requirements/run.txt /app/requirements/
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
-    tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara && rm -rf /var/lib/apt/lists/*
+    tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara tesseract-ocr-eng && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 WORKDIR /app
 COPY pyproject.toml LICENSE NOTICE ./

@@ -10,7 +10,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -26,7 +26,7 @@ test: $(VENV)/test
 test-browser: $(VENV)/browser
 	$(BIN)/python -m pytest tests/browser
 
-test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -kor and -rus
+test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -ell, -eng, -hin, -kor and -rus
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) tests/scans
 
 doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a deployed endpoint
@@ -44,6 +44,9 @@ test-vllm: $(VLLM)/ready
 
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
+
+test-server: $(VENV)/test # twopass serve and the Python API
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) tests/server tests/api
 
 test-install: $(VENV)/test # wheel and sdist, installed into a fresh environment
 	$(BIN)/python -m pytest tests/install

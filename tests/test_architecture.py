@@ -101,7 +101,7 @@ HOMES = {
         "pages/canary_images.py",
         "pages/source_files.py",
         "steps/render.py",
-        "pages/ocr.py",
+        "pages/orientation.py",
         "pages/tesseract.py",
         "engines/cpu/scanned_page.py",
         "engines/hf/models.py",

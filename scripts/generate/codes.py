@@ -166,7 +166,8 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "The worker's log has the engine's message. With `task: custom`, check the prompt; otherwise report it.",
     ),
     Code.UNREADABLE_SCRIPT: (
-        "The scan is in a script that the engine cannot read. No text is guessed.",
+        "The scan is in a script that the engine cannot read, or, if it is a warning, some of its lines are unreadable "
+        "and were left out. No text is guessed.",
         "Install a language file of Tesseract (on Debian for example `tesseract-ocr-kor`), or set `TESSDATA_DIR`; or "
         "use an engine that runs a model.",
     ),

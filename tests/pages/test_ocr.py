@@ -1,51 +1,12 @@
-"""Rotation of scanned pages, and tiles of very long ones."""
+"""Lines of scans: tiles of very long pages, and which lines are sure."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
-import pymupdf
 import pytest
 
 from twopass.pages import ocr
-
-PROSE = (
-    "The level in the borehole is measured before the pump starts and after it has run for one hour.",
-    "Prices are those of January and half of the loss is now thought to lie in the upper village.",
-    "Both operators write down what they see on their rounds, and the council reads it in spring.",
-)
-
-
-@pytest.fixture
-def text_page() -> npt.NDArray[np.uint8]:
-    """The pixels of an upright page with nine lines of text."""
-    with pymupdf.open() as document:
-        page = document.new_page(width=595, height=400)
-        for row, line in enumerate(PROSE * 3):
-            page.insert_text((60, 60 + 22 * row), line, fontsize=11, fontname="tiro")
-        pixmap = page.get_pixmap(dpi=144)
-    return np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
-
-
-@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
-def test_the_turn_that_makes_a_scan_upright_is_detected(text_page: npt.NDArray[np.uint8], degrees: int) -> None:
-    """The result is the clockwise turn that makes the page readable; for an upright page it is 0."""
-    assert ocr.detect_turn(np.ascontiguousarray(np.rot90(text_page, degrees // 90))) == degrees
-
-
-def test_two_clear_lines_decide_which_way_up_a_page_is(text_page: npt.NDArray[np.uint8]) -> None:
-    """If the first two lines clearly agree, the others are not read; if they disagree, all lines are."""
-    strips, _ = ocr.cut_sample_lines(text_page)
-    lines = strips[:2]
-    turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
-
-    assert ocr.is_upside_down([*lines, *3 * turned]) is False
-    assert ocr.is_upside_down([lines[0], turned[0], *3 * turned]) is True
-
-
-def test_a_page_without_lines_is_not_turned() -> None:
-    """A page on which nothing can be read keeps its rotation."""
-    assert ocr.detect_turn(np.full((300, 200, 3), 255, np.uint8)) == 0
+from twopass.pages.ocr import Line
 
 
 def test_a_very_long_scan_is_split_into_tiles() -> None:
@@ -55,3 +16,21 @@ def test_a_very_long_scan_is_split_into_tiles() -> None:
 
     assert sum(tile.shape[0] for _, tile in tiles) == 4000
     assert max(tile.shape[0] for _, tile in tiles) <= ocr.TILE_ASPECT * 200
+
+
+@pytest.mark.parametrize(
+    ("text", "score", "coverage", "is_sure"),
+    [
+        ("The level is measured", 0.97, 1.0, True),
+        ("测量水位", 0.97, 1.0, True),
+        ("12.5 %", 0.97, 1.0, True),
+        ("The level is measured", 0.8, 1.0, False),
+        ("D rld nk, 12 %.", 0.97, 0.3, False),
+        ("νιη. στμη ετριται πριν", 0.97, 1.0, False),
+    ],
+)
+def test_a_line_is_sure_if_all_of_it_was_read(text: str, score: float, coverage: float, is_sure: bool) -> None:
+    """A high score is not enough: RapidOCR reads only the Latin words of a Cyrillic line, and parts of Greek."""
+    corners = ((0.0, 0.0), (300.0, 0.0), (300.0, 20.0), (0.0, 20.0))
+
+    assert Line(corners, text, score, coverage=coverage).is_sure == is_sure

@@ -115,7 +115,11 @@ def test_a_line_of_script_is_long_and_on_a_uniform_background() -> None:
     print_like = np.full((*SIZE, 3), 220, np.uint8)
     print_like[105:115, 100:300:4] = 30
 
+    grain = np.random.default_rng(0).normal(0, 26, (*SIZE, 1))
+    grainy = np.clip(print_like + grain, 0, 255).astype(np.uint8)
+
     assert ocr.is_line_of_script(print_like, make_line(100, 100, 200, 20))
+    assert ocr.is_line_of_script(grainy, make_line(100, 100, 200, 20))
     assert not ocr.is_line_of_script(print_like, make_line(100, 100, 40, 20))
     assert not ocr.is_line_of_script(draw_photograph(), make_line(100, 395, 200, 20))
     assert not ocr.is_line_of_script(print_like, make_line(2000, 2000, 200, 20))

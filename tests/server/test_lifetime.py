@@ -118,7 +118,7 @@ REFUSED = {
     "0.0.0.0": ({}, 2, "SERVE_API_KEY: required"),
     "127.0.0.1": ({"SERVE_API_KEY": "short"}, 2, "SERVE_API_KEY"),
     "192.0.2.1": ({"SERVE_API_KEY": KEY}, 2, "PORT: cannot listen"),
-    "localhost": ({"ENGINE": "nothing"}, 1, "ENGINE"),
+    "localhost": ({"ENGINE": "nothing"}, 2, "ENGINE"),
 }
 
 

@@ -38,6 +38,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "heading_repeated": "The answer repeated the heading above in front of this text. The repetition was removed.",
         "hidden_layer": "The text is the invisible text of a scan, which another program recognized.",
         "lacks_annotations": "Annotations and form fields of the page are damaged or take too long, and were left out.",
+        "lacks_lines": "Some lines that only the page's pixels show were left out, because OCR is not sure of them.",
         "image_text": "The PDF's own text lacks this text. It was read from the pixels of an image on the page.",
         "in_margin": "A header, footer, page number or note in the margin, by its label and its place on the page.",
         "layer_text": "The text is the PDF's own, as this worker was set up to use it. The model did not read it.",
@@ -92,8 +93,8 @@ INFORMATIONAL_FLAGS = frozenset(
 # Flags that all elements of a page have. They are explained once, and the page is in doubt instead of each element.
 PAGE_FLAGS = frozenset(
     {
-        "degenerate_regions", "dense_page", "hidden_layer", "lacks_annotations", "order_corrected", "picture_page",
-        "text_layer",
+        "degenerate_regions", "dense_page", "hidden_layer", "lacks_annotations", "lacks_lines", "order_corrected",
+        "picture_page", "text_layer",
     }
 )  # fmt: skip
 

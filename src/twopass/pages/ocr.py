@@ -1,26 +1,27 @@
-"""Read the text lines of a scanned page with RapidOCR, and detect which way up the page is."""
+"""Detect the text lines of a scanned page and read them with RapidOCR."""
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from twopass.pages import scripts, word_extents
+from twopass.pages import hangul, scripts, strips, word_extents
 from twopass.pages.scripts import Tesseract
+from twopass.pages.strips import Array, Letter
+from twopass.text import prose
 
-Array = npt.NDArray[np.uint8]
-Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
+Grey = npt.NDArray[np.float64]
 Point = tuple[float, float]
 Corners = tuple[Point, Point, Point, Point]
 
-# Reading lines
 DETECTOR_SIDE = 2000  # pixels of the longest side that is read: A4 at 144 dpi has 1,684, newspapers are scaled down
 TILE_ASPECT = 3.0  # a page longer than this times its width is read in tiles: the detector enlarges short sides
 MIN_SCORE = 0.5  # of one line, RapidOCR's own default: below it, specks and ornaments are read as letters
@@ -28,23 +29,26 @@ SURE_SCORE = 0.85  # long Hangul lines score 0.00-0.79, clean or noisy; printed 
 LONG_LINE = 3.0  # times its height: a shorter line says nothing about the script
 UNREADABLE_SHARE = 0.25  # of long lines' length is unsure: Korean 0.99, a third Korean 0.46, English, Chinese 0.00-0.04
 MIN_SCRIPT_LENGTH = 12.0  # times its height: unsure lines together; photographs had 0-10, one Korean sentence has 31
+MIN_TRIED_LENGTH = 6.0  # the same, for Tesseract to try: it reads nothing in photographs, at 1 to 3 s
 SIMILAR_HEIGHT, SIMILAR_ANGLE = 1.6, 5.0  # ratio to and degrees from the median line: lines of one text
 BACKGROUND_RANGE = 20  # grey levels around a line's most frequent one
-SPARSE_LENGTH, SPARSE_LETTERS = 8.0, 0.2  # times and per height of a line: Cyrillic lines are read as one full stop
 MIN_BACKGROUND = 0.6  # of a line's pixels: print has 0.66-0.91, noisy or not, shapes in pictures have 0.44-0.57
+MIN_COVERAGE = 0.75  # of a line's ink: Cyrillic, Hangul and Arabic with some Latin words have 0.02-0.55, Latin has 1.0
+MIN_KNOWN_LETTERS = 0.5  # of a line's letters: RapidOCR is sure of some Greek lines, of which it reads two thirds
 MIN_SURE_LETTERS = 3  # on a page with unreadable lines, a line with fewer letters is dropped whatever its score
 
-# Detecting rotation
-THUMBNAIL_SIDE = 640  # pixels of the copy in which the direction of lines is detected
-LONG_QUAD = 2.0  # times its height: a shorter quad may be a letter or a word and says nothing about direction
-SIDEWAYS_RATIO = 2.0  # length of lines running down over length of lines running across, to call a page sideways
-MAX_SAMPLES = 8  # lines that are read both ways up, the longest first
-MIN_SAMPLES = 2  # fewer lines say nothing
-SAMPLE_ASPECT = 10  # times its height: only this much of a line is read
-SURE_LEAD = 0.2  # in score: if the first two lines agree by this much, the others are not read, which saves time
-CLEAR_LEAD = 0.08  # in mean recogniser score, to decide which way up the page is
-LEGIBLE_SCORE = 0.7  # mean, the better way up: Hangul and Arabic have 0.0-0.5 either way, which says nothing
-CLEAR_VOTE = 0.6  # mean vote of the classifier, used where the recogniser is unsure (a script it was not trained on)
+
+# What RapidOCR's recogniser was trained on.
+_KNOWN_LETTER = re.compile(f"[a-z\u00df-\u024f{prose.HAN}{prose.KANA}]")
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What RapidOCR reads in a strip of pixels."""
+
+    text: str
+    score: float
+    letters: tuple[Letter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,15 @@ class Line:
     """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1.
 
     `extents` are where its words are, as shares of its length; none if that is not known.
+    `coverage` is the share of its ink that is near one of its `letters`.
     """
 
     corners: Corners
     text: str
     score: float
     extents: tuple[word_extents.Extent, ...] = ()
+    letters: tuple[Letter, ...] = ()
+    coverage: float = 1.0
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -80,21 +87,23 @@ class Line:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the recogniser scored it well, and read enough letters for its length."""
-        is_long = self.length >= SPARSE_LENGTH * self.height
-        is_sparse = is_long and len(self.text) * self.height < SPARSE_LETTERS * self.length
-        return self.score >= SURE_SCORE and not is_sparse
+        """Whether the recogniser scored it well, read all of it, and knows its script."""
+        letters = [letter for letter in self.text.lower() if letter.isalpha()]
+        known = sum(bool(_KNOWN_LETTER.match(letter)) for letter in letters)
+        is_known = known >= MIN_KNOWN_LETTERS * len(letters)
+        return self.score >= SURE_SCORE and self.coverage >= MIN_COVERAGE and is_known
 
 
 @dataclass(frozen=True)
 class OcrResult:
     """The lines of a scan. `unreadable` means that much of it is in a script that no recogniser here was trained on.
 
-    `language` is Tesseract's, if Tesseract read some of the lines.
+    `lacks_lines` means that lines of text were left out. `language` is Tesseract's, if it read some of the lines.
     """
 
     lines: tuple[Line, ...]
     unreadable: bool
+    lacks_lines: bool = False
     language: str | None = None
 
     @property
@@ -145,46 +154,51 @@ def read_lines(
     pixels = array if sharp is None else sharp
     lines = _read_quads(array, quads, pixels)
     script = [line for line in lines if is_line_of_script(array, line)]
-    unreadable = _is_unreadable(script)
-    if unreadable and tesseract:
-        return _read_other_script(array, lines, pixels, tesseract, language)
     if not script:  # a picture: what little was read in it may be shapes
-        return OcrResult(tuple(line for line in lines if line.score >= SURE_SCORE), unreadable)
-    return OcrResult(tuple(line for line in lines if _is_credible(line, unreadable)), unreadable)
+        return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
+    unsure, read, found = [line for line in script if not line.is_sure], dict[Corners, Line](), None
+    if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
+        read, found = _read_other_script(array, lines, pixels, tesseract, language)
+        unsure = [line for line in unsure if line.corners not in read]
+    unreadable = _is_much(unsure, script) and _is_text(unsure)
+    kept = [line for line in lines if line.corners in read or _is_credible(line, unreadable)]
+    lacks_lines = _is_text([line for line in unsure if line not in kept])
+    return OcrResult(tuple(read.get(line.corners, line) for line in kept), unreadable, lacks_lines, found)
 
 
 def _read_other_script(
-    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, language: str | None
-) -> OcrResult:
-    """Replace the lines that RapidOCR is unsure of by what Tesseract reads there, where that is credible."""
+    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, hint: str | None
+) -> tuple[dict[Corners, Line], str | None]:
+    """Let Tesseract read the lines that RapidOCR is unsure of, and those that only look Latin.
+
+    Returns what it read, by the lines' corners, and its language if it read any.
+    """
     unsure = [line for line in lines if not _is_credible(line, unreadable=True) and line.length >= line.height]
-    reading = scripts.read(tesseract, _cut_rgb_lines(array, unsure, pixels), language)
-    found = reading.language if reading else ""
-    lookalikes = [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, found)]
-    if reading and lookalikes:
-        unsure += lookalikes
-        reading = scripts.read_in(tesseract, _cut_rgb_lines(array, unsure, pixels), reading)
-    texts = reading.texts if reading else [None] * len(unsure)
+    language = scripts.choose_language(tesseract, _cut_rgb_lines(array, unsure, pixels), hint)
+    if not language:
+        return {}, None
+    unsure += [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, language.name)]
+    cut = _cut_rgb_lines(array, unsure, pixels)
+    latin = _find_latin_words(unsure, cut) if language.is_korean else [hangul.NO_LATIN] * len(cut)
+    texts = scripts.read(tesseract, cut, language, [found.words for found in latin])
     read = {
-        line.corners: replace(line, text=text, score=reading.score, extents=())
-        for line, text in zip(unsure, texts, strict=True)
-        if text and reading
+        line.corners: Line(line.corners, text, min(language.score, found.score))
+        for line, text, found in zip(unsure, texts, latin, strict=True)
+        if text
     }
-    tried = {line.corners for line in unsure}
-    kept = [
-        read.get(line.corners, line)
-        for line in lines
-        if line.corners in read or (line.corners not in tried and _is_credible(line, unreadable=True))
+    return read, language.name if read else None
+
+
+def _find_latin_words(lines: Sequence[Line], cut: Sequence[Array]) -> list[hangul.LatinWords]:
+    return [
+        hangul.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
+        for line, strip in zip(lines, cut, strict=True)
     ]
-    failed = [line for line in unsure if line.corners not in read]
-    sure = [replace(line, score=1.0) if line.corners in read else line for line in kept]
-    script = [line for line in (*sure, *failed) if is_line_of_script(array, line)]
-    return OcrResult(tuple(kept), _is_unreadable(script), reading.language if reading and read else None)
 
 
 def _cut_rgb_lines(array: Array, lines: Sequence[Line], pixels: Array) -> list[Array]:
-    strips = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
-    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    cut = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
+    return [_swap_channels(strip) for strip in cut]
 
 
 def detect_quickly(array: Array) -> list[Corners]:
@@ -203,7 +217,7 @@ def is_line_of_script(array: Array, line: Line) -> bool:
     if line.length < LONG_LINE * line.height:
         return False
     x0, y0, x1, y1 = (max(round(value), 0) for value in line.box)
-    grey = array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2)
+    grey = _halve(array[y0 : y1 + 1, x0 : x1 + 1].mean(axis=2))  # so that the grain of a scan does not count
     if not grey.size:
         return False
     counts, edges = np.histogram(grey, bins=32, range=(0, 256))
@@ -211,17 +225,23 @@ def is_line_of_script(array: Array, line: Line) -> bool:
     return float((np.abs(grey - background) <= BACKGROUND_RANGE).mean()) >= MIN_BACKGROUND
 
 
+def _halve(grey: Grey) -> Grey:
+    """The means of two by two pixels."""
+    height, width = (size // 2 * 2 for size in grey.shape)
+    return np.asarray(grey[:height, :width].reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3)))
+
+
 def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Line]:
     """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
-    strips = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
-    readings = _recognise_characters(strips)
-    return [_to_line(*each) for each in zip(quads, strips, readings, strict=True)]
+    cut = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
+    return [_to_line(*parts) for parts in zip(quads, cut, _recognise(cut), strict=True)]
 
 
-def _to_line(quad: Corners, strip: Array, reading: tuple[str, float, list[float]]) -> Line:
-    text, score, centres = reading
-    words, extents = word_extents.place_words(strip, text, centres)
-    return Line(quad, " ".join(words), score if words else 0.0, extents)
+def _to_line(corners: Corners, strip: Array, reading: Recognition) -> Line:
+    places = [letter.x for letter in reading.letters]
+    words, extents = word_extents.place_words(strip, reading.text, [x / strip.shape[1] for x in places])
+    coverage = strips.measure_coverage(strip, places)
+    return Line(corners, " ".join(words), reading.score if words else 0.0, extents, reading.letters, coverage)
 
 
 def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Array]:
@@ -229,28 +249,32 @@ def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Arr
     if not quads:
         return []
     boxes = np.asarray(quads, np.float32) * np.float32(scale)
-    strips = _load_rapid_ocr().crop_text_regions(np.ascontiguousarray(array), boxes)
-    return [np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips]
+    cut = _load_rapid_ocr().crop_text_regions(np.ascontiguousarray(array), boxes)
+    return [_swap_channels(strip) for strip in cut]
 
 
-def _is_unreadable(script: Sequence[Line]) -> bool:
-    """Whether much of the text is in lines that the recogniser is unsure of, and these look like lines of one text."""
-    unsure = [line for line in script if not line.is_sure]
-    if not unsure or sum(line.length for line in unsure) <= UNREADABLE_SHARE * sum(line.length for line in script):
+def _is_much(unsure: Sequence[Line], script: Sequence[Line]) -> bool:
+    return sum(line.length for line in unsure) > UNREADABLE_SHARE * sum(line.length for line in script)
+
+
+def _is_text(script: Sequence[Line], min_length: float = MIN_SCRIPT_LENGTH) -> bool:
+    """Whether lines look like those of one text, and are long enough together, in heights: for a sentence."""
+    if not script:
         return False
-    height, angle = np.median([line.height for line in unsure]), np.median([line.angle for line in unsure])
+    height, angle = np.median([line.height for line in script]), np.median([line.angle for line in script])
     similar = (
         line
-        for line in unsure
+        for line in script
         if height / SIMILAR_HEIGHT <= line.height <= height * SIMILAR_HEIGHT
         and abs(line.angle - angle) <= SIMILAR_ANGLE
     )
-    return sum(line.length / max(line.height, 1.0) for line in similar) >= MIN_SCRIPT_LENGTH
+    return sum(line.length / max(line.height, 1.0) for line in similar) >= min_length
 
 
 def _is_credible(line: Line, unreadable: bool) -> bool:
     if not unreadable:
-        return line.score >= MIN_SCORE
+        is_speck = line.coverage < MIN_COVERAGE and not any(map(str.isalnum, line.text))
+        return line.score >= MIN_SCORE and not is_speck
     return line.is_sure and sum(letter.isalnum() for letter in line.text) >= MIN_SURE_LETTERS
 
 
@@ -294,112 +318,47 @@ def _shift(quad: Corners, offset: int, page: Array) -> Corners:
     return tuple((x + dx, y + dy) for x, y in quad)  # type: ignore[return-value]
 
 
-def detect_turn(array: Array) -> int:
-    """The clockwise turn (0, 90, 180 or 270 degrees) that makes the page upright; 0 if the evidence is not clear."""
-    strips, is_sideways = cut_sample_lines(array)
-    upside_down = is_upside_down(strips)
-    if is_sideways:
-        return {None: 0, False: 90, True: 270}[upside_down]
-    return 180 if upside_down else 0
-
-
-def cut_sample_lines(array: Array) -> tuple[list[Array], bool]:
-    """Cut out the longest lines, each laid horizontally, longest first; and whether the lines run down the page."""
-    quads = _detect_long_quads(array)
-    across = sum(_measure_length(quad) for quad in quads if _is_wide(quad))
-    down = sum(_measure_length(quad) for quad in quads if not _is_wide(quad))
-    is_sideways = down > SIDEWAYS_RATIO * across
-    lines = sorted((quad for quad in quads if _is_wide(quad) != is_sideways), key=_measure_length, reverse=True)
-    strips = [_cut_strip(array, quad, is_sideways) for quad in lines[:MAX_SAMPLES]]
-    return [strip for strip in strips if strip.size], is_sideways
-
-
-def _detect_long_quads(array: Array) -> list[Quad]:
-    """Long lines that the detector sees in a small copy, as quads in pixels of `array`."""
-    from PIL import Image
-
-    array = next(tile for _, tile in split_tiles(array))
-    scale = min(1.0, THUMBNAIL_SIDE / max(array.shape[:2]))
-    size = (max(round(array.shape[1] * scale), 32), max(round(array.shape[0] * scale), 32))
-    small = np.asarray(Image.fromarray(array).resize(size, Image.Resampling.BOX))
-    boxes = _load_rapid_ocr("max")._load_det_model()(np.ascontiguousarray(small[:, :, ::-1])).boxes
-    quads = () if boxes is None else (np.asarray(quad, np.float32) / scale for quad in boxes)
-    return [quad for quad in quads if max(_measure_sides(quad)) >= LONG_QUAD * max(min(_measure_sides(quad)), 1.0)]
-
-
-def _measure_sides(quad: Quad) -> tuple[float, float]:
-    width, height = quad.max(axis=0) - quad.min(axis=0)
-    return float(width), float(height)
-
-
-def _is_wide(quad: Quad) -> bool:
-    width, height = _measure_sides(quad)
-    return width >= height
-
-
-def _measure_length(quad: Quad) -> float:
-    return max(_measure_sides(quad))
-
-
-def _cut_strip(array: Array, quad: Quad, is_sideways: bool) -> Array:
-    """The line's pixels, horizontal, BGR; only the middle of a very long line."""
-    x0, y0 = np.maximum(quad.min(axis=0), 0).astype(int)
-    x1, y1 = np.ceil(quad.max(axis=0)).astype(int)
-    strip = np.rot90(array[y0:y1, x0:x1], -1) if is_sideways else array[y0:y1, x0:x1]
-    margin = max(strip.shape[1] - SAMPLE_ASPECT * strip.shape[0], 0) // 2
-    return np.ascontiguousarray(strip[:, margin : strip.shape[1] - margin, ::-1])
-
-
-def is_upside_down(strips: Sequence[Array]) -> bool | None:
-    """Whether the lines read better turned by 180 degrees; None if the evidence is not clear."""
-    if len(strips) < MIN_SAMPLES:
-        return None
-    pairs, remaining = _compare_scores(strips[:MIN_SAMPLES]), strips[MIN_SAMPLES:]
-    leads = [turned - score for score, turned in pairs]
-    if remaining and min(leads) < SURE_LEAD and max(leads) > -SURE_LEAD:
-        pairs += _compare_scores(remaining)
-    score, turned = (float(mean) for mean in np.mean(pairs, axis=0))
-    if abs(turned - score) >= CLEAR_LEAD and max(score, turned) >= LEGIBLE_SCORE:
-        return turned > score
-    votes = _load_rapid_ocr()._load_cls_model()(list(strips)).cls_res
-    vote = sum(score if label == "180" else -score for label, score in votes) / len(votes)
-    return vote > 0 if abs(vote) >= CLEAR_VOTE else None
-
-
-def _compare_scores(strips: Sequence[Array]) -> list[tuple[float, float]]:
-    """The recogniser's score of each line as it is, and turned by 180 degrees."""
-    turned = [np.ascontiguousarray(strip[::-1, ::-1]) for strip in strips]
-    return [*zip(_score_strips(strips), _score_strips(turned), strict=True)]
-
-
 def recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
     """Text and score of strips that show one line each, RGB."""
-    return _recognise([np.ascontiguousarray(strip[:, :, ::-1]) for strip in strips])
+    return [(reading.text, reading.score) for reading in recognise_letters(strips)]
 
 
-def _recognise(strips: Sequence[Array]) -> list[tuple[str, float]]:
+def recognise_letters(strips: Sequence[Array]) -> list[Recognition]:
+    """Text, score and letters of strips that show one line each, RGB."""
+    return _recognise([_swap_channels(strip) for strip in strips])
+
+
+def _recognise(cut: Sequence[Array]) -> list[Recognition]:
     """The same of strips in BGR."""
-    return [(text, score) for text, score, _ in _recognise_characters(strips)]
-
-
-def _recognise_characters(strips: Sequence[Array]) -> list[tuple[str, float, list[float]]]:
-    """Text, score, and where the characters other than blanks are, as shares of the length of the strip."""
     from rapidocr.ch_ppocr_rec import TextRecInput
 
-    if not strips:
+    if not cut:
         return []
-    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(strips), return_word_box=True))
-    readings = zip(result.txts or (), result.scores or (), result.word_results or (), strict=True)
-    return [(text, float(score), _list_centres(info)) for text, score, info in readings]
+    result = _load_rapid_ocr()._load_rec_model()(TextRecInput(img=list(cut), return_word_box=True))
+    found = zip(result.txts, result.scores, result.word_results, cut, strict=True)
+    return [
+        Recognition(text, float(score), tuple(_list_letters(words, strip.shape[1])))
+        for text, score, words, strip in found
+    ]
 
 
-def _list_centres(info: Any) -> list[float]:
-    """The places of characters from RapidOCR's columns, of which a strip has `line_txt_len`."""
-    return [(column + 0.5) / info.line_txt_len for columns in info.word_cols for column in columns]
+def _list_letters(words: Any, width: int) -> Iterator[Letter]:
+    """The letters of RapidOCR's words, which tell the column of its output in which it read each."""
+    columns = [column for own in words.word_cols for column in own]
+    letters = [letter for word in words.words for letter in word]
+    for text, column, score in zip(letters, columns, words.confs, strict=False):  # spaces have a score, too
+        yield Letter(text, (column + 0.5) / words.line_txt_len * width, float(score))
 
 
-def _score_strips(strips: Sequence[Array]) -> list[float]:
-    return [score for _, score in _recognise(strips)]
+def _swap_channels(strip: Array) -> Array:
+    """RGB to BGR, which RapidOCR wants, or the other way round."""
+    return np.ascontiguousarray(strip[:, :, ::-1])
+
+
+def vote_upside_down(strips: Sequence[Array]) -> float:
+    """The mean vote of RapidOCR's classifier on strips in RGB: 1 says that all are upside down, -1 that none is."""
+    votes = _load_rapid_ocr()._load_cls_model()([_swap_channels(strip) for strip in strips]).cls_res
+    return float(sum(score if label == "180" else -score for label, score in votes) / len(votes))
 
 
 @cache

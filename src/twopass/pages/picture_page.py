@@ -7,6 +7,7 @@ import numpy as np
 from twopass.document import Box, Element, Figure, Kind, make_element_id
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Pixels
+from twopass.pages.strips import Array
 
 PICTURE_PAGE = "picture_page"  # flag: the page is one picture, and no text was found on it
 INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's background
@@ -28,7 +29,7 @@ def find_picture(pixels: Pixels, page: int) -> Element | None:
     )
 
 
-def find_inked_box(array: ocr.Array) -> Box:
+def find_inked_box(array: Array) -> Box:
     """The box around all pixels that differ from the median of each colour channel; the whole page if none do."""
     height, width = array.shape[:2]
     background = np.median(array.reshape(-1, 3), axis=0)

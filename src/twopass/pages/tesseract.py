@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.uint8]
+from twopass.pages.strips import Array
 
 DEBIAN_FOLDERS = "/usr/share/tesseract-ocr"  # one folder per version, with the language files in `tessdata`
 SUFFIX = ".traineddata"
+STDERR = 2  # as a file descriptor: Tesseract writes to it from C
+UNKNOWN_PARAMETER = b"Warning: Parameter not found"
 POINTS_PER_INCH = 72  # as the resolution of the pixels, so that MuPDF's points are pixels
+WIDEST = 30_000  # pixels of one image; Tesseract takes at most 32,767
 BASELINE_SHARE = 0.6  # of the strips' height: from there on down to 2.6, a baseline belongs to the first strip
-TALLEST = 12_000  # pixels of one image with strips; Tesseract takes at most 32,767
+MAX_PIXELS = 20_000_000  # of one image with strips: 250 lines of A4 pages
+
+
+class TesseractFailed(Exception):
+    """Tesseract cannot read, because a language file is damaged or it refuses the pixels."""
 
 
 @dataclass(frozen=True)
@@ -41,47 +51,97 @@ def recognise(strips: Sequence[Array], language: str, folder: Path, height: int)
     """Read the strips (RGB), scaled to one height in pixels: for each, its words from left to right.
 
     The characters of a word are in the order in which they are read. A call to Tesseract loads the language, which
-    takes longer than reading a line, so as many strips as possible are read in one call.
+    takes longer than reading a line, so as many strips as possible are read in one call. `language` may name several,
+    with + between them. Raises TesseractFailed.
     """
     words: list[list[list[Glyph]]] = []
-    at_once = TALLEST // (2 * height)
-    for start in range(0, len(strips), at_once):
-        words += _recognise_stack(strips[start : start + at_once], language, folder, height)
-    return words
+    scaled = [_scale(strip, height) for strip in strips]
+    for batch in _split_batches(scaled, height):
+        words += _recognise_stack(batch, language, folder, height)
+    return [
+        [[_resize(glyph, strip.shape[1] / small.shape[1]) for glyph in word] for word in own]
+        for own, strip, small in zip(words, strips, scaled, strict=True)
+    ]
+
+
+def _split_batches(strips: Sequence[Array], height: int) -> Iterator[Sequence[Array]]:
+    """Strips whose stack is neither too tall nor too large."""
+    start = 0
+    while start < len(strips):
+        stop, widest = start, 0
+        while stop < len(strips):
+            widest = max(widest, strips[stop].shape[1] + 2 * height)
+            rows = (2 * (stop + 1 - start) + 1) * height
+            if stop > start and (rows > WIDEST or rows * widest > MAX_PIXELS):
+                break
+            stop += 1
+        yield strips[start:stop]
+        start = stop
 
 
 def _recognise_stack(strips: Sequence[Array], language: str, folder: Path, height: int) -> list[list[list[Glyph]]]:
-    import pymupdf
-
-    stack = _stack([_scale(strip, height) for strip in strips], height)
-    pixmap = pymupdf.Pixmap(pymupdf.csRGB, stack.shape[1], stack.shape[0], stack.tobytes(), False)
-    pixmap.set_dpi(POINTS_PER_INCH, POINTS_PER_INCH)
+    """The words of strips that have this height."""
     words: list[list[list[Glyph]]] = [[] for _ in strips]
-    # A span of the trace is one of Tesseract's words. MuPDF's text page would join, split and reverse Arabic ones.
-    with pymupdf.open("pdf", pixmap.pdfocr_tobytes(language=language, tessdata=str(folder))) as document:
-        spans = document[0].get_texttrace()
-    for chars in (span["chars"] for span in spans if span["chars"]):
+    for chars in _read_stack(_stack(strips, height), language, folder):
         baseline = chars[0][2][1]  # near the lower edge of the strip, or a third of its height lower
         number = max(int(baseline - BASELINE_SHARE * height), 0) // (2 * height)
         if number < len(strips):
-            factor = strips[number].shape[0] / height
-            words[number].append(
-                [Glyph(chr(code), (box[0] - height) * factor, (box[2] - height) * factor) for code, _, _, box in chars]
-            )
+            words[number].append([Glyph(chr(code), box[0] - height, box[2] - height) for code, _, _, box in chars])
     return [sorted(own, key=lambda word: min(glyph.x0 for glyph in word)) for own in words]
 
 
+def _read_stack(stack: Array, language: str, folder: Path) -> list[Any]:
+    """The characters of each word, as MuPDF's text trace has them. Its text page would join and reverse Arabic ones."""
+    import pymupdf
+
+    colours = np.repeat(stack[:, :, None], 3, axis=2)  # MuPDF reads nothing in a grey pixmap
+    pixmap = pymupdf.Pixmap(pymupdf.csRGB, stack.shape[1], stack.shape[0], colours.tobytes(), False)
+    pixmap.set_dpi(POINTS_PER_INCH, POINTS_PER_INCH)
+    try:
+        with _hide_unknown_parameters():
+            data = pixmap.pdfocr_tobytes(language=language, tessdata=str(folder))
+    except pymupdf.mupdf.FzErrorBase as error:
+        raise TesseractFailed(str(error)) from error
+    with pymupdf.open("pdf", data) as document:
+        return [span["chars"] for span in document[0].get_texttrace() if span["chars"]]
+
+
+@contextmanager
+def _hide_unknown_parameters() -> Iterator[None]:
+    """Keep two warnings off stderr: some language files name parameters that newer versions of Tesseract lack.
+
+    Tesseract has no setting for it that MuPDF lets through. What else it writes meanwhile is passed on afterwards.
+    """
+    with tempfile.TemporaryFile() as caught:
+        stderr = os.dup(STDERR)
+        os.dup2(caught.fileno(), STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, STDERR)
+            os.close(stderr)
+            caught.seek(0)
+            kept = b"".join(line for line in caught if not line.startswith(UNKNOWN_PARAMETER))
+            if kept:
+                os.write(STDERR, kept)
+
+
+def _resize(glyph: Glyph, factor: float) -> Glyph:
+    return Glyph(glyph.text, glyph.x0 * factor, glyph.x1 * factor)
+
+
 def _scale(strip: Array, height: int) -> Array:
+    """The strip in grey and in this height; extremely long ones are compressed."""
     from PIL import Image
 
-    width = max(round(strip.shape[1] * height / strip.shape[0]), 1)
-    return np.asarray(Image.fromarray(strip).resize((width, height), Image.Resampling.BICUBIC))
+    width = min(max(round(strip.shape[1] * height / strip.shape[0]), 1), WIDEST - 2 * height)
+    return np.asarray(Image.fromarray(strip).convert("L").resize((width, height), Image.Resampling.BICUBIC))
 
 
 def _stack(strips: Sequence[Array], height: int) -> Array:
     """Put strips of this height below each other on white, with half the height as margin above and below each."""
     width = max(strip.shape[1] for strip in strips) + 2 * height
-    stack = np.full((2 * height * len(strips) + height, width, 3), 255, np.uint8)
+    stack = np.full((2 * height * len(strips) + height, width), 255, np.uint8)
     for number, strip in enumerate(strips):
         top = height + 2 * height * number
         stack[top : top + height, height : height + strip.shape[1]] = strip

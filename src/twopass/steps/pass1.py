@@ -196,6 +196,11 @@ _WARNINGS = {
         Code.DENSE_PAGE,
         "too many lines or drawings for the layout model, or it took too long; split into blocks, columns may be mixed",
     ),
+    "lacks_lines": (
+        Code.UNREADABLE_SCRIPT,
+        "some lines that only its pixels show were left out, because OCR is not sure of them; if they are in a script "
+        "other than Latin, Chinese or Japanese, install its language file of Tesseract or set TESSDATA_DIR",
+    ),
     picture_page.PICTURE_PAGE: (
         Code.NO_TEXT,
         "no text was found, and the page is kept as one picture; if it shows text, raise dpi",

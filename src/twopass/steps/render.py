@@ -21,7 +21,7 @@ import structlog
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import ocr
+from twopass.pages import orientation
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
@@ -183,7 +183,7 @@ def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int) -> D
     array = render_display_list(display_list, zoom, zoom)
     is_quick = time.process_time() - began < QUICK_S
     is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
-    if turn is None and measure_ink(array) >= BLANK_INK and (turn := ocr.detect_turn(array)):
+    if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
         array = np.rot90(array, -turn // 90)
     height, width = _write_pixels(array, buffer, max_bytes)
@@ -206,7 +206,7 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
         upright = upright.resize(size)
     array = np.asarray(upright)
     ink = measure_ink(array)
-    turn = ocr.detect_turn(array) if ink >= BLANK_INK else 0
+    turn = orientation.detect_turn(array) if ink >= BLANK_INK else 0
     height, width = _write_pixels(np.rot90(array, -turn // 90), buffer, max_bytes)
     return DrawResult(width, height, 0, turn, ink)
 

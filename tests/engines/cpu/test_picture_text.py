@@ -22,6 +22,7 @@ from twopass.pages import ocr
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
+from twopass.pages.strips import Array
 
 PROSE = (
     "The level in the borehole is measured before the pump starts and after it has run.",
@@ -41,17 +42,19 @@ class CountingReader:
     def __init__(self) -> None:
         self.calls = 0
         self.lines = 0
+        self.is_sharp = False
 
     def __call__(
         self,
-        array: ocr.Array,
+        array: Array,
         quads: Sequence[ocr.Corners],
         language: str | None = None,
-        sharp: ocr.Array | None = None,
+        sharp: Array | None = None,
         tesseract: Tesseract | None = None,
     ) -> ocr.OcrResult:
         self.calls += 1
         self.lines += len(quads)
+        self.is_sharp = sharp is not None
         return ocr.read_lines(array, quads, language, sharp, tesseract)
 
 
@@ -176,6 +179,37 @@ def test_a_small_image_is_not_read(tmp_path: Path) -> None:
     assert reader.calls == 0
 
 
+def test_a_picture_full_of_text_costs_a_limited_time(tmp_path: Path) -> None:
+    """Of a picture that does not fill the page, at most 40 lines are read."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=842)
+    draw_lines(page, PROSE[:1], y=40)
+    lines = [f"{PROSE[n % 3][:30]} {n}" for n in range(50)]
+    page.insert_image((60, 60, 400, 830), pixmap=draw_image(lines, 340, 770, size=7, y=20))
+    reader = CountingReader()
+    read(document, tmp_path / "full.pdf", reader)
+
+    assert reader.lines == picture_text.MAX_LINES
+
+
+def test_a_watermark_covers_no_line(tmp_path: Path) -> None:
+    """A large word of the layer over a scan is not the scan's line below it."""
+    document, page = draw_scan(PROSE * 3)
+    page.insert_text((100, 250), "COPY", fontsize=150, fontname="helv", fill_opacity=0.1)
+    answer = read(document, tmp_path / "watermark.pdf")
+
+    assert (read_words(answer) & count(PROSE * 3)).total() >= 0.95 * count(PROSE * 3).total()
+
+
+def test_doubtful_lines_of_pictures_are_dropped() -> None:
+    """Shapes are read as letters with low scores; on a scan the same line may be faint print."""
+    corners = ((0.0, 0.0), (100.0, 0.0), (100.0, 10.0), (0.0, 10.0))
+    result = ocr.OcrResult((ocr.Line(corners, "lll", 0.7), ocr.Line(corners, "--", 0.99)), unreadable=False)
+
+    assert picture_text.drop_shapes(result, is_scan=False) == ()
+    assert [line.text for line in picture_text.drop_shapes(result, is_scan=True)] == ["lll"]
+
+
 def test_strips_of_one_image_are_one() -> None:
     """Some programs cut a scan into strips, which are too small one by one."""
     page = Rect(0, 0, 600, 800)
@@ -218,7 +252,7 @@ def test_a_small_page_is_read_from_a_sharper_rendering(tmp_path: Path) -> None:
     reader = CountingReader()
     words = read_words(read(document, tmp_path / "small.pdf", reader))
 
-    assert reader.calls == 1
+    assert reader.calls == 1 and reader.is_sharp
     assert (words & count(lines)).total() >= 0.99 * count(lines).total()
 
 

@@ -22,7 +22,7 @@ class PageContent:
     """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
 
     `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
-    is the language in which Tesseract read lines.
+    is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text.
     """
 
     width: float
@@ -36,6 +36,7 @@ class PageContent:
     lacks_annotations: bool = False
     agreement: float | None = None
     tesseract: str | None = None
+    lacks_lines: bool = False
 
 
 def to_json(content: PageContent) -> str:
@@ -49,6 +50,7 @@ def to_json(content: PageContent) -> str:
         "dense": content.dense,
         "unreadable_script": content.unreadable,
         **({"tesseract": content.tesseract} if content.tesseract else {}),
+        **({"lacks_lines": True} if content.lacks_lines else {}),
         **({"lacks_annotations": True} if content.lacks_annotations else {}),
         "boxes": [_region_to_json(region, content) for region in content.regions],
     }

@@ -16,6 +16,7 @@ from twopass.engines.cpu import layer_check, symbol_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.engines.cpu.layer_check import MAX_LENGTH, MIN_SCORE, cut_box
 from twopass.pages import ocr
+from twopass.pages.strips import Array
 from twopass.text import prose
 from twopass.text.plausibility import measure_plausibility
 
@@ -35,7 +36,7 @@ _ALIKE = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys(
 Piece = list[int]  # indices of neighbouring words of one line
 
 
-def repair(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> tuple[StyledWord, ...]:
+def repair(words: Sequence[StyledWord], array: Array, scale: float) -> tuple[StyledWord, ...]:
     """Return the words, with those of broken fonts replaced by what OCR reads in their place.
 
     A word that OCR cannot read stays as it is. `scale` is pixels per point.
@@ -67,7 +68,7 @@ def _find_unnamed(words: Sequence[StyledWord]) -> list[int]:
 
 
 def _name_characters(
-    words: Sequence[StyledWord], indices: Sequence[int], array: ocr.Array, scale: float
+    words: Sequence[StyledWord], indices: Sequence[int], array: Array, scale: float
 ) -> Iterator[StyledWord]:
     """Yield the words; in those equal to one of the indices, unnamed characters are what OCR reads in their place."""
     readings = zip(indices, _read(words, [[index] for index in indices], array, scale), strict=True)
@@ -135,16 +136,14 @@ def _split_pieces(words: Sequence[StyledWord], fonts: set[str], length: float = 
     return pieces
 
 
-def _read(
-    words: Sequence[StyledWord], pieces: Sequence[Piece], array: ocr.Array, scale: float
-) -> list[tuple[str, float]]:
+def _read(words: Sequence[StyledWord], pieces: Sequence[Piece], array: Array, scale: float) -> list[tuple[str, float]]:
     """What the recogniser reads in place of each piece, and its score; no text where there are no pixels."""
     strips = [cut_box(enclose([words[index].box for index in piece]), array, scale) for piece in pieces]
     readings = iter(ocr.recognise([strip for strip in strips if strip.size]))
     return [next(readings) if strip.size else ("", 0.0) for strip in strips]
 
 
-def _disagrees(words: Sequence[StyledWord], font: str, array: ocr.Array, scale: float) -> bool:
+def _disagrees(words: Sequence[StyledWord], font: str, array: Array, scale: float) -> bool:
     """Whether the recogniser surely reads other letters than the font names."""
     pieces = _choose_samples(words, font)
     readings = _read(words, pieces, array, scale)

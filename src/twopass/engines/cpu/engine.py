@@ -36,8 +36,8 @@ class CpuEngine(Engine):
     def __init__(self, sequences: int, tessdata: Path | None = None) -> None:
         """`tessdata` is the folder of Tesseract's language files, None without any."""
         self.sequences = sequences
-        self._tessdata = tessdata if scripts.open_tesseract(tessdata) else None
-        if self._tessdata:  # part of documents' ids: without it, other scripts are not read
+        self._tesseract = scripts.open_tesseract(tessdata)
+        if self._tesseract:  # part of documents' ids: without it, other scripts are not read
             self.precision = f"{self.precision}+tesseract"
         self._page_pool: PagePool | None = None
 
@@ -50,7 +50,7 @@ class CpuEngine(Engine):
         if self._page_pool is None or prompt.page is None:
             raise EngineError(Code.ENGINE_DEAD, "the cpu engine needs a page of a file, and `open` before `generate`")
         started = time.monotonic()
-        inputs = (prompt.page, prompt.image, prompt.language, self._tessdata)
+        inputs = (prompt.page, prompt.image, prompt.language, self._tesseract)
         try:
             with limit_share(FIRST_TRY_SHARE):
                 text = await self._page_pool.call(read_page, *inputs)

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
+from twopass.pages.strips import Array
 from twopass.text import prose
 from twopass.text.plausibility import measure_plausibility
 
@@ -32,7 +33,7 @@ def is_suspicious(words: Sequence[StyledWord]) -> bool:
     return judged >= MIN_WORDS and plausibility < SUSPICIOUS
 
 
-def measure_agreement(words: Sequence[StyledWord], array: ocr.Array, scale: float) -> float | None:
+def measure_agreement(words: Sequence[StyledWord], array: Array, scale: float) -> float | None:
     """The share of letters and blanks on which layer and pixels agree in the sampled lines.
 
     None if the pixels cannot tell: there are no long lines, or most are in a script that the recogniser cannot read, or
@@ -88,7 +89,7 @@ def is_readable(text: str) -> bool:
     return len(_READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
 
-def cut_box(box: Rect, array: ocr.Array, scale: float) -> ocr.Array:
+def cut_box(box: Rect, array: Array, scale: float) -> Array:
     """The pixels of a line's box with a margin; `scale` is pixels per point."""
     margin = MARGIN * box.height
     grown = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from twopass.engines.cpu import (
@@ -33,10 +32,12 @@ from twopass.engines.cpu.tables import scanned_rules
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import find_rules, find_shades
 from twopass.errors import SourceError
-from twopass.pages import ocr, scripts, source_files
+from twopass.pages import ocr, source_files
 from twopass.pages.ocr import ReadLines
 from twopass.pages.rendered_page import PagePointer
+from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
+from twopass.pages.strips import Array
 
 POINTS_PER_PIXEL = 0.5  # of an image file; any value works, because boxes are parsed as fractions of the page
 DENSE_HIDDEN_LINES = 400  # a hidden layer with more is kept: OCR of an 800-line newspaper took 31 s
@@ -48,15 +49,15 @@ def read_page(
     pointer: PagePointer,
     pixels: Pixels,
     language: str | None,
-    tessdata: Path | None = None,
+    tesseract: Tesseract | None = None,
     read_lines: ReadLines = ocr.read_lines,
 ) -> str:
     """Return the page as compact JSON; the same page always gives the same bytes.
 
-    `tessdata` is the folder of Tesseract's language files, None without any. `read_lines` is called once at most: what
-    it reads is never discarded for a second reading.
+    `tesseract` reads scripts that RapidOCR does not know; None without its language files.
+    `read_lines` is called once at most: what it reads is never discarded for a second reading.
     """
-    read = partial(read_lines, language=language, tesseract=scripts.open_tesseract(tessdata))
+    read = partial(read_lines, language=language, tesseract=tesseract)
     if not pointer.is_pdf:
         return answer.to_json(_read_image(pixels, read, use_model=True))
     try:
@@ -66,10 +67,12 @@ def read_page(
         return answer.to_json(_read_bare_page(pointer, pixels, read, use_model=True))
 
 
-def read_page_simply(pointer: PagePointer, pixels: Pixels, language: str | None, tessdata: Path | None = None) -> str:
+def read_page_simply(
+    pointer: PagePointer, pixels: Pixels, language: str | None, tesseract: Tesseract | None = None
+) -> str:
     """The same without the layout model and annotations, for a page on which these took too long."""
     read = partial(_read_bare_page, pointer) if pointer.is_pdf else _read_image
-    read_lines = partial(ocr.read_lines, language=language, tesseract=scripts.open_tesseract(tessdata))
+    read_lines = partial(ocr.read_lines, language=language, tesseract=tesseract)
     return answer.to_json(read(pixels, read_lines, use_model=False))
 
 
@@ -132,7 +135,8 @@ def _read_visible_layer(
     if is_scan and len(added) > len(words):
         return _lay_out_scan(array, scan, words, bounds.x1, bounds.y1, use_model)
     content = _analyse_layout(page, blocks, [*words, *added], "text_layer", use_model)
-    return replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
+    content = replace(content, regions=glyphs.add_latex(page, blocks, content.regions))
+    return replace(content, lacks_lines=scan.unreadable or scan.lacks_lines, tesseract=scan.language)
 
 
 def _renumber(words: Iterable[StyledWord], others: Sequence[StyledWord]) -> Iterator[StyledWord]:
@@ -200,13 +204,13 @@ def _analyse_layout(
 # ---- its pixels ----
 
 
-def _read_lines(page: Any, array: ocr.Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
+def _read_lines(page: Any, array: Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
     """Read detected lines, from a sharper rendering of the page if they are small."""
     return read(array, quads, sharp=resolution.render_sharper(page, array, quads))
 
 
 def _lay_out_scan(
-    array: ocr.Array,
+    array: Array,
     scan: ocr.OcrResult,
     layer: Sequence[StyledWord],
     width: float,
@@ -221,7 +225,7 @@ def _lay_out_scan(
     read = scanned_page.split_into_words(scan.lines, scale, skew, width, height)
     words = (*own, *_renumber(read, own))
     if not words:
-        return PageContent(width, height, "ocr", (), scan.score, unreadable=scan.unreadable, tesseract=scan.language)
+        return _describe_scan(PageContent(width, height, "ocr", ()), scan)
     with pymupdf.open() as document:
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
@@ -230,4 +234,11 @@ def _lay_out_scan(
         words = tuple(scanned_rules.split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
-    return replace(content, score=scan.score, unreadable=scan.unreadable, skew=skew, tesseract=scan.language)
+    return _describe_scan(replace(content, skew=skew), scan)
+
+
+def _describe_scan(content: PageContent, scan: ocr.OcrResult) -> PageContent:
+    lacks_lines = scan.lacks_lines and not scan.unreadable
+    return replace(
+        content, score=scan.score, unreadable=scan.unreadable, lacks_lines=lacks_lines, tesseract=scan.language
+    )

@@ -15,6 +15,7 @@ import numpy as np
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.pages import ocr
 from twopass.pages.source_files import FULL_IMAGE_SHARE
+from twopass.pages.strips import Array
 
 MIN_IMAGE_SHARE = 0.1  # of the page: smaller images are logos, icons and small figures, whose labels cost a second
 MAX_IMAGES = 4  # of a page, the largest ones
@@ -32,7 +33,7 @@ MAX_ANGLE = 10.0  # degrees: lines at a larger angle are not cut into parts
 MIN_COVER = 0.5  # of such a line's box: then the layer has the line
 
 
-def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, array: ocr.Array) -> list[ocr.Corners]:
+def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, array: Array) -> list[ocr.Corners]:
     """Find the lines of the page's large images that the words of its layer do not cover, in pixels of the page.
 
     A quick detector says first whether there are any. In a small image it sees all of them; for larger ones the
@@ -83,7 +84,7 @@ def _touches(one: Rect, other: Rect) -> bool:
     return one.intersects(Rect(other.x0 - TOUCH, other.y0 - TOUCH, other.x1 + TOUCH, other.y1 + TOUCH))
 
 
-def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: ocr.Array) -> list[ocr.Corners]:
+def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:
     """The lines in an image, all in pixels of the page; none if the words cover all that look like script."""
     x0, y0, x1, y1 = (round(value) for value in image)
     crop = array[y0:y1, x0:x1]
@@ -102,7 +103,7 @@ def _box(quad: ocr.Corners) -> Rect:
     return Rect(*ocr.Line(quad, "", 0.0).box)
 
 
-def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: ocr.Array) -> list[ocr.Corners]:
+def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:
     """The parts of a detected line that have ink and no word of the layer, from left to right; all in pixels."""
     line = ocr.Line(quad, "", 0.0)
     box = _box(quad)
@@ -150,7 +151,7 @@ def _along(start: ocr.Point, end: ocr.Point, x: float) -> ocr.Point:
     return start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])
 
 
-def _has_ink(part: ocr.Corners, array: ocr.Array) -> bool:
+def _has_ink(part: ocr.Corners, array: Array) -> bool:
     x0, y0, x1, y1 = (max(round(value), 0) for value in _box(part))
     grey = array[y0:y1, x0:x1].mean(axis=2)
     return bool(grey.size) and float((np.abs(grey - np.median(grey)) > INK_CONTRAST).mean()) >= MIN_INK

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from twopass.pages import ocr, source_files
+from twopass.pages.strips import Array
 
 MIN_LINE_HEIGHT = 16.0  # pixels, median: lines of 11-12 lost up to 6 % of their words, lines of 13 and more none
 GOOD_LINE_HEIGHT = 30.0  # pixels; 24 and 40 read equally well
@@ -16,7 +17,7 @@ MIN_SCALE = 1.2  # less is not worth rendering the page
 MAX_PIXELS = 20e6  # 60 MB
 
 
-def render_sharper(page: Any, array: ocr.Array, quads: Sequence[ocr.Corners]) -> ocr.Array | None:
+def render_sharper(page: Any, array: Array, quads: Sequence[ocr.Corners]) -> Array | None:
     """Return the page with more pixels than `array` if its detected lines are small, else None."""
     scale = choose_scale([math.dist(quad[0], quad[3]) for quad in quads], array.shape[0] * array.shape[1])
     if scale is None:

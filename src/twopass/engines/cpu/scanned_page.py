@@ -14,6 +14,7 @@ import numpy as np
 
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
+from twopass.pages.strips import Array
 from twopass.text import direction, prose
 
 MIN_SKEW = 0.2  # degrees: a smaller skew does not change the order of lines
@@ -23,7 +24,7 @@ _EAST_ASIAN = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")
 _HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
-def estimate_skew(lines: Sequence[ocr.Line], array: ocr.Array) -> float:
+def estimate_skew(lines: Sequence[ocr.Line], array: Array) -> float:
     """Return the median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
 
     The box of a short line is slanted where only one of its ends has letters with descenders.
@@ -33,7 +34,7 @@ def estimate_skew(lines: Sequence[ocr.Line], array: ocr.Array) -> float:
     return skew if abs(skew) >= MIN_SKEW and _is_sharper(array, skew) else 0.0
 
 
-def _is_sharper(array: ocr.Array, skew: float) -> bool:
+def _is_sharper(array: Array, skew: float) -> bool:
     """Return whether the brightness of a scan's rows changes more from row to row once the scan is turned back."""
     from PIL import Image
 
@@ -96,7 +97,7 @@ def rotate_point(x: float, y: float, degrees: float, width: float, height: float
     return width / 2 + dx * cosine - dy * sine, height / 2 + dx * sine + dy * cosine
 
 
-def draw_page(page: Any, array: ocr.Array, words: Sequence[StyledWord], skew: float) -> None:
+def draw_page(page: Any, array: Array, words: Sequence[StyledWord], skew: float) -> None:
     """Draw the straightened scan with its words as invisible text over it, as input of the layout model."""
     import pymupdf
     from PIL import Image

@@ -9,6 +9,7 @@ The grammar (`v` 3; written by engines/cpu/answer.py; lengths in points of the p
      "lacks_annotations": true,    only if annotations and form fields were left out, because they are damaged
      "unreadable_script": false,   much of a scan is in a script that no OCR model here knows
      "tesseract": str?,            the language in which Tesseract read lines of other scripts
+     "lacks_lines": true,          only if lines of text were left out, because no OCR model here is sure of them
      "boxes": [                    regions in reading order; an "orphan" has text that the layout model missed
        {"label": "title" | "section-header" | "text" | "list-item" | "table" | "picture" | "formula" |
                  "caption" | "footnote" | "page-header" | "page-footer" | "orphan",
@@ -98,6 +99,7 @@ class PageLayout(_FrozenModel):
     dense: bool = False
     lacks_annotations: bool = False
     unreadable_script: bool = False
+    lacks_lines: bool = False
     boxes: tuple[Region, ...] = ()
 
     @property
@@ -121,6 +123,7 @@ class PageLayout(_FrozenModel):
         """The flags of the page, which each of its elements has too."""
         flags = {
             "dense_page": self.dense,
+            "lacks_lines": self.lacks_lines,
             "lacks_annotations": self.lacks_annotations,
             "hidden_layer": self.via == "hidden_layer",
         }

@@ -10,7 +10,7 @@ import numpy as np
 
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.tables.rules import MAX_RULE_WIDTH
-from twopass.pages.ocr import Array
+from twopass.pages.strips import Array
 
 MIN_LENGTH = 12.0  # points: shorter strokes may be letters
 DRIFT = 1.0  # points across a rule within MIN_LENGTH, for paper that is not quite straight

@@ -1,0 +1,48 @@
+"""Which way up scanned pages are."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pymupdf
+import pytest
+
+from twopass.pages import orientation
+
+PROSE = (
+    "The level in the borehole is measured before the pump starts and after it has run for one hour.",
+    "Prices are those of January and half of the loss is now thought to lie in the upper village.",
+    "Both operators write down what they see on their rounds, and the council reads it in spring.",
+)
+
+
+@pytest.fixture
+def text_page() -> npt.NDArray[np.uint8]:
+    """The pixels of an upright page with nine lines of text."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=400)
+        for row, line in enumerate(PROSE * 3):
+            page.insert_text((60, 60 + 22 * row), line, fontsize=11, fontname="tiro")
+        pixmap = page.get_pixmap(dpi=144)
+    return np.frombuffer(bytes(pixmap.samples), np.uint8).reshape(pixmap.height, pixmap.width, 3)
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_the_turn_that_makes_a_scan_upright_is_detected(text_page: npt.NDArray[np.uint8], degrees: int) -> None:
+    """The result is the clockwise turn that makes the page readable; for an upright page it is 0."""
+    assert orientation.detect_turn(np.ascontiguousarray(np.rot90(text_page, degrees // 90))) == degrees
+
+
+def test_two_clear_lines_decide_which_way_up_a_page_is(text_page: npt.NDArray[np.uint8]) -> None:
+    """If the first two lines clearly agree, the others are not read; if they disagree, all lines are."""
+    strips, _ = orientation.cut_sample_lines(text_page)
+    lines = strips[:2]
+    turned = [np.ascontiguousarray(line[::-1, ::-1]) for line in lines]
+
+    assert orientation.is_upside_down([*lines, *3 * turned]) is False
+    assert orientation.is_upside_down([lines[0], turned[0], *3 * turned]) is True
+
+
+def test_a_page_without_lines_is_not_turned() -> None:
+    """A page on which nothing can be read keeps its rotation."""
+    assert orientation.detect_turn(np.full((300, 200, 3), 255, np.uint8)) == 0
