@@ -203,3 +203,11 @@ def test_a_step_within_its_limit_is_not_interrupted() -> None:
     """A step that ends in time is not disturbed."""
     with limit_step(60.0):
         assert spin(0.01) == 0.01
+
+
+def test_a_step_is_stopped_inside_a_callback_of_a_library() -> None:
+    """Where a built-in function reports the exception of its callback as a SystemError, the step ends as any other."""
+    with pytest.raises(StepTimeout), limit_step(60.0):
+        raise SystemError("returned a result with an exception set") from StepTimeout()
+    with pytest.raises(SystemError, match="another"), limit_step(60.0):
+        raise SystemError("another")

@@ -28,6 +28,10 @@ def limit_step(limit_s: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_PROF, limit_s, REPEAT_S)
     try:
         yield
+    except SystemError as error:  # what Python makes of StepTimeout where a callback of MuPDF was interrupted
+        if not isinstance(error.__cause__, StepTimeout):
+            raise
+        raise error.__cause__ from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
