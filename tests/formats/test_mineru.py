@@ -34,6 +34,15 @@ def test_no_word_of_an_element_is_lost(document: Document) -> None:
     assert all(word in joined_words for word in expected)
 
 
+def test_a_formula_with_blank_latex_keeps_its_text() -> None:
+    """LaTeX of blanks only is none: the entry has what was read as text."""
+    page = checkpoint(1, element("formula", "E = 1", formula=Formula(latex=" ")))
+
+    [found] = write_entries(build_document(page))
+
+    assert (found["text"], found["text_format"]) == ("E = 1", "text")
+
+
 def test_entries_follow_minerus_format() -> None:
     """Entries have MinerU's types, levels, captions inside their owner, boxes 0 to 1000 and pages from 0."""
     page = (

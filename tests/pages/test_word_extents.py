@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.pages.word_extents import Strip, place_words
+from twopass.pages.strips import Array
+from twopass.pages.word_extents import place_words
 
 HEIGHT = 20  # pixels
 LETTER = 8  # pixels of width
 
 
-def draw_strip(letters: Sequence[int], width: int = 100) -> Strip:
+def draw_strip(letters: Sequence[int], width: int = 100) -> Array:
     """A white line with a letter at each of these columns."""
     strip = np.full((HEIGHT, width, 3), 255, np.uint8)
     for x in letters:

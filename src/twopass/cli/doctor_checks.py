@@ -68,7 +68,7 @@ Answer = tuple[Outcome, str]
 
 
 def run() -> Iterator[Finding]:
-    """Run the checks in order. Wrong settings end them: the others would check what nobody can start."""
+    """Run the checks in order. Wrong settings end them, because no worker starts with such settings."""
     try:
         settings = environment.load_settings()
         worker.check_settings(settings)

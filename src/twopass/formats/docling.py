@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import escaping, flow
+from twopass.formats import flow
 from twopass.formats.draft import Draft
 from twopass.text import list_items, prose
 
@@ -226,8 +226,7 @@ class _Converter:
                 rest, enumerated=list_items.get_number(marker) is not None, marker=marker.strip(), **fields
             )
         elif element.kind is Kind.FORMULA:
-            latex = element.formula and element.formula.latex
-            item = self._docling.add_formula(escaping.clean_latex(latex) if latex else text, **fields)
+            item = self._docling.add_formula(flow.get_latex(element) or text, **fields)
         elif element.kind is Kind.CODE:
             item = self._docling.add_code(element.text, **fields)
         else:

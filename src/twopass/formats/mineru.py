@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twopass.document import Document, Element, Figure, Kind
-from twopass.formats import escaping
+from twopass.formats import escaping, flow
 from twopass.formats.draft import Draft
 from twopass.text import prose, table_markup
 
@@ -68,11 +68,10 @@ def _make_code(element: Element, notes: Notes) -> Entry:
 
 
 def _make_equation(element: Element, notes: Notes) -> Entry:
-    latex = element.formula and element.formula.latex
+    latex = flow.get_latex(element)
     if not latex:
         return {"type": "equation", "text": element.text, "text_format": "text", "img_path": element.image or ""}
-    text = f"$$\n{escaping.clean_latex(latex)}\n$$"
-    return {"type": "equation", "text": text, "text_format": "latex", "img_path": element.image or ""}
+    return {"type": "equation", "text": f"$$\n{latex}\n$$", "text_format": "latex", "img_path": element.image or ""}
 
 
 def _make_table(element: Element, notes: Notes) -> Entry:

@@ -18,9 +18,9 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from twopass.document import Category, Document, Element, Page, Problem, State, Table
-from twopass.formats import escaping, explanations
+from twopass.formats import escaping, explanations, flow
 from twopass.formats.draft import Draft
-from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, make_policy
+from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
 from twopass.text import table_markup
 from twopass.text.confidence import UNCERTAIN_BELOW
@@ -107,10 +107,9 @@ class ElementView:
         return " ".join(text.split())[:90] or f"({self.element.kind})"
 
     @property
-    def latex(self) -> str | None:
-        """None if there is no LaTeX, also for a formula that was read as plain text."""
-        latex = self.element.formula and self.element.formula.latex
-        return escaping.clean_latex(latex) if latex else None
+    def latex(self) -> str:
+        """Empty if there is no LaTeX, also for a formula that was read as plain text."""
+        return flow.get_latex(self.element)
 
     def render_table(self, table: Table) -> Markup:
         if not table.cells:
@@ -189,7 +188,8 @@ class PageView:
 def write(draft: Draft) -> bytes:
     document = draft.document
     pages = _build_page_views(document, draft.pages)
-    template, style, script = (load_asset(__package__, f"review.{kind}") for kind in ("html", "css", "js"))
+    template, script = (load_asset(__package__, f"review.{kind}") for kind in ("html", "js"))
+    style = load_style(__package__, "review.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     html = environment.from_string(template).render(
         document=document,

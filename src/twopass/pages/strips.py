@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
+Contrast = npt.NDArray[np.float64]
 
 TRIM_SHARE = 0.3  # of a strip's height at the top and at the bottom, where a neighbouring line may show
+DARKEST = 0.98  # quantile of the contrast: lines have more dark pixels than 2 %
 LETTER_SPAN = 0.3  # of a strip's height, from its highest to its lowest ink: rules, dashes and leaders have less
 LETTER_REACH = 0.7  # of a strip's height: Chinese characters are the widest, half of one is 0.5
 
@@ -58,8 +60,14 @@ def measure_coverage(strip: Array, letters: Sequence[float]) -> float:
     return float((distances <= LETTER_REACH * height).mean())
 
 
-def _find_ink(strip: Array) -> Flags:
-    """The pixels that differ from the background by half of what the most different ones do."""
+def measure_contrast(strip: Array) -> tuple[Contrast, float]:
+    """How far each pixel is from the background in grey levels, and how far the darkest ones are."""
     grey = strip.mean(axis=2)
     contrast = np.abs(grey - np.median(grey))
-    return np.asarray(contrast > max(np.quantile(contrast, 0.98) / 2, 1.0))
+    return contrast, float(np.quantile(contrast, DARKEST))
+
+
+def _find_ink(strip: Array) -> Flags:
+    """The pixels that differ from the background by half of what the most different ones do."""
+    contrast, darkest = measure_contrast(strip)
+    return np.asarray(contrast > max(darkest / 2, 1.0))

@@ -14,12 +14,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-Strip = npt.NDArray[np.uint8]
+from twopass.pages import strips
+from twopass.pages.strips import Array
+
 Extent = tuple[float, float]  # shares of the line's length, from where reading starts
 Gap = tuple[int, int]  # columns of pixels without ink
 
 INK_CONTRAST = 0.4  # of the difference between the darkest pixels and the background
-DARKEST = 98  # percentile of that difference: lines have more dark pixels than 2 %
 EDGE = 0.2  # of the line's height at its top and bottom, where rules may be; letters are between
 RULE_LENGTH = 0.9  # of the line's length, for a rule along it
 RULE_HEIGHT = 0.7  # of the line's height, for a rule across it: letters have at most 0.6
@@ -27,7 +28,7 @@ MIN_BLANK = 0.18  # of the line's height: blanks in scans had 0.2 and more,
 MIN_BLANK_RATIO = 2.0  # and were more than this wide in gaps between the letters of a word
 
 
-def place_words(strip: Strip, text: str, centres: Sequence[float]) -> tuple[list[str], tuple[Extent, ...]]:
+def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list[str], tuple[Extent, ...]]:
     """Return the words of a line and their extents, which are empty if the characters and their places do not match.
 
     `strip` has the pixels of the straightened line. `centres` are the places of all characters but blanks, as shares
@@ -50,11 +51,10 @@ def place_words(strip: Strip, text: str, centres: Sequence[float]) -> tuple[list
     return [characters[a:b] for a, b in pairwise([*starts, len(characters)])], tuple(extents)
 
 
-def _find_ink(strip: Strip) -> npt.NDArray[np.bool_]:
+def _find_ink(strip: Array) -> npt.NDArray[np.bool_]:
     """Return which columns of a line have ink, without the rules that run through it."""
-    grey = strip.mean(axis=2)
-    difference = np.abs(grey - np.median(grey))
-    dark = difference > INK_CONTRAST * max(float(np.percentile(difference, DARKEST)), 1.0)
+    contrast, darkest = strips.measure_contrast(strip)
+    dark = contrast > INK_CONTRAST * max(darkest, 1.0)
     dark = dark[dark.mean(axis=1) < RULE_LENGTH]
     edge = max(round(EDGE * len(dark)), 1)
     is_letter: npt.NDArray[np.bool_] = dark[edge:-edge].any(axis=0) & (dark.mean(axis=0) < RULE_HEIGHT)

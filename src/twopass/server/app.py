@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from importlib import metadata, resources
+from importlib import metadata
 from typing import Any
 
 import structlog
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from twopass.errors import Code, InvalidJob, RequestError, TwopassError
+from twopass.formats.html.page import load_asset, load_style
 from twopass.server.access import Access
 from twopass.server.answers import error_response
 from twopass.server.jobs import JobStore
@@ -27,9 +28,9 @@ log = structlog.get_logger()
 
 RETENTION_INTERVAL_S = 60.0
 PAGE_FILES = {
-    "/": ("index.html", "text/html"),
-    "/app.css": ("app.css", "text/css"),
-    "/app.js": ("app.js", "text/javascript"),
+    "/": ("page/index.html", "text/html", load_asset),
+    "/app.css": ("page/app.css", "text/css", load_style),
+    "/app.js": ("page/app.js", "text/javascript", load_asset),
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -79,17 +80,13 @@ async def _delete_old_jobs(store: JobStore, retention_s: float) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
-    folder = resources.files(__package__) / "page"
-
-    def add(path: str, name: str, media_type: str) -> None:
-        content = (folder / name).read_bytes()
-
+    def add(path: str, content: str, media_type: str) -> None:
         @app.get(path, include_in_schema=False)
         async def page_file() -> Response:
             return Response(content, media_type=media_type, headers=PAGE_HEADERS)
 
-    for path, (name, media_type) in PAGE_FILES.items():
-        add(path, name, media_type)
+    for path, (name, media_type, load) in PAGE_FILES.items():
+        add(path, load(__package__, name), media_type)
 
 
 def _add_error_answers(app: FastAPI) -> None:

@@ -31,6 +31,11 @@ def load_asset(package: str, name: str) -> str:
     return resources.files(package).joinpath(name).read_text("utf-8")
 
 
+def load_style(package: str, name: str) -> str:
+    """Return a style sheet after the rules that the review page and the page of `twopass serve` share."""
+    return load_asset(__package__, "base.css") + load_asset(package, name)
+
+
 def make_policy(style: str, script: str | None = None) -> str:
     """Return a content security policy that allows only this style, this script and pictures.
 
