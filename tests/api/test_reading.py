@@ -14,7 +14,7 @@ from tests.fakes import s3
 from twopass import Document, Job, Settings, read, read_pages
 from twopass.api.options import ReadOptions, parse_job
 from twopass.document import Kind
-from twopass.errors import Code, InvalidJob, SourceError, TwopassError
+from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError, TwopassError
 
 SETTINGS = Settings(page_workers=1)  # one worker for all tests of this file
 OF_THE_PLATFORM = {"id", "entry_point", "queued_s", "upload"}
@@ -191,3 +191,13 @@ def test_a_document_that_is_not_finished_is_not_in_the_output(sample: Path, tmp_
 def test_the_options_are_the_fields_of_a_job() -> None:
     """A new field of Job is an option of `read`, unless it is for many documents or set by the platform."""
     assert set(ReadOptions.__annotations__) == set(Job.model_fields) - OF_THE_PLATFORM - OF_MANY_JOBS
+
+
+def test_a_wrong_setting_of_the_environment_has_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of twopass, as of a worker, and names the setting."""
+    monkeypatch.setenv("ENGINE", "nothing")
+
+    with pytest.raises(InvalidSetting, match="ENGINE") as raised:
+        read("any.pdf")
+
+    assert raised.value.code is Code.INVALID_SETTING

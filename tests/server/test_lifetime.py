@@ -115,9 +115,9 @@ def test_without_a_key_only_this_machine_is_served(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "0.0.0.0": ({}, 2, "SERVE_API_KEY: required"),
+    "0.0.0.0": ({}, 2, "INVALID_SETTING: SERVE_API_KEY: required"),
     "127.0.0.1": ({"SERVE_API_KEY": "short"}, 2, "SERVE_API_KEY"),
-    "192.0.2.1": ({"SERVE_API_KEY": KEY}, 2, "PORT: cannot listen"),
+    "192.0.2.1": ({"SERVE_API_KEY": KEY}, 2, "INVALID_SETTING: PORT: cannot listen"),
     "localhost": ({"ENGINE": "nothing"}, 2, "ENGINE"),
 }
 

@@ -18,7 +18,7 @@ from twopass.errors import TwopassError
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
 from twopass.job import Format, Job
-from twopass.runtime import loop_thread
+from twopass.runtime import environment, loop_thread
 from twopass.settings import Settings
 from twopass.steps import previews
 from twopass.steps.report import Outcome
@@ -45,7 +45,7 @@ def read(
     A page that cannot be read is in the document's `problems`. Raises TwopassError, with a `code`, if there is no
     document: InvalidJob for a wrong option, SourceError for a source that cannot be used, and others.
     """
-    settings = settings or Settings()
+    settings = settings or environment.load_settings()
     job = api_options.parse_job(source, output, options, settings)
     worker = workers.get_worker(settings)
     return worker.run(_read(job, worker, None))
@@ -63,7 +63,7 @@ def read_pages(
     Pages may come in any order. What only the whole document shows is missing: running headers, heading levels,
     paragraphs that continue on another page. If the loop is left early, reading stops.
     """
-    settings = settings or Settings()
+    settings = settings or environment.load_settings()
     job = api_options.parse_job(source, output, options, settings)
     worker = workers.get_worker(settings)
 

@@ -14,7 +14,7 @@ from twopass.fleet import submission
 from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.discovery import find_documents
 from twopass.fleet.submission import Submission
-from twopass.runtime import loop_thread
+from twopass.runtime import environment, loop_thread
 from twopass.settings import Settings
 from twopass.telemetry import logs
 
@@ -51,7 +51,7 @@ def submit(
     A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file, and
     EndpointError if the endpoint refuses the jobs or cannot be reached.
     """
-    settings = settings or Settings()
+    settings = settings or environment.load_settings()
     logs.use_standard_logging()
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     with _open_folder(folder) as state, loop_thread.open_loop() as loop:

@@ -28,11 +28,11 @@ def command(
     Exit code: 0 stopped by a signal, 1 the engine did not start or the folder cannot be used, 2 a wrong argument or
     setting.
     """
-    from twopass.errors import InvalidJob, TwopassError
+    from twopass.errors import TwopassError
     from twopass.telemetry import logs
 
     chosen: dict[str, Any] = {"serve_host": host, "port": port, "serve_dir": folder}
-    settings = options.load_settings(**{name: value for name, value in chosen.items() if value is not None})
+    settings = options.load_worker_settings(**{name: value for name, value in chosen.items() if value is not None})
     logs.set_up(settings)
     try:
         from twopass.server.serve import serve
@@ -43,5 +43,4 @@ def command(
     try:
         serve(settings)
     except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(options.USAGE_ERROR if isinstance(error, InvalidJob) else 1) from None
+        options.fail(error)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from twopass.errors import Code, InvalidJob, RequestError
+from twopass.errors import Code, InvalidSetting, RequestError
 from twopass.settings import Settings
 
 
@@ -25,13 +25,13 @@ def is_local(host: str) -> bool:
 
 
 def check_settings(settings: Settings) -> None:
-    """Require a key where other machines can connect; raises InvalidJob."""
+    """Require a key where other machines can connect; raises InvalidSetting."""
     if settings.serve_api_key is None and not is_local(settings.serve_host):
         message = (
             f"SERVE_API_KEY: required, because {settings.serve_host} can be reached from other machines; "
             "set it to at least 16 random characters, or listen on 127.0.0.1"
         )
-        raise InvalidJob(Code.INVALID_JOB, message)
+        raise InvalidSetting(Code.INVALID_SETTING, message)
 
 
 class Access:

@@ -11,7 +11,7 @@ import structlog
 import uvicorn
 
 from twopass.engines import preflight
-from twopass.errors import Code, InvalidJob
+from twopass.errors import Code, InvalidSetting
 from twopass.runtime.shutdown import chain_signal_handlers
 from twopass.server import access, starting
 from twopass.server.app import build_app
@@ -56,7 +56,10 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """A socket that listens, so that a port that is in use is reported before the engine starts; raises InvalidJob."""
+    """A socket that listens, so that a port that is in use is reported before the engine starts.
+
+    Raises InvalidSetting.
+    """
     try:
         family, *_, address = socket.getaddrinfo(settings.serve_host, settings.port, type=socket.SOCK_STREAM)[0]
         listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
@@ -65,5 +68,5 @@ def _listen(settings: Settings) -> socket.socket:
         message = (
             f"PORT: cannot listen on {settings.serve_host}:{settings.port} ({reason}); choose another host or port"
         )
-        raise InvalidJob(Code.INVALID_JOB, message) from None
+        raise InvalidSetting(Code.INVALID_SETTING, message) from None
     return listening
