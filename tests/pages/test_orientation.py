@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pymupdf
 import pytest
+from PIL import Image
 
 from twopass.pages import orientation
 
@@ -46,3 +47,17 @@ def test_two_clear_lines_decide_which_way_up_a_page_is(text_page: npt.NDArray[np
 def test_a_page_without_lines_is_not_turned() -> None:
     """A page on which nothing can be read keeps its rotation."""
     assert orientation.detect_turn(np.full((300, 200, 3), 255, np.uint8)) == 0
+
+
+@pytest.mark.parametrize("degrees", [90, 270])
+def test_a_skewed_scan_with_close_lines_is_turned_upright(degrees: int) -> None:
+    """Lines that are not quite straight show parts of their neighbours, which do not hide which way up they are."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=595, height=400)
+        for row, line in enumerate(PROSE * 4):
+            page.insert_text((60, 60 + 15 * row), line, fontsize=11, fontname="tiro")
+        pixmap = page.get_pixmap(dpi=144)
+    upright = Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples)
+    skewed = np.asarray(upright.rotate(1.2, Image.Resampling.BICUBIC, fillcolor="white"))
+
+    assert orientation.detect_turn(np.ascontiguousarray(np.rot90(skewed, degrees // 90))) == degrees

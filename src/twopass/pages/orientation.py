@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.pages import ocr
-from twopass.pages.strips import Array
+from twopass.pages.strips import Array, trim
 
 Quad = npt.NDArray[np.float32]  # four corners, x and y in pixels
 
@@ -41,7 +41,8 @@ def cut_sample_lines(array: Array) -> tuple[list[Array], bool]:
     is_sideways = down > SIDEWAYS_RATIO * across
     lines = sorted((quad for quad in quads if _is_wide(quad) != is_sideways), key=_measure_length, reverse=True)
     strips = [_cut_strip(array, quad, is_sideways) for quad in lines[:MAX_SAMPLES]]
-    return [strip for strip in strips if strip.size], is_sideways
+    # A line that is not quite straight brings parts of its neighbours, with which nothing can be read.
+    return [trim(strip) for strip in strips if strip.size], is_sideways
 
 
 def _detect_long_quads(array: Array) -> list[Quad]:
