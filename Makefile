@@ -1,6 +1,7 @@
-# Start with: make demo, make test. Further suites: make test-vllm (the real vLLM on the CPU), make test-families (other
-# models than DeepSeek-OCR in it), make test-scans (OCR), make test-browser (needs Chromium), make test-rag (the examples for
-# retrieval), make test-install (a fresh environment), make test-chaos (kills and hostile files).
+# Start with: make demo, make test. Further suites: make test-processes (the worker, the SDK and the command as processes),
+# make test-vllm (the real vLLM on the CPU), make test-families (other models than DeepSeek-OCR in it), make test-scans (OCR),
+# make test-browser (needs Chromium), make test-rag (the examples for retrieval), make test-install (a fresh environment),
+# make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
@@ -10,7 +11,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -33,8 +34,8 @@ doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a dep
 	$(BIN)/python -m pytest tests/quickstart
 
 test-sdk2: $(SDK2)/ready # the tests that run RunPod's SDK, with the pre-release of its next version
-	$(SDK2)/bin/python -m pytest -n $(TEST_PROCESSES) tests/test_queue.py tests/test_endings.py tests/test_handler.py \
-		tests/telemetry/test_logs.py
+	$(SDK2)/bin/python -m pytest -n $(TEST_PROCESSES) tests/telemetry/test_logs.py \
+		$(addprefix tests/processes/,test_endings.py test_handler.py test_queue.py)
 
 test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests/rag
@@ -44,6 +45,9 @@ test-vllm: $(VLLM)/ready
 
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
+
+test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/processes
 
 test-server: $(VENV)/test # twopass serve and the Python API
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) tests/server tests/api

@@ -32,13 +32,14 @@ RUN_BY = {
     """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""
     " --logits-processors twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram": "tests/vllm/test_openai.py",
     "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
-    " .venv/bin/twopass read samples --output output": "tests/cli/test_read.py",
-    "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api --rp_api_port 8000": "tests/test_handler.py",
+    " .venv/bin/twopass read samples --output output": "tests/processes/test_read.py",
+    "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api"
+    " --rp_api_port 8000": "tests/processes/test_handler.py",
     "curl -s http://localhost:8000/runsync -H 'Content-Type: application/json'"
-    """ -d '{"input": {"source": "samples/sample.pdf"}}'""": "tests/test_handler.py",
+    """ -d '{"input": {"source": "samples/sample.pdf"}}'""": "tests/processes/test_handler.py",
     ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
-    """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/fleet/test_submit.py",
-    ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/fleet/test_submit.py",
+    """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/processes/test_submit.py",
+    ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/processes/test_submit.py",
     ".venv/bin/twopass serve": "tests/server/conftest.py",
     "SERVE_API_KEY=$(openssl rand -hex 24)"
     " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",
