@@ -28,9 +28,9 @@ from twopass.formats.html.text import TextRenderer
 from twopass.text import prose
 
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "article", "section", "h1", "h2", "h3", "h4", "h5", "h6", "div",
-    "p", "span", "ul", "ol", "li", "table", "caption", "thead", "tbody", "tr", "td", "th", "figure", "figcaption",
-    "img", "details", "summary", "pre", "code", "a", "sup", "sub", "strong", "em", "s", "br",
+    "html", "head", "meta", "title", "style", "body", "nav", "article", "section", "h1", "h2", "h3", "h4", "h5", "h6",
+    "div", "p", "span", "ul", "ol", "li", "table", "caption", "thead", "tbody", "tr", "td", "th", "figure",
+    "figcaption", "img", "details", "summary", "pre", "code", "a", "sup", "sub", "strong", "em", "s", "br",
 }  # fmt: skip
 ATTRIBUTES = {
     "lang", "dir", "id", "class", "role", "aria-label", "href", "title", "src", "alt", "loading", "scope", "rowspan",
@@ -424,3 +424,45 @@ def test_every_kind_is_written() -> None:
     """An element of any kind with only a text shows that text."""
     for kind in Kind:
         assert "Water" in write_body(element(kind, "Water"), furniture=True), kind
+
+
+def find_contents(tree: html.HtmlElement) -> list[tuple[int, str, str]]:
+    """Depth, text and target of each link in the contents."""
+    return [
+        (sum(1 for _ in link.iterancestors("ul")), link.text_content(), link.get("href")) for link in tree.iter("a")
+    ]
+
+
+def test_a_document_with_many_headings_has_contents_that_lead_to_them() -> None:
+    """A folded list before the document links to every heading of three levels, nested as the sections are."""
+    titles = ["1 Springs <b>", "1.1 Upper", "1.1.1 Cold", "1.1.1.1 Deep", "2 Pumps", "2.1 Old"]
+    sections = [element("section_header", title, level=title.count(".") + 1) for title in titles]
+    page = checkpoint(1, element("title", "Water"), *sections)
+    headings = page.elements
+
+    tree = parse(build_document(page))
+
+    assert find_contents(tree.find(".//nav/details")) == [
+        (depth, headings[n].text, f"#{headings[n].id}") for n, depth in [(0, 1), (1, 2), (2, 3), (5, 2), (6, 3)]
+    ]
+    assert [node.get("id") for node in tree.xpath("//h1|//h2|//h3|//h4|//h5")] == [one.id for one in headings]
+
+
+def test_a_document_with_few_headings_has_no_contents() -> None:
+    """Four headings are found without a list of them."""
+    tree = parse_elements(*(element("section_header", f"Part {n}", level=1) for n in range(4)))
+
+    assert tree.find(".//nav") is None
+
+
+@settings(max_examples=100)
+@given(documents())
+def test_links_of_the_contents_lead_to_headings_and_hold_no_links(document: Document) -> None:
+    """Every link has the id of a heading as its target, in the order of the document."""
+    tree = parse(document)
+    nav = tree.find(".//nav")
+    links = [] if nav is None else list(nav.iter("a"))
+    ids = [node.get("id") for node in tree.iter("h1", "h2", "h3")]
+
+    assert [link.get("href") for link in links] == ([f"#{name}" for name in ids] if len(ids) >= 5 else [])
+    assert not [link for link in links if link.find(".//a") is not None]

@@ -7,6 +7,7 @@ DocJSON ids, pages begin at `#page-N`. All text is escaped; formulas are MathML 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -37,12 +38,20 @@ _CLASSES = {
 }
 
 
+_CONTENTS_DEPTH = 3  # deeper headings would hide the others
+_MIN_CONTENTS = 5  # fewer headings are found without a list of them
+
+
 class Block(NamedTuple):
-    """A block of the page; `marker` is the Markdown marker of a list item, empty for other blocks."""
+    """A block of the page.
+
+    `marker` is the Markdown marker of a list item, empty for other blocks; `link` is a heading's entry in the contents.
+    """
 
     html: Markup
     heading_level: int | None = None
     marker: str = ""
+    link: Markup | None = None
 
 
 def write(draft: Draft) -> bytes:
@@ -58,10 +67,32 @@ def write(draft: Draft) -> bytes:
         tag("title", meta.title or draft.document.id),
         tag("style", Markup(style)),
     ]
-    body = tag("article", _join_lines(["", *_nest_sections(_build_lists(writer.write_blocks())), ""]))
+    blocks = writer.write_blocks()
+    article = tag("article", _join_lines(["", *_nest_sections(_build_lists(blocks)), ""]))
+    body = _join_lines(filter(None, [_build_contents(blocks), article]))
     content = _join_lines(["", tag("head", _join_lines(["", *filter(None, head), ""])), tag("body", body), ""])
     html = tag("html", content, lang=writer.language, dir="rtl" if writer.direction == "rtl" else None)
     return encode(f"<!DOCTYPE html>\n{html}\n")
+
+
+def _build_contents(blocks: Iterable[Block]) -> Markup | None:
+    """Build a list of links to the headings, if there are many; it is folded, so that the document begins below it."""
+    headings = [block for block in blocks if block.heading_level and block.heading_level <= _CONTENTS_DEPTH]
+    if len(headings) < _MIN_CONTENTS:
+        return None
+    return tag("nav", _fold("Contents", _nest_headings(headings)), aria_label="Contents")
+
+
+def _nest_headings(headings: Sequence[Block]) -> Markup:
+    """Put the headings below another one into a list inside its item."""
+    items, remaining = list[Markup](), deque(headings)
+    while remaining:
+        heading = remaining.popleft()
+        below = []
+        while remaining and (remaining[0].heading_level or 0) > (heading.heading_level or 0):
+            below.append(remaining.popleft())
+        items.append(tag("li", (heading.link or "") + (_nest_headings(below) if below else Markup(""))))
+    return tag("ul", _join_lines(["", *items, ""]))
 
 
 def _nest_sections(blocks: Iterable[Block]) -> Iterator[Markup]:
@@ -185,7 +216,9 @@ class _DocumentWriter:
         if not element.is_heading:
             return [Block(tag("p", content, **attributes))]
         level = self._flow.get_heading_level(element)
-        return [Block(tag(f"h{level}", content, **attributes), heading_level=level)]
+        parts = (Markup(part.gap) + self._render_unlinked(part.element) for part in (first, *following))
+        link = tag("a", Markup("").join(parts), **attributes | {"id": None}, href=f"#{quote(element.id, safe='/-._~')}")
+        return [Block(tag(f"h{level}", content, **attributes), heading_level=level, link=link)]
 
     def _render_line(self, element: Element, line: Line) -> Markup:
         """Render one line, with links to the footnotes that it refers to."""
@@ -195,6 +228,14 @@ class _DocumentWriter:
             if (span := reference.find(line.text))
         ]
         return self._texts.render(line.text, line.is_markdown, insertions)
+
+    def _render_unlinked(self, element: Element) -> Markup:
+        """Render the text of a heading without links, for a place inside a link."""
+        text = prose.to_one_line(element.text)
+        references = self._flow.marks.get(element.id, ())
+        return self._texts.render(
+            text, False, [Insertion(*span, Markup("")) for r in references if (span := r.find(text))]
+        )
 
     def _link_note(self, reference: Reference) -> Markup:
         label = reference.label
