@@ -107,7 +107,8 @@ class PageOrder:
 class JobContext:
     """What all documents of one job share. `deadline` is a time on the loop's clock, None for no deadline.
 
-    `page_listener` is called with each page that has ended, read or not.
+    `page_listener` is called with each page that has ended, read or not. With `keeps_thumbnails`, a small picture of
+    each page is stored before its checkpoint, for people who watch the job.
     """
 
     job: Job
@@ -117,6 +118,7 @@ class JobContext:
     deadline: float | None
     progress: Tracker
     page_listener: PageListener | None = None
+    keeps_thumbnails: bool = False
 
     @property
     def admission_limits(self) -> AdmissionLimits:

@@ -40,7 +40,7 @@ from twopass.worker import Worker
 log = structlog.get_logger()
 
 
-async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
+async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: bool = False) -> Result:
     """Read every document of the job. A document's failure is in the result; raises TwopassError for the job's own."""
     contexts.check_supported(job, worker.family)
     watch, deadline = worker.stopwatch(), contexts.resolve_deadline(job, worker)
@@ -49,7 +49,7 @@ async def run(job: Job, worker: Worker, progress: Tracker) -> Result:
         open_output(job.output, worker.settings, job.s3) as output,
         open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
-        context = JobContext(job, worker, sources, output, deadline, progress)
+        context = JobContext(job, worker, sources, output, deadline, progress, keeps_thumbnails=keeps_thumbnails)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
             progress.expect_documents(len(job.sources))
             outcomes = await admission.admit_all(partial(read_document, context), job.sources, context.admission_limits)
@@ -135,6 +135,8 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                         checkpoint = await unread_regions.report(first, checkpoint, rendered, worker.page_pool)
                         checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
+                        if doc.job_context.keeps_thumbnails:
+                            await upload.store_thumbnail(doc.folder, number, rendered.pixels, worker.page_pool)
                         checkpoint = await _store_checkpoint(doc, checkpoint)
                         return await _store_crops(doc, checkpoint, rendered)
             except (WorkerDied, SourceError) as error:

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Page, Request, expect
 
-from tests.server.conftest import KEY, Server, build_pdf, run_server
+from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
 PHONE = 390
+PHONE_HEIGHT = 844
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,8 @@ async def test_a_file_is_sent_watched_reviewed_and_saved(browser: Browser, serve
         await expect(card.locator(".draft")).to_contain_text("rebuilt in 1934", timeout=60_000)
         await expect(card).to_have_class("job done", timeout=60_000)
         await expect(card.locator(".tiles button")).to_have_text(["1", "2", "3", "4", "5", "6"])
+        pictures = await card.locator(".tiles img").evaluate_all("images => images.map(image => image.naturalHeight)")
+        assert pictures == [160] * 6
 
         await card.get_by_role("button", name="Review").click()
         frame = page.frame_locator("#viewer iframe")
@@ -114,7 +117,8 @@ async def test_a_file_that_cannot_be_read_says_why(
         await page.set_input_files("#files", path)
         card = page.locator(".job").first
 
-        await expect(card.get_by_role("alert")).to_contain_text(code, timeout=30_000)
+        await expect(card.locator(".failure")).to_contain_text(code, timeout=30_000)
+        await expect(page.get_by_role("status").filter(has_text="wrong.pdf")).to_have_count(1)
         await card.get_by_role("button", name="Delete").click()
         await expect(page.locator(".job").filter(has_text="wrong.pdf")).to_have_count(0)
 
@@ -123,7 +127,7 @@ async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
     browser: Browser, server: Server, tmp_path: Path
 ) -> None:
     """Cancel is reached with the Tab key, the card says that it was cancelled, and nothing is wider than the screen."""
-    path = tmp_path / "long.pdf"
+    path = tmp_path / f"{'long' * 50}.pdf"
     path.write_bytes(build_pdf(300))
     async with open_page(browser, server, width=PHONE) as page:
         await page.set_input_files("#files", path)
@@ -149,3 +153,78 @@ async def test_a_page_that_is_opened_again_shows_what_was_read(browser: Browser,
         await expect(card).to_have_class("job done")
         await card.locator(".tiles button").nth(1).click()
         await expect(card.locator(".draft")).to_contain_text("Chapter 2")
+
+
+async def test_jobs_that_run_leave_the_browser_connections(browser: Browser, server: Server) -> None:
+    """More jobs run and wait than a browser opens connections to a server, and requests are still answered."""
+    jobs = [server.send(build_pdf(300), name="many.pdf").json()["links"]["self"] for _ in range(8)]
+    async with open_page(browser, server) as page:
+        cards = page.locator(".job").filter(has_text="many.pdf")
+        await expect(cards).to_have_count(8)
+        await page.wait_for_timeout(1000)
+        status = await page.evaluate(
+            "fetch('/health', {signal: AbortSignal.timeout(20000)}).then(answer => answer.status)"
+        )
+
+        assert status == 200
+        for path in jobs * 2:  # cancel all, then delete all
+            server.client.delete(path)
+        await expect(cards).to_have_count(0)
+
+
+async def test_a_page_goes_on_after_the_server_died_and_was_started_again(browser: Browser, tmp_path: Path) -> None:
+    """While the server is gone the page says so; then the card continues, and its links work without a reload."""
+    port = find_port()
+    with run_server(tmp_path / "jobs", port) as server:
+        async with open_page(browser, server) as page:
+            job_id = server.send(build_pdf(8)).json()["id"]
+            card = page.locator(".job")
+            await expect(card.locator(".tiles button").first).to_be_visible(timeout=60_000)
+            server.process.kill()
+            server.process.wait()
+            await expect(page.locator("#server")).to_have_text("Connection lost; trying again …", timeout=10_000)
+            with run_server(tmp_path / "jobs", port) as again:
+                await expect(card).to_have_class("job done", timeout=90_000)
+                await expect(page.locator("#server")).to_have_text("engine cpu")
+                async with page.expect_download() as saving:
+                    await card.get_by_role("link", name="Markdown").click()
+
+                assert "Chapter 8" in (await (await saving.value).path()).read_text()
+                assert again.read(job_id)["state"] == "done"
+
+
+async def test_back_and_escape_close_the_review_and_a_reload_keeps_it(
+    browser: Browser, server: Server, report: Path
+) -> None:
+    """The review has an address of its own. On a phone, its headers take at most 12 % of the screen."""
+    server.send(report.read_bytes(), name="back.pdf", job='{"formats": ["review"]}', wait_s=60)
+    async with open_page(browser, server, width=PHONE) as page:
+        await page.set_viewport_size({"width": PHONE, "height": PHONE_HEIGHT})
+        card = page.locator(".job").filter(has_text="back.pdf")
+        await card.get_by_role("button", name="Review").click()
+        await page.reload()
+        header = page.frame_locator("#viewer iframe").locator("header").first
+        await expect(header).to_be_visible()
+        box, frame = await header.bounding_box(), await page.locator("#viewer iframe").bounding_box()
+
+        assert box and frame and box["y"] == frame["y"] == 0 and box["height"] <= 0.12 * PHONE_HEIGHT
+        await page.go_back()
+        await expect(page.locator("#viewer")).to_be_hidden()
+        await card.get_by_role("button", name="Review").click()
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#viewer")).to_be_hidden()
+        await expect(card.get_by_role("button", name="Review")).to_be_focused()
+
+
+async def test_all_pages_are_one_stop_of_the_tab_key(browser: Browser, server: Server, report: Path) -> None:
+    """Tab leads to one of the pages and on to the next control; the arrow keys lead to the other pages."""
+    server.send(report.read_bytes(), name="keys.pdf", wait_s=60)
+    async with open_page(browser, server) as page:
+        tiles = page.locator(".job").filter(has_text="keys.pdf").locator(".tiles button")
+        await expect(tiles).to_have_count(6)
+        await tiles.first.focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(tiles.nth(1)).to_be_focused()
+        await page.keyboard.press("Tab")
+
+        assert not await tiles.evaluate_all("tiles => tiles.includes(document.activeElement)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -66,15 +67,32 @@ class Server:
         return self.process.wait(STOP_S)
 
 
+def iterate_events(server: Server, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each event of a stream when it arrives."""
+    with server.client.stream("GET", path) as answer:
+        name = ""
+        for line in answer.iter_lines():
+            key, _, value = line.partition(": ")
+            if key == "event":
+                name = value
+            elif key == "data":
+                yield name, json.loads(value)
+
+
+def read_events(server: Server, path: str) -> list[tuple[str, Any]]:
+    """Every event of a stream until its end."""
+    return list(iterate_events(server, path))
+
+
 def find_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
 @contextmanager
-def run_server(folder: Path, **settings: str) -> Iterator[Server]:
+def run_server(folder: Path, port: int | None = None, **settings: str) -> Iterator[Server]:
     """Run `twopass serve` with these settings; the server is ready when the context begins."""
-    port, log = find_port(), folder.with_suffix(".log")
+    port, log = port or find_port(), folder.with_suffix(".log")
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     environment = {**inherited, "PAGE_WORKERS": "1", "SERVE_API_KEY": KEY, **settings}
     command = [

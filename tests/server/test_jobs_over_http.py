@@ -16,17 +16,11 @@ import httpx
 import openapi_spec_validator
 import psutil
 import pytest
+from PIL import Image
 
 from tests.fakes import s3
-from tests.server.conftest import KEY, Server, build_pdf, run_server
+from tests.server.conftest import KEY, Server, build_pdf, iterate_events, read_events, run_server
 from twopass.errors import Code
-
-
-def read_events(server: Server, job_id: str) -> list[tuple[str, Any]]:
-    """Every event of the job until its end."""
-    text = server.client.get(f"/v1/jobs/{job_id}/events").text
-    blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
-    return [(block["event"], json.loads(block["data"])) for block in blocks if "event" in block]
 
 
 def test_a_file_is_read_and_its_artefacts_can_be_fetched(server: Server) -> None:
@@ -57,13 +51,60 @@ def test_events_tell_every_page_once_and_end_with_the_result(server: Server) -> 
     """The stream has one event for each page, progress that never falls, and the finished job last."""
     job_id = server.send(build_pdf(4)).json()["id"]
 
-    events = read_events(server, job_id)
+    events = read_events(server, f"/v1/jobs/{job_id}/events")
 
     assert sorted(data["number"] for name, data in events if name == "page") == [1, 2, 3, 4]
     percents = [data["progress"]["percent"] for name, data in events if name == "progress" and data["progress"]]
     assert percents == sorted(percents)
     assert events[-1][0] == "end" and events[-1][1]["state"] == "done"
     assert [page["number"] for page in server.client.get(f"/v1/jobs/{job_id}/pages").json()] == [1, 2, 3, 4]
+
+
+def test_one_stream_tells_what_happens_to_all_jobs(server: Server) -> None:
+    """It begins with every job, then has pages and states of all jobs without their results, and deletions."""
+    old = server.send(build_pdf(1), wait_s=60).json()["id"]
+    seen = list[tuple[str, Any]]()
+    new = None
+    for name, data in iterate_events(server, "/v1/events"):
+        seen.append((name, data))
+        if name == "listed":
+            new = server.send(build_pdf(3)).json()["id"]
+        elif name == "job" and data["id"] == new and data["state"] == "done":
+            server.client.delete(f"/v1/jobs/{old}")
+        elif name == "deleted":
+            break
+
+    jobs = [data for name, data in seen if name == "job"]
+    assert [data["state"] for data in jobs if data["id"] == old] == ["done"] and seen[-1] == ("deleted", old)
+    assert sorted(data["number"] for name, data in seen if name == "page" and data["job"] == new) == [1, 2, 3]
+    assert not [data for data in jobs if data["result"]]
+    assert len(jobs) > next(data for name, data in seen if name == "listed") > 0
+
+
+def test_a_stream_of_a_job_that_is_deleted_ends(server: Server) -> None:
+    """The stream ends without an error of the server."""
+    job_id = server.send(build_pdf(300)).json()["id"]
+    logged = server.log.stat().st_size
+    for name, _ in iterate_events(server, f"/v1/jobs/{job_id}/events"):
+        if name == "page":
+            server.client.delete(f"/v1/jobs/{job_id}")
+            server.client.delete(f"/v1/jobs/{job_id}")
+
+    assert "Traceback" not in server.log.read_text()[logged:]
+
+
+def test_a_job_has_small_pictures_of_its_pages(server: Server) -> None:
+    """A picture of each page is there when the page is announced; they are small."""
+    job_id = server.send(build_pdf(2)).json()["id"]
+    pictures = []
+    for name, data in iterate_events(server, f"/v1/jobs/{job_id}/events"):
+        if name == "page":
+            path = f"/v1/jobs/{job_id}/artefacts/{data['document']}/thumbnails/p{data['number']:04d}.webp"
+            pictures.append(server.client.get(path))
+
+    assert [answer.headers["content-type"] for answer in pictures] == ["image/webp"] * 2
+    assert all(max(Image.open(io.BytesIO(answer.content)).size) == 160 for answer in pictures)
+    assert all(len(answer.content) < 5000 for answer in pictures)
 
 
 def test_two_uploads_at_once_do_not_mix(server: Server) -> None:
@@ -296,5 +337,6 @@ def test_a_source_on_s3_is_read_into_the_bucket_that_the_job_names(tmp_path: Pat
         stored = server.client.post("/v1/jobs?wait_s=60", json=there).json()
 
         assert "rebuilt" in server.client.get(here["result"]["documents"][0]["artefacts"]["document.md"]["uri"]).text
+    assert not [key for key in s3.read_objects(bucket) if "thumbnails" in key]
     uri = stored["result"]["documents"][0]["artefacts"]["document.md"]["uri"]
     assert uri.startswith("s3://bucket/out/two-") and uri.removeprefix("s3://bucket/") in s3.read_objects(bucket)

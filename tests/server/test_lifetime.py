@@ -2,49 +2,79 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.server.conftest import KEY, build_pdf, find_port, run_server
+from tests.server.conftest import KEY, build_pdf, find_port, read_events, run_server
 
 
-def test_finished_documents_survive_a_restart_and_unfinished_jobs_say_so(tmp_path: Path) -> None:
-    """After SIGKILL and a new start, a finished job has its result and files, and an unfinished one its reason."""
+def test_jobs_that_a_crash_cut_off_are_continued(tmp_path: Path) -> None:
+    """After SIGKILL and a new start, a running and a waiting job end, and pages that were stored are not read again."""
     folder = tmp_path / "jobs"
-    with run_server(folder) as server:
+    with run_server(folder, CONCURRENCY="1") as server:
         finished = server.send(build_pdf(1), wait_s=60).json()
-        unfinished = server.send(build_pdf(300)).json()["id"]
-        server.wait(unfinished, ("running",), pages=1)
+        running = server.send(build_pdf(12)).json()["id"]
+        waiting = server.send(build_pdf(1), name="waiting.pdf", job='{"inline": ["markdown"]}').json()["id"]
+        server.wait(running, ("running",), pages=2)
         server.process.kill()
         server.process.wait()
-    with run_server(folder) as server:
-        again, lost = server.read(finished["id"]), server.read(unfinished)
+    stored = {path: path.stat().st_mtime_ns for path in (folder / running).glob("output/*/pages/*.json")}
+    with run_server(folder, CONCURRENCY="1") as server:
+        again, continued, waited = (server.wait(job_id) for job_id in (finished["id"], running, waiting))
         text = server.client.get(again["result"]["documents"][0]["artefacts"]["document.md"]["uri"]).text
 
-        assert again["result"] == finished["result"] and "rebuilt in 1934" in text
-        assert lost["state"] == "failed" and lost["error"]["code"] == "SHUTDOWN"
-        assert not (folder / unfinished / "upload").exists()
+    assert again["result"] == finished["result"] and "rebuilt in 1934" in text
+    assert continued["state"] == "done" and continued["result"]["documents"][0]["pages"] == {"read": 12}
+    assert len(stored) >= 2 and stored == {path: path.stat().st_mtime_ns for path in stored}
+    assert continued["result"]["usage"]["pages_read_now"] == 12 - len(stored)
+    assert waited["name"] == "waiting.pdf" and waited["result"]["documents"][0]["inline"]["markdown"]
+    assert not [path for path in folder.glob("*/*") if path.name in ("upload", "input.json")]
 
 
-def test_a_stopped_server_finishes_pages_and_stores_the_job(tmp_path: Path) -> None:
-    """SIGTERM ends running and waiting jobs as SHUTDOWN, stores their results, and exits with 0."""
+def test_a_stopped_server_finishes_pages_and_continues_its_jobs_later(tmp_path: Path) -> None:
+    """SIGTERM interrupts running and waiting jobs, exits with 0, and streams of events end; the next start goes on."""
     with run_server(tmp_path / "jobs", CONCURRENCY="1", SHUTDOWN_GRACE_S="2") as server:
-        running, waiting = (server.send(build_pdf(300)).json()["id"] for _ in range(2))
+        running, waiting = (server.send(build_pdf(12)).json()["id"] for _ in range(2))
         server.wait(running, ("running",), pages=1)
+        with ThreadPoolExecutor() as threads:
+            following = [
+                threads.submit(read_events, server, f"/v1/{path}") for path in ("events", f"jobs/{running}/events")
+            ]
+            assert server.stop() == 0
+            all_events, events = (one.result() for one in following)
+        last = {data["id"]: data for name, data in all_events if name == "job"}
 
-        assert server.stop() == 0
+        assert {last[job_id]["state"] for job_id in (running, waiting)} == {"interrupted"}
+        assert events[-1][0] == "end" and events[-1][1]["error"]["code"] == "SHUTDOWN"
     with run_server(tmp_path / "jobs") as server:
-        jobs = [server.read(job_id) for job_id in (running, waiting)]
+        jobs = [server.wait(job_id) for job_id in (running, waiting)]
 
-        assert [job["state"] for job in jobs] == ["done", "failed"]
-        assert jobs[0]["result"]["status"] == "partial_success"
-        assert "SHUTDOWN" in {problem["code"] for problem in jobs[0]["result"]["problems"]}
-        assert jobs[1]["error"]["code"] == "SHUTDOWN"
+        assert [job["state"] for job in jobs] == ["done", "done"]
+        assert [job["result"]["documents"][0]["pages"] for job in jobs] == [{"read": 12}, {"read": 12}]
+
+
+def test_a_job_with_a_password_is_not_continued_because_it_is_not_stored(tmp_path: Path) -> None:
+    """Passwords are on no disk: after a crash the job has failed and says why."""
+    folder, password = tmp_path / "jobs", "a password of this test"
+    with run_server(folder) as server:
+        job_id = server.send(build_pdf(300), job=json.dumps({"password": password})).json()["id"]
+        server.wait(job_id, ("running",), pages=1)
+        server.process.kill()
+        server.process.wait()
+    stored = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    with run_server(folder) as server:
+        job = server.read(job_id)
+
+    assert not [data for data in stored if password.encode() in data]
+    assert job["state"] == "failed" and job["error"]["code"] == "SHUTDOWN" and "passwords" in job["error"]["message"]
+    assert not (folder / job_id / "upload").exists()
 
 
 def test_a_full_queue_refuses_jobs_until_there_is_room(tmp_path: Path) -> None:
@@ -78,7 +108,7 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
 
 def test_while_the_engine_starts_ping_says_so(tmp_path: Path) -> None:
     """The port answers from the beginning: 204 to /ping and STARTING to the rest, then 200, without a gap."""
-    port, statuses, codes = find_port(), list[int](), set[str]()
+    port, statuses, codes, pages = find_port(), list[int](), set[str](), list[str]()
     command = [sys.executable, "-m", "twopass.cli", "serve", "--port", str(port), "--folder", str(tmp_path / "jobs")]
     process = subprocess.Popen(command, env={"PATH": "", "PAGE_WORKERS": "1"}, stderr=subprocess.DEVNULL)
     try:
@@ -88,6 +118,7 @@ def test_while_the_engine_starts_ping_says_so(tmp_path: Path) -> None:
                 statuses.append(httpx.get(f"http://127.0.0.1:{port}/ping", timeout=30).status_code)
                 if statuses[-1] == 204:
                     codes.add(httpx.get(f"http://127.0.0.1:{port}/v1/jobs").json().get("code"))
+                    pages.append(httpx.get(f"http://127.0.0.1:{port}/", headers={"Accept": "text/html"}).text)
             except httpx.ConnectError:
                 assert not statuses  # not yet open
     finally:
@@ -96,6 +127,7 @@ def test_while_the_engine_starts_ping_says_so(tmp_path: Path) -> None:
 
     assert set(statuses) == {204, 200} and statuses == sorted(statuses, reverse=True)
     assert "STARTING" in codes
+    assert "loads again by itself" in pages[0]
 
 
 def test_without_a_key_only_this_machine_is_served(tmp_path: Path) -> None:
@@ -110,6 +142,7 @@ def test_without_a_key_only_this_machine_is_served(tmp_path: Path) -> None:
             {"Origin": "https://evil.example"},
             {"Origin": "null"},
             {"Host": "["},
+            {"X-Forwarded-For": "192.0.2.1"},  # from a proxy
         ):
             assert httpx.get(url, headers=headers).json()["code"] == "ACCESS_DENIED"
 

@@ -28,6 +28,11 @@ class Shutdown:
         self._end: float | None = None
         self._running: set[asyncio.Timeout] = set()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether no new work starts; it can be asked on any thread."""
+        return self._end is not None
+
     def begin(self, grace_s: float) -> None:
         """Start no new work from now on, and cancel running work after `grace_s` seconds."""
         if self._end is not None:

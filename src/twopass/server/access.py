@@ -13,6 +13,8 @@ from fastapi import Request
 from twopass.errors import Code, InvalidSetting, RequestError
 from twopass.settings import Settings
 
+_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
 
 def is_local(host: str) -> bool:
     """Whether this name or address is this machine's own, which no other machine reaches."""
@@ -68,12 +70,15 @@ def _read_key(request: Request) -> bytes:
 
 
 def _check_is_local(request: Request) -> None:
-    """Refuse other websites: they can make a browser send requests to this machine, also under a name of their own."""
+    """Refuse other websites: they can make a browser send requests to this machine, also under a name of their own.
+
+    Refuse what a proxy passes on, too: it comes from this machine, but was sent by another one.
+    """
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
         is_own = is_local(urlsplit(f"//{host}").hostname or "") and origin in (None, f"{request.url.scheme}://{host}")
     except ValueError:  # a host that cannot be parsed
         is_own = False
-    if not is_own:
+    if not is_own or any(name in request.headers for name in _PROXY_HEADERS):
         message = "without SERVE_API_KEY only this machine may use the server, as localhost; set a key for others"
         raise RequestError(Code.ACCESS_DENIED, message)

@@ -34,13 +34,19 @@ _FIELD = re.compile(r"[A-Za-z_][\w.\[\]]*(?=: )")
 class State(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
+    INTERRUPTED = "interrupted"  # by the end of the server, which continues the job when it starts again
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
+    def is_active(self) -> bool:
+        """Whether this server still works on the job."""
+        return self in (State.QUEUED, State.RUNNING)
+
+    @property
     def is_final(self) -> bool:
-        return self not in (State.QUEUED, State.RUNNING)
+        return self in (State.DONE, State.FAILED, State.CANCELLED)
 
 
 class Frozen(BaseModel):
@@ -87,6 +93,12 @@ class PageAnswer(Frozen):
     document: str
     number: int
     state: str
+
+
+class JobPageAnswer(PageAnswer):
+    """A page that was read, and the id of its job."""
+
+    job: str
 
 
 class Health(Frozen):

@@ -34,7 +34,7 @@ PAGE_FILES = {
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "frame-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "frame-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -48,6 +48,7 @@ def build_app(worker: Worker, store: JobStore, install_signal_handlers: Callable
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         install_signal_handlers()
+        queue.resume()
         cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
         yield
         cleaning.cancel()

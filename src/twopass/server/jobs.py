@@ -1,6 +1,7 @@
 """The server's jobs on disk: a folder for each, with its record, the file sent with it, and what was read.
 
 SERVE_DIR/{job id}/job.json     the record
+                   input.json   the job's input, until the job ends
                    upload       the file, until the job ends
                    output/      the documents' folders, as in every output
 """
@@ -8,12 +9,13 @@ SERVE_DIR/{job id}/job.json     the record
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,29 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from twopass.errors import Code, RequestError, StoreError
+from twopass.document import State as PageState
+from twopass.errors import Code, InvalidJob, RequestError, StoreError
 from twopass.result import Result
 from twopass.server.answers import ErrorAnswer, Frozen, PageAnswer, State
 from twopass.storage import error_mapping
 
 log = structlog.get_logger()
 
-RECORD, UPLOAD, OUTPUT, LOCK = "job.json", "upload", "output", "server.lock"
+RECORD, INPUT, UPLOAD, OUTPUT, LOCK = "job.json", "input.json", "upload", "output", "server.lock"
+MAX_CRASHES = 3  # a job during which the server died as often may be the reason
 _JOB_ID = re.compile(r"[0-9a-f]{16}\Z")
-_PAGE = re.compile(r'"state":\s*"(\w+)"')
-_STOPPED = ErrorAnswer(code=Code.SHUTDOWN, message="the server stopped before the job ended; send it again")
+_NOT_KEPT = ErrorAnswer(
+    code=Code.SHUTDOWN,
+    message="the server stopped before the job ended, and passwords and S3 keys are not stored; send it again",
+)
+_CRASHED = ErrorAnswer(
+    code=Code.SHUTDOWN,
+    message=f"the server died {MAX_CRASHES} times while it read this job, which is not tried again; see its log",
+)
 
 
 class Record(Frozen):
-    """What is kept of a job. Its input is not: it may contain keys and passwords."""
+    """What is kept of a job for as long as the job is listed."""
 
     id: str
     name: str
@@ -46,12 +56,23 @@ class Record(Frozen):
     progress: dict[str, Any] | None = None
     result: Result | None = None
     error: ErrorAnswer | None = None
+    crashes: int = 0  # how often the server died while it read the job
 
     def update(self, **changes: Any) -> Record:
         return self.model_copy(update=changes)
 
     def end(self, state: State, **changes: Any) -> Record:
         return self.update(state=state, finished=now(), **changes)
+
+
+class _CheckpointPage(Frozen):
+    state: PageState
+
+
+class _Checkpoint(Frozen):
+    """The one value of a checkpoint that is shown; a whole Checkpoint takes several times as long to parse."""
+
+    page: _CheckpointPage
 
 
 def now() -> datetime:
@@ -72,11 +93,18 @@ class JobStore:
             except (OSError, ValidationError):
                 log.warning("record of a job cannot be read", path=str(path))
                 continue
-            if record.state.is_final:
-                yield record
-            else:
-                self.delete_upload(record.id)
-                yield self._write(record.end(State.FAILED, error=_STOPPED))
+            yield record if record.state.is_final else self._write(self._take_up(record))
+
+    def _take_up(self, record: Record) -> Record:
+        """Let a job that was cut off wait again, or end it if it cannot be continued."""
+        crashes = record.crashes + (record.state is State.RUNNING)
+        if self.is_kept(record.id) and crashes < MAX_CRASHES:
+            return record.update(
+                state=State.QUEUED, crashes=crashes, started=None, progress=None, result=None, error=None
+            )
+        error = _CRASHED if crashes >= MAX_CRASHES else _NOT_KEPT
+        self.delete_sent(record.id)
+        return record.end(State.FAILED, error=error)
 
     @property
     def free_bytes(self) -> int:
@@ -91,6 +119,10 @@ class JobStore:
         if job_id not in self._records:
             raise RequestError(Code.NOT_FOUND, "there is no such job; it may have been deleted")
         return self._records[job_id]
+
+    def find(self, job_id: str) -> Record | None:
+        """The job's record; None if there is no such job."""
+        return self._records.get(job_id)
 
     def new_folder(self) -> str:
         """Create the folder of a new job and return the job's id; raises StoreError."""
@@ -121,14 +153,37 @@ class JobStore:
         self._records.pop(job_id, None)
         shutil.rmtree(self._folder / job_id, ignore_errors=True)
 
-    def delete_upload(self, job_id: str) -> None:
-        """Delete the file that was sent with the job: it was read or will not be."""
+    def keep_input(self, job_id: str, job_input: Mapping[str, Any]) -> None:
+        """Store the job's input, with which it can be continued after a restart; raises StoreError."""
+        with error_mapping.map_errors("SERVE_DIR", StoreError):
+            self._input_path(job_id).write_text(json.dumps(job_input), encoding="utf-8")
+
+    def load_input(self, job_id: str) -> Mapping[str, Any]:
+        """The job's stored input; raises StoreError or InvalidJob."""
+        with error_mapping.map_errors("SERVE_DIR", StoreError):
+            data = self._input_path(job_id).read_bytes()
+        try:
+            stored: Mapping[str, Any] = json.loads(data)
+        except ValueError:
+            raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the job again") from None
+        return stored
+
+    def is_kept(self, job_id: str) -> bool:
+        """Whether the job can be continued after a restart."""
+        return self._input_path(job_id).exists()
+
+    def delete_sent(self, job_id: str) -> None:
+        """Delete the input and the file that were sent with the job: it has ended."""
         self.upload_path(job_id).unlink(missing_ok=True)
+        self._input_path(job_id).unlink(missing_ok=True)
 
     def find_expired(self, retention_s: float) -> list[str]:
         """Jobs that ended longer ago than this."""
         limit = now() - timedelta(seconds=retention_s)
         return [record.id for record in self._records.values() if record.finished and record.finished < limit]
+
+    def _input_path(self, job_id: str) -> Path:
+        return self._folder / job_id / INPUT
 
     def upload_path(self, job_id: str) -> Path:
         return self._folder / job_id / UPLOAD
@@ -158,9 +213,10 @@ class JobStore:
             document = path.parent.parent.name
             if not path.stem.isdecimal() or (document, int(path.stem)) in known:
                 continue
-            known.add((document, int(path.stem)))
-            state = _PAGE.search(path.read_text("utf-8", errors="replace"))
-            found.append(PageAnswer(document=document, number=int(path.stem), state=state[1] if state else "read"))
+            with suppress(OSError, ValidationError):  # deleted, or damaged: the job reads such a page again
+                state = _Checkpoint.model_validate_json(path.read_bytes()).page.state
+                known.add((document, int(path.stem)))
+                found.append(PageAnswer(document=document, number=int(path.stem), state=state))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,9 @@ from twopass.worker import Worker
 log = structlog.get_logger()
 
 _BUG = "unexpected error; the server's log has the traceback under this job's id"
+_INTERRUPTED = ErrorAnswer(
+    code=Code.SHUTDOWN, message="the server stopped before the job ended; it continues the job when it starts again"
+)
 
 
 @dataclass
@@ -33,7 +36,7 @@ class JobQueue:
     worker: Worker
     store: JobStore
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _arriving: int = 0
+    _arriving: list[int] = field(default_factory=list)  # announced bytes of each upload
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,23 +50,29 @@ class JobQueue:
     def queued(self) -> int:
         return len(self._tasks) - self.running
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the worker shuts down and no job of it runs any more."""
+        return self.worker.shutdown.has_begun and not self._tasks
+
     @contextmanager
-    def reserve(self) -> Iterator[None]:
-        """Keep a place for a job while its file is received; raises TwopassError if there is none."""
-        self._check_room()
-        self._arriving += 1
+    def reserve(self, size: int) -> Iterator[None]:
+        """Keep a place for a job while its `size` bytes are received; raises TwopassError if there is none."""
+        size = min(size, self.worker.settings.max_source_bytes)  # more is refused as too large
+        self._check_room(size)
+        self._arriving.append(size)
         try:
             yield
         finally:
-            self._arriving -= 1
+            self._arriving.remove(size)
 
-    def _check_room(self) -> None:
+    def _check_room(self, size: int) -> None:
         settings = self.worker.settings
         if self.worker.engine.is_gone:
             raise EngineError(Code.ENGINE_DEAD, "the engine is gone; restart the server")
-        if len(self._tasks) + self._arriving >= settings.concurrency + settings.serve_queue:
+        if len(self._tasks) + len(self._arriving) >= settings.concurrency + settings.serve_queue:
             raise RequestError(Code.QUEUE_FULL, f"{self.queued} jobs are waiting; try again later")
-        if self.store.free_bytes < settings.min_free_disk_bytes:
+        if self.store.free_bytes - sum(self._arriving) - size < settings.min_free_disk_bytes:
             message = "the server's disk is nearly full; delete jobs, or lower SERVE_RETENTION_S"
             raise StoreError(Code.STORE_UNAVAILABLE, message)
 
@@ -72,19 +81,37 @@ class JobQueue:
         job_id = self.store.new_folder()
         with ExitStack() as undo:
             undo.callback(self.store.delete, job_id)
-            job = self._parse(job_id, body)
+            job = self._parse(job_id, body.input, body.name)
             await body.save(self.store.upload_path(job_id))
+            if not (job.password or job.s3):  # secrets are not written to the disk
+                await asyncio.to_thread(self.store.keep_input, job_id, body.input)
             record = self.store.put(Record(id=job_id, name=body.name or redact_uri(job.sources[0]), created=now()))
             undo.pop_all()
-        task = asyncio.create_task(self._run(job))
-        self._tasks[job_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(job_id, None))
+        self._start(job)
         return record
 
-    def _parse(self, job_id: str, body: Body) -> Job:
-        upload = Upload(body.name, self.store.upload_path(job_id)) if body.name else None
+    def _parse(self, job_id: str, job_input: Mapping[str, Any], file_name: str | None) -> Job:
+        upload = Upload(file_name, self.store.upload_path(job_id)) if file_name else None
         settings = self.worker.settings.model_copy(update={"output_dir": self.store.output_path(job_id)})
-        return Job.parse({"id": job_id, "input": body.input, "upload": upload}, settings, EntryPoint.SERVER)
+        return Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
+
+    def _start(self, job: Job) -> None:
+        task = asyncio.create_task(self._run(job))
+        self._tasks[job.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
+
+    def resume(self) -> None:
+        """Continue the jobs that the end of the last server cut off, the oldest first. Pages that are stored stay."""
+        for record in reversed(self.store.all()):
+            if record.state is State.QUEUED:
+                file_name = record.name if self.store.upload_path(record.id).exists() else None
+                try:
+                    job = self._parse(record.id, self.store.load_input(record.id), file_name)
+                except TwopassError as error:  # also if a setting has changed
+                    self._end(record.end(State.FAILED, error=ErrorAnswer.of(error)))
+                else:
+                    log.info("job continued", job=record.id)
+                    self._start(job)
 
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""
@@ -112,14 +139,18 @@ class JobQueue:
         structlog.contextvars.bind_contextvars(job=job.id)
         try:
             async with self._slots:
-                self.store.show(self.store.get(job.id).update(state=State.RUNNING, started=now()))
+                self._keep(self.store.get(job.id).update(state=State.RUNNING, started=now()))
                 record = self._describe_end(job, await self._read(job))
         except asyncio.CancelledError:
             record = self.store.get(job.id).end(State.CANCELLED)
         self._end(record)
 
     def _end(self, record: Record) -> None:
-        self.store.delete_upload(record.id)
+        if record.state.is_final:
+            self.store.delete_sent(record.id)
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
         try:
             self.store.put(record)
         except StoreError as error:
@@ -136,10 +167,14 @@ class JobQueue:
             loop.call_soon_threadsafe(show, progress)
 
         tracker = Tracker(show_soon)
-        return await run_in_worker(self.worker, _observe(job, self.worker, tracker))
+        is_ours = job.output == str(self.store.output_path(job.id))
+        return await run_in_worker(self.worker, _observe(job, self.worker, tracker, keeps_thumbnails=is_ours))
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
+        if self.store.is_kept(job.id) and _is_cut_off(task):
+            result = None if error else task.result()
+            return record.update(state=State.INTERRUPTED, result=result, error=_INTERRUPTED)
         if error is None:
             result = task.result()
             failed = result.status is Status.FAILURE
@@ -155,11 +190,19 @@ class JobQueue:
         return record.end(State.FAILED, error=ErrorAnswer(code=Code.INTERNAL, message=_BUG))
 
 
-async def _observe(job: Job, worker: Worker, tracker: Tracker) -> Result:
+async def _observe(job: Job, worker: Worker, tracker: Tracker, keeps_thumbnails: bool) -> Result:
     with worker.observer.job(job.id):
-        result = await pipeline.run(job, worker, tracker)
+        result = await pipeline.run(job, worker, tracker, keeps_thumbnails=keeps_thumbnails)
     worker.observer.job_ended(result)
     return result
+
+
+def _is_cut_off(task: asyncio.Task[Result]) -> bool:
+    """Whether the shutdown of the worker ended the work before its time."""
+    error = task.exception()
+    if error:
+        return isinstance(error, TwopassError) and error.code is Code.SHUTDOWN
+    return any(problem.code is Code.SHUTDOWN for problem in task.result().problems)
 
 
 def _find_error(result: Result) -> ErrorAnswer:

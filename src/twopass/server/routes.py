@@ -17,8 +17,8 @@ from twopass.formats.registry import WRITERS
 from twopass.job import Job
 from twopass.server import uploads
 from twopass.server.access import Access
-from twopass.server.answers import SANDBOX, ErrorAnswer, Health, JobAnswer, JobList, PageAnswer
-from twopass.server.jobs import JobStore
+from twopass.server.answers import SANDBOX, ErrorAnswer, Health, JobAnswer, JobList, JobPageAnswer, PageAnswer
+from twopass.server.jobs import JobStore, Record
 from twopass.server.queue import JobQueue
 from twopass.server.views import job_path, show_job
 
@@ -64,6 +64,7 @@ def build_router(queue: JobQueue, store: JobStore, access: Access) -> APIRouter:
     router = APIRouter()
     _add_health(router, queue)
     _add_shared_files(router, store, access)
+    _add_changes(router, queue, store, access)
     protected = APIRouter(prefix="/v1/jobs", dependencies=[Depends(access.check)], responses=ERRORS)
     _add_jobs(protected, queue, store, access)
     _add_observation(protected, queue, store, access)
@@ -109,7 +110,7 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         response: Response,
         wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")] = 0,
     ) -> JobAnswer:
-        with queue.reserve():
+        with queue.reserve(uploads.announced_bytes(request)):
             async with uploads.read(request, queue.worker.settings) as body:
                 record = await queue.add(body)
         await queue.wait(record.id, wait_s)
@@ -155,16 +156,50 @@ def _add_observation(router: APIRouter, queue: JobQueue, store: JobStore, access
     async def events(job_id: JobId) -> AsyncIterator[ServerSentEvent]:
         """Events `progress` (a job), `page` (a page that was read), and `end` (the job with its result)."""
         known, shown = set[tuple[str, int]](), None
-        while True:
-            record = store.get(job_id)
+        while record := store.find(job_id):  # until it is deleted
             for page in await run_in_threadpool(store.list_pages, job_id, known):
                 yield ServerSentEvent(event="page", data=page)
-            if record.state.is_final:
+            if not record.state.is_active:
                 yield ServerSentEvent(event="end", data=show_job(record, store, access))
                 return
             if (now := (record.state, record.progress)) != shown:
                 shown = now
                 yield ServerSentEvent(event="progress", data=show_job(record, store, access))
+            await asyncio.sleep(EVENT_INTERVAL_S)
+
+
+def _add_changes(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
+    @router.get(
+        "/v1/events",
+        response_class=EventSourceResponse,
+        dependencies=[Depends(access.check)],
+        responses={401: ERRORS[401]},
+        summary="Changes of all jobs, as they come",
+    )
+    async def changes() -> AsyncIterator[ServerSentEvent]:
+        """Events `job` (a job without its result; at first all jobs, the oldest first), `listed` (their number, once
+        all were sent), `page` (a page that was read of a job that runs) and `deleted` (a job's id).
+        """
+        shown, known, is_listed = dict[str, Record](), dict[str, set[tuple[str, int]]](), False
+        while True:
+            is_last = queue.is_stopped  # asked before the jobs are: they may end meanwhile
+            for record in reversed(store.all()):
+                before, shown[record.id] = shown.get(record.id), record
+                if record is not before:
+                    answer = show_job(record, store, access).model_copy(update={"result": None})
+                    yield ServerSentEvent(event="job", data=answer)
+                if record.state.is_active or (before and before.state.is_active):
+                    pages = known.setdefault(record.id, set())
+                    for page in await run_in_threadpool(store.list_pages, record.id, pages):
+                        yield ServerSentEvent(event="page", data=JobPageAnswer(job=record.id, **page.model_dump()))
+            for job_id in [job_id for job_id in shown if store.find(job_id) is None]:
+                del shown[job_id]
+                yield ServerSentEvent(event="deleted", data=job_id)
+            if not is_listed:
+                is_listed = True
+                yield ServerSentEvent(event="listed", data=len(shown))
+            if is_last:
+                return
             await asyncio.sleep(EVENT_INTERVAL_S)
 
 

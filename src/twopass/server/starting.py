@@ -1,4 +1,4 @@
-"""Answer on the server's port while its engine starts: 204 to /ping, 503 to everything else.
+"""Answer on the server's port while its engine starts: 204 to /ping, 503 to everything else, as a page to browsers.
 
 It is a process of its own, because the engine may fork its process, in which no threads may run by then. It ends when
 its standard input is closed, which also happens if the server dies.
@@ -19,20 +19,26 @@ from twopass.errors import Code
 
 RETRY_AFTER_S = 2
 STOP_S = 5.0
+PAGE = b"""<!DOCTYPE html>
+<html lang="en"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<title>twopass</title>
+<p style="font: 16px system-ui; margin: 20vh auto; max-width: 40ch; text-align: center" role="status">The engine is
+starting. This page loads again by itself.
+"""
 
 
 class StartingHandler(BaseHTTPRequestHandler):
     """Answers every request at once; browsers load the page again by themselves."""
 
     def do_GET(self) -> None:
-        is_ping = self.path == "/ping"
+        is_ping, is_browser = self.path == "/ping", "text/html" in self.headers.get("Accept", "")
         error = {"code": Code.STARTING, "message": "the engine is starting; try again in a moment", "field": None}
-        body = b"" if is_ping else json.dumps(error).encode()
+        body = b"" if is_ping else PAGE if is_browser else json.dumps(error).encode()
         self.send_response(204 if is_ping else 503)
         for name, value in (("Retry-After", RETRY_AFTER_S), ("Refresh", RETRY_AFTER_S), ("Connection", "close")):
             self.send_header(name, str(value))
         if body:
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", "text/html; charset=utf-8" if is_browser else "application/json")
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -24,6 +25,7 @@ from twopass.storage import error_mapping
 MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
 FORM_BYTES = 1 << 20  # what a form may hold besides the file
 MAX_NAME_LENGTH = 200
+MAX_SILENCE_S = 60.0  # of a client that sends; it holds a place in the queue
 FALLBACK_NAME = "document"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -46,15 +48,19 @@ class Body:
 
 
 @asynccontextmanager
-async def read(request: Request, settings: Settings) -> AsyncIterator[Body]:
-    """Read the request's body; the file is temporary. Raises InvalidJob, or SourceError if it is too large."""
+async def read(request: Request, settings: Settings, max_silence_s: float = MAX_SILENCE_S) -> AsyncIterator[Body]:
+    """Read the request's body; the file is temporary.
+
+    Raises InvalidJob, or SourceError if it is too large or the disk is full.
+    """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == "application/json":
-        yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES).body()).decode(errors="replace")))
+        yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES, max_silence_s).body()).decode(errors="replace")))
     elif media == "multipart/form-data":
-        request = _limit(request, settings.max_source_bytes + FORM_BYTES)
+        request = _limit(request, settings.max_source_bytes + FORM_BYTES, max_silence_s)
         try:
-            form = await request.form(max_files=1, max_fields=1, max_part_size=FORM_BYTES)
+            with error_mapping.map_errors("the server's disk", SourceError):  # large files are spooled to TMPDIR
+                form = await request.form(max_files=1, max_fields=1, max_part_size=FORM_BYTES)
         except HTTPException as error:
             raise InvalidJob(Code.INVALID_JOB, f"the form cannot be read: {error.detail}") from None
         try:
@@ -90,19 +96,27 @@ def _parse_json(text: str) -> Mapping[str, Any]:
     return value
 
 
-def _limit(request: Request, limit_bytes: int) -> Request:
-    """The request with a body that raises SourceError as soon as it is longer than the limit."""
+def announced_bytes(request: Request) -> int:
+    """The length of the body that the client announced; 0 if it announced none."""
     length = request.headers.get("content-length", "")
-    _check_size(int(length) if length.isdecimal() else 0, limit_bytes)
-    return Request(request.scope, _count_bytes(request.receive, limit_bytes))
+    return int(length) if length.isdecimal() else 0
 
 
-def _count_bytes(receive: Receive, limit_bytes: int) -> Receive:
+def _limit(request: Request, limit_bytes: int, silence_s: float) -> Request:
+    """The request with a body that raises SourceError as soon as it is too long, and InvalidJob if it stalls."""
+    _check_size(announced_bytes(request), limit_bytes)
+    return Request(request.scope, _count_bytes(request.receive, limit_bytes, silence_s))
+
+
+def _count_bytes(receive: Receive, limit_bytes: int, silence_s: float) -> Receive:
     received = 0
 
     async def receive_limited() -> Message:
         nonlocal received
-        message = await receive()
+        try:
+            message = await asyncio.wait_for(receive(), silence_s)
+        except TimeoutError:
+            raise InvalidJob(Code.INVALID_JOB, f"nothing arrived for {silence_s:.0f} s; send the job again") from None
         received += len(message.get("body", b""))
         _check_size(received, limit_bytes)
         return message

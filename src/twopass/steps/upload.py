@@ -12,6 +12,7 @@ import io
 import json
 import secrets
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +44,21 @@ from twopass.pages.shared_pixels import Pixels
 from twopass.result import Artefact, DocumentResult
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
-from twopass.storage.document_folder import MANIFEST, DocumentFolder, crop_name, page_name, preview_name
+from twopass.storage.document_folder import (
+    MANIFEST,
+    DocumentFolder,
+    crop_name,
+    page_name,
+    preview_name,
+    thumbnail_name,
+)
 from twopass.storage.store import CreateResult
 
 JSON = "application/json"
 WEBP = "image/webp"
 MAX_EMBEDDED_BYTES = 20_000_000  # bytes of page images in review.html: with base64 and the text about 30 MB
 PNG_LEVEL = 3  # two thirds of the time of level 6, and smaller files for text and drawings
+THUMBNAIL_PX, THUMBNAIL_QUALITY = 160, 60  # of the longer side; a page of text takes about 2 kB
 CROP_PADDING = 6  # pixels: boxes are rounded to the model's grid, which may cut a chart's outermost stroke
 
 
@@ -185,6 +194,22 @@ def drop_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Check
 
 def missing_images(page: Checkpoint, stored_names: frozenset[str]) -> frozenset[str]:
     return frozenset(element.image for element in page.elements if element.image) - stored_names
+
+
+async def store_thumbnail(folder: DocumentFolder, number: int, pixels: Pixels, page_pool: PagePool) -> None:
+    """Store a small picture of the page; a page worker that dies meanwhile costs only the picture."""
+    with suppress(WorkerDied):
+        image = await page_pool.call(encode_thumbnail, pixels)
+        await folder.store.put(folder.key(thumbnail_name(number)), image, WEBP)
+
+
+def encode_thumbnail(pixels: Pixels) -> bytes:
+    """Runs in a page worker: encode the whole page as a small WebP image."""
+    buffer = io.BytesIO()
+    image = pillow_image.to_image(pixels.array())
+    image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX))
+    image.save(buffer, "WEBP", quality=THUMBNAIL_QUALITY)
+    return buffer.getvalue()
 
 
 def encode_png(pixels: Pixels, box: Box) -> bytes:

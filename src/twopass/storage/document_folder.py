@@ -41,3 +41,8 @@ def crop_name(element_id: str) -> str:
 def preview_name(number: int) -> str:
     """The name of a page's picture in the review page."""
     return f"review/p{number:04d}.webp"
+
+
+def thumbnail_name(number: int) -> str:
+    """The name of a page's small picture, which `twopass serve` shows while the job runs."""
+    return f"thumbnails/p{number:04d}.webp"

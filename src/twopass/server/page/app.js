@@ -1,14 +1,22 @@
-// The page of `twopass serve`: sends files, follows their jobs by server-sent events, and opens what was read.
+// The page of `twopass serve`: sends files, follows all jobs by server-sent events, and opens what was read.
 const select = (selector, root = document) => root.querySelector(selector);
 const FORMATS = ["docjson", "markdown", "review", "zip"];
 const RETRY_MS = 2000; // after a lost connection
+const SILENCE_MS = 40000; // the server sends something every 15 s
 const MAX_TILES = 500; // a tile for each page of longer documents would be too many
+const MAX_MISSING_PICTURES = 3; // then the job has none
 const MAX_PROBLEMS = 8;
-const STATES = { queued: "waiting", running: "reading", done: "done", failed: "failed", cancelled: "cancelled" };
+const ANNOUNCED_PERCENT = 25;
+const STATES = {
+  queued: "waiting", running: "reading", interrupted: "interrupted", done: "done", failed: "failed", cancelled: "cancelled",
+};
 const KEY = "twopass-key";
+const REVIEW = "#review-"; // and the job's id: the browser's Back closes the review
 const jobs = select("#jobs");
+const cards = new Map(); // by the id of their job
 let maxBytes = Infinity;
 let askingForKey = null;
+let sending = 0; // files that are sent or wait for that
 
 // ---- requests ---------------------------------------------------------------------------------
 
@@ -76,22 +84,32 @@ function sendFile(file, input, card) {
 // ---- one card for each document -----------------------------------------------------------------
 
 class Card {
-  // `place` is "prepend" for new jobs and "append" for older ones.
-  constructor(name, place) {
+  constructor(name) {
     this.element = select("#card").content.firstElementChild.cloneNode(true);
     this.job = null;
     this.abort = null;
     this.isAborted = false;
     this.chosenPage = null; // the page whose text the user wants to see
     this.newest = null; // the page whose text is fetched next
+    this.missingPictures = 0;
+    this.announcedPercent = 0;
     this.find(".name").textContent = name;
     this.find(".name").title = name;
+    this.find("progress").setAttribute("aria-label", name);
+    for (const action of ["cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
     this.find(".cancel").onclick = () => this.cancel();
     this.find(".delete").onclick = () => this.remove();
-    this.find(".review").onclick = () => this.review();
+    this.find(".review").onclick = () => {
+      location.hash = REVIEW + this.job.id;
+    };
+    this.find(".tiles").onkeydown = moveInToolbar;
     this.setState("queued", "sending");
-    jobs[place](this.element);
+    jobs.prepend(this.element);
     showEmptiness();
+  }
+
+  nameId() {
+    return (this.find(".name").id ||= `name-${(Card.count = (Card.count ?? 0) + 1)}`);
   }
 
   find(selector) {
@@ -125,58 +143,82 @@ class Card {
       else if (retryAfter) {
         this.showWaiting(retryAfter);
         await pause(1000 * retryAfter);
-      } else if (status === 200 || status === 202) return void this.follow(body);
-      else return this.fail(body);
-    }
-  }
-
-  // Follow the job until it has ended, over as many connections as that takes.
-  async follow(job) {
-    if (job.state === "done") return this.showEnded(job);
-    this.show(job);
-    while (!this.isFinal) {
-      try {
-        const response = await call(`${job.links.self}/events`);
-        if (response.status === 404) return this.leave();
-        if (response.ok) await readEvents(response, (name, data) => this.handle(name, data));
-      } catch {
-        // the connection was lost: the next one begins with everything
-      }
-      if (!this.isFinal) {
-        this.find(".detail").textContent = "the connection was lost; trying again …";
-        await pause(RETRY_MS);
+      } else if (status === 200 || status === 202) return this.adopt(body);
+      else {
+        if (body.code === "CONNECTION") this.offerAgain(file, input);
+        return this.fail(body);
       }
     }
   }
 
-  // Show a job that had ended before this page was opened.
-  async showEnded(job) {
-    const answers = await Promise.all([call(job.links.self), call(job.links.pages)]);
-    if (!answers.every((answer) => answer.ok)) return this.leave();
-    this.show(await answers[0].json());
-    for (const page of await answers[1].json()) this.addPage(page);
+  offerAgain(file, input) {
+    this.find(".again").hidden = false;
+    this.find(".again").onclick = () => {
+      this.setState("queued", "sending");
+      for (const name of [".again", ".failure", ".delete"]) this.find(name).hidden = true;
+      for (const name of [".reading", ".cancel"]) this.find(name).hidden = false;
+      this.find(".cancel").focus();
+      track(() => this.send(file, input));
+    };
+  }
+
+  // The file has become a job, which the events may have announced already.
+  adopt(job) {
+    const announced = cards.get(job.id);
+    if (announced) {
+      this.element.replaceWith(announced.element);
+    } else {
+      cards.set(job.id, this);
+      this.show(job);
+    }
+  }
+
+  get isActive() {
+    return ["queued", "running"].includes(this.job?.state);
   }
 
   get isFinal() {
     return ["done", "failed", "cancelled"].includes(this.job?.state);
   }
 
-  handle(name, data) {
-    if (name === "page") this.addPage(data);
-    else this.show(data);
-  }
-
   show(job) {
+    const before = this.job;
     this.job = job;
     this.setState(job.state);
     this.showProgress(job.progress);
     const isFinal = this.isFinal;
     this.find(".reading").hidden = isFinal;
-    this.find(".cancel").hidden = isFinal;
-    this.find(".delete").hidden = !isFinal;
-    if (job.error) this.fail(job.error);
-    if (job.result) this.showResult(job.result);
+    this.find(".cancel").hidden = !this.isActive;
+    this.find(".delete").hidden = this.isActive;
+    this.find(".failure").hidden = true;
+    if (job.state === "interrupted") this.find(".detail").textContent = job.error.message;
+    else if (job.error) this.showError(job.error);
     if (isFinal && !this.chosenPage) this.hideDraft();
+    if (isFinal) this.find(".tiles").scrollTop = 0;
+    // The files of a job have other addresses after a restart of the server.
+    if (isFinal && (!before || before.state !== job.state || before.links.files !== job.links.files)) visible.observe(this.element);
+    if (before) this.announceChange(before);
+  }
+
+  announceChange(before) {
+    const percent = this.job.progress?.percent ?? 0;
+    if (before.state !== this.job.state) {
+      announce(`${this.job.name}: ${STATES[this.job.state]}${this.job.error ? `, ${this.job.error.message}` : ""}`);
+    } else if (this.isActive && percent >= this.announcedPercent + ANNOUNCED_PERCENT) {
+      this.announcedPercent = percent - (percent % ANNOUNCED_PERCENT);
+      announce(`${this.job.name}: ${this.find(".detail").textContent}`);
+    }
+  }
+
+  // Fetch the result and the pages of a job that has ended, once it is on the screen.
+  async load() {
+    const { self, pages } = this.job.links;
+    const answers = await Promise.all([call(self), call(pages)]);
+    if (!answers.every((answer) => answer.ok)) return; // it was deleted
+    const job = await answers[0].json();
+    if (job.result) this.showResult(job.result);
+    for (const page of await answers[1].json()) this.addPage(page);
+    showReview();
   }
 
   showProgress(progress) {
@@ -192,17 +234,24 @@ class Card {
     this.find(".detail").textContent = `${progress.pages_done} of ${progress.pages_total} pages${phase}`;
   }
 
+  // The file could not be sent.
   fail(error) {
-    if (!this.job) this.setState("failed");
+    this.setState("failed");
     this.find(".reading").hidden = true;
     this.find(".cancel").hidden = true;
     this.find(".delete").hidden = false;
+    this.showError(error);
+    announce(`${this.find(".name").textContent}: ${error.message}`);
+  }
+
+  showError(error) {
     this.find(".failure").hidden = false;
     this.find(".failure strong").textContent = error.code;
     this.find(".failure span").textContent = error.message;
   }
 
   showResult(result) {
+    this.setState(this.job.state);
     const documents = result.documents ?? [];
     if (result.status === "partial_success") {
       this.element.classList.add("partial");
@@ -210,9 +259,12 @@ class Card {
     }
     const counts = Object.entries(documents[0]?.pages ?? {}).map(([state, count]) => `${count} ${state.replace("_", " ")}`);
     if (counts.length) this.find(".state").textContent += ` · ${counts.join(", ")}`;
-    const artefacts = documents[0]?.artefacts ?? {};
-    this.find(".results").hidden = !Object.keys(artefacts).length;
-    this.find(".review").hidden = !artefacts["review.html"];
+    if (documents.length > 1) this.find(".state").textContent += ` · the first of ${documents.length} documents`;
+    const served = Object.entries(documents[0]?.artefacts ?? {}).filter(([, one]) => one.uri.startsWith(this.job.links.artefacts));
+    const artefacts = Object.fromEntries(served); // others are on S3
+    this.find(".results").hidden = !served.length;
+    this.reviewAddress = artefacts["review.html"] && this.address(artefacts["review.html"]);
+    this.find(".review").hidden = !this.reviewAddress;
     for (const link of this.element.querySelectorAll(".results a")) {
       const artefact = artefacts[link.dataset.name];
       link.hidden = !artefact;
@@ -242,12 +294,21 @@ class Card {
   addPage(page) {
     const tiles = this.find(".tiles");
     const id = `${page.document}/${page.number}`;
-    if (tiles.children.length >= MAX_TILES || [...tiles.children].some((tile) => tile.dataset.id === id)) return;
+    if ([...tiles.children].some((tile) => tile.dataset.id === id)) return;
+    if (tiles.children.length >= MAX_TILES) {
+      this.find(".more").textContent = `Only ${MAX_TILES} pages are shown here; the review page has all.`;
+      this.find(".more").hidden = false;
+      return;
+    }
     const tile = make("button", page.state, String(page.number));
     tile.title = `page ${page.number}: ${page.state.replace("_", " ")}`;
+    tile.setAttribute("aria-label", tile.title);
     tile.setAttribute("aria-pressed", "false");
+    tile.tabIndex = tiles.children.length ? -1 : 0; // the arrow keys lead to the others
+    if (this.missingPictures < MAX_MISSING_PICTURES) tile.prepend(this.makePicture(page));
     Object.assign(tile.dataset, { id, document: page.document, number: page.number });
     tile.onclick = () => {
+      focusInToolbar(tile);
       this.chosenPage = this.chosenPage === id ? null : id;
       if (this.chosenPage) this.showDraft(tile);
       else this.hideDraft();
@@ -257,7 +318,22 @@ class Card {
     const next = [...tiles.children].find((other) => !isBefore(other));
     tiles.insertBefore(tile, next ?? null);
     tiles.hidden = false;
-    if (!this.isFinal && !this.chosenPage && page.state !== "blank") this.showNewest(tile);
+    if (!this.isActive || this.chosenPage) return;
+    if (!tiles.matches(":hover, :focus-within")) tiles.scrollTop = tile.offsetTop + tile.offsetHeight - tiles.clientHeight;
+    if (page.state !== "blank") this.showNewest(tile);
+  }
+
+  makePicture(page) {
+    const picture = make("img", "", "");
+    picture.alt = "";
+    picture.loading = "lazy";
+    picture.onerror = () => {
+      this.missingPictures += 1;
+      picture.remove();
+    };
+    const name = `p${String(page.number).padStart(4, "0")}.webp`;
+    picture.src = `${this.job.links.files}${encodeURIComponent(page.document)}/thumbnails/${name}`;
+    return picture;
   }
 
   // Show the page that was read last; pages that arrive while one is fetched are skipped but for the newest.
@@ -281,9 +357,8 @@ class Card {
 
   async showDraft(tile) {
     const { document: folder, number } = tile.dataset;
-    const response = await call(`${this.job.links.artefacts}${folder}/pages/${number.padStart(4, "0")}.json`);
-    if (!response.ok) return;
-    const page = await response.json();
+    const page = await this.fetchPage(folder, number);
+    if (!page) return;
     for (const other of this.find(".tiles").children) other.setAttribute("aria-pressed", String(other === tile));
     this.find(".draft figcaption").textContent = `Page ${number}, as it was read`;
     const parts = page.elements.map(describeElement).filter(Boolean);
@@ -292,8 +367,13 @@ class Card {
     this.find(".draft").hidden = false;
   }
 
-  review() {
-    openViewer(this.job.name, this.address(this.job.result.documents[0].artefacts["review.html"]), this.find(".review"));
+  async fetchPage(folder, number) {
+    try {
+      const response = await call(`${this.job.links.artefacts}${encodeURIComponent(folder)}/pages/${number.padStart(4, "0")}.json`);
+      return response.ok ? await response.json() : null;
+    } catch {
+      return null; // the connection was lost
+    }
   }
 
   async cancel() {
@@ -303,20 +383,68 @@ class Card {
       return this.leave();
     }
     this.find(".cancel").disabled = true;
-    await call(this.job.links.self, { method: "DELETE" });
+    if (!(await this.callDelete())) this.find(".cancel").disabled = false;
   }
 
   async remove() {
-    if (this.job) await call(this.job.links.self, { method: "DELETE" });
-    this.leave();
+    if (!this.job || (await this.callDelete())) this.leave();
   }
 
+  async callDelete() {
+    try {
+      await call(this.job.links.self, { method: "DELETE" });
+      return true;
+    } catch {
+      announce("the connection to the server was lost; try again");
+      return false;
+    }
+  }
+
+  // Remove the card. The keyboard's focus goes to the next one, if it was in this one.
   leave() {
-    this.job = { ...this.job, state: "cancelled" };
+    const next = this.element.nextElementSibling ?? this.element.previousElementSibling;
+    const hadFocus = this.element.contains(document.activeElement);
+    if (this.job) cards.delete(this.job.id);
     this.element.remove();
     showEmptiness();
-    select("#choose").focus();
+    if (hadFocus) (next?.querySelector(".head button:not([hidden])") ?? select("#choose")).focus();
   }
+}
+
+// Results are fetched when their card comes into view: there may be a week's jobs.
+const visible = new IntersectionObserver((entries) => {
+  for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
+    visible.unobserve(target);
+    for (const card of cards.values()) if (card.element === target) load(card);
+  }
+});
+
+async function load(card) {
+  try {
+    await card.load();
+  } catch {
+    await pause(RETRY_MS); // the connection was lost
+    visible.observe(card.element);
+  }
+}
+
+function announce(text) {
+  select("#announcement").textContent = text;
+}
+
+// One button of a toolbar is reached with Tab, the others from there with the arrow keys.
+function focusInToolbar(button) {
+  for (const other of button.parentElement.children) other.tabIndex = other === button ? 0 : -1;
+  button.focus();
+}
+
+function moveInToolbar(event) {
+  const buttons = [...event.currentTarget.children];
+  const now = buttons.indexOf(document.activeElement);
+  const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: buttons.length - 1 }[event.key];
+  if (!buttons[to]) return;
+  event.preventDefault();
+  focusInToolbar(buttons[to]);
 }
 
 function describeElement(element) {
@@ -334,12 +462,13 @@ function make(name, className, text) {
   return element;
 }
 
-// Read server-sent events from a response: EventSource cannot send the key.
-async function readEvents(response, handle) {
+// Read server-sent events from a response: EventSource cannot send the key. `abort` ends a connection that is silent.
+async function readEvents(response, abort, handle) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const timer = setTimeout(() => abort.abort(), SILENCE_MS);
+    const { value, done } = await reader.read().finally(() => clearTimeout(timer));
     if (done) return;
     const events = (text + value).split("\n\n");
     text = events.pop();
@@ -370,19 +499,41 @@ function showEmptiness() {
 
 let opener = null;
 
-function openViewer(name, address, button) {
-  opener = button;
-  select("#viewer h2").textContent = name;
-  select("#viewer a").href = address;
-  select("#viewer iframe").src = address;
-  select("#viewer").hidden = false;
+// Show the review that the address names, or none.
+function showReview() {
+  const card = location.hash.startsWith(REVIEW) ? cards.get(location.hash.slice(REVIEW.length)) : null;
+  if (!card?.reviewAddress) return closeViewer();
+  if (select("#viewer").dataset.address === card.reviewAddress) return;
+  closeViewer();
+  opener = card.find(".review");
+  select("#viewer h2").textContent = card.job.name;
+  select("#viewer a").href = card.reviewAddress;
+  const frame = document.createElement("iframe"); // a new one each time: its first page is no step of Back
+  frame.title = "Review of the document";
+  frame.sandbox = "allow-scripts allow-popups";
+  frame.src = card.reviewAddress;
+  select("#viewer").append(frame);
+  select("#viewer").dataset.address = card.reviewAddress;
+  showViewer(true);
   select("#close").focus();
 }
 
 function closeViewer() {
-  select("#viewer").hidden = true;
-  select("#viewer iframe").removeAttribute("src");
-  opener?.focus();
+  if (select("#viewer").hidden) return;
+  select("#viewer iframe").remove();
+  delete select("#viewer").dataset.address;
+  showViewer(false);
+  opener.focus();
+}
+
+function showViewer(isOpen) {
+  select("#viewer").hidden = !isOpen;
+  for (const name of ["header", "main"]) select(name).inert = isOpen;
+}
+
+function leaveReview() {
+  history.replaceState(null, "", location.pathname);
+  closeViewer();
 }
 
 // ---- sending --------------------------------------------------------------------------------------
@@ -395,8 +546,20 @@ function readOptions() {
 
 async function sendAll(files) {
   const input = readOptions();
-  const sending = [...files].map((file) => [new Card(file.name, "prepend"), file]);
-  for (const [card, file] of sending) await card.send(file, input); // one after another: they share the connection
+  const waiting = [...files].map((file) => [new Card(file.name), file]);
+  await track(async () => {
+    for (const [card, file] of waiting) await card.send(file, input); // one after another: they share the connection
+  });
+}
+
+// While files are sent, the browser asks before it leaves the page.
+async function track(send) {
+  sending += 1;
+  try {
+    await send();
+  } finally {
+    sending -= 1;
+  }
 }
 
 const drop = select("#drop");
@@ -423,26 +586,68 @@ select("#files").onchange = (event) => {
   sendAll(event.target.files);
   event.target.value = "";
 };
-select("#close").onclick = closeViewer;
+select("#close").onclick = leaveReview;
+addEventListener("hashchange", showReview);
+addEventListener("beforeunload", (event) => {
+  if (sending) event.preventDefault();
+});
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !select("#viewer").hidden) closeViewer();
+  if (event.key === "Escape" && !select("#viewer").hidden) leaveReview();
 });
 select("#forget").onclick = () => {
   sessionStorage.removeItem(KEY);
   location.reload();
 };
 
-async function start() {
-  showKey();
+// ---- following all jobs ---------------------------------------------------------------------------
+
+async function showHealth() {
   const health = await (await fetch("/health")).json();
   maxBytes = health.max_source_bytes ?? Infinity;
-  select("#limit").textContent = `, up to ${formatBytes(maxBytes)} each`;
-  select("#server").textContent = health.status === "ready" ? `engine ${health.engine}` : health.message ?? "not ready";
-  const response = await call("/v1/jobs");
-  const answer = await response.json();
-  if (!response.ok) select("#server").textContent = answer.message;
-  for (const job of answer.jobs ?? []) new Card(job.name, "append").follow(job);
-  showEmptiness();
+  select("#limit").textContent = maxBytes === Infinity ? "" : `, up to ${formatBytes(maxBytes)} each`;
+  showServer(health.status === "ready" ? `engine ${health.engine}` : health.message ?? "the engine is not ready", false);
 }
 
-start();
+function showServer(text, isAlert) {
+  const status = select("#server");
+  if (status.textContent !== text) status.textContent = text; // a screen reader says it again otherwise
+  status.classList.toggle("alert", isAlert);
+}
+
+// Follow all jobs over one connection, and over the next one when it is lost: browsers open only six to a server.
+async function followJobs() {
+  for (;;) {
+    let message = "Connection lost; trying again …";
+    try {
+      await showHealth();
+      const abort = new AbortController();
+      const response = await call("/v1/events", { signal: abort.signal });
+      if (response.ok) await readEvents(response, abort, makeHandler());
+      else message = (await response.json()).message;
+    } catch {
+      // the next connection begins with everything
+    }
+    showServer(message, true);
+    await pause(RETRY_MS);
+  }
+}
+
+// A handler of the events of one connection.
+function makeHandler() {
+  const seen = new Set();
+  return (name, data) => {
+    if (name === "job") {
+      seen.add(data.id);
+      if (!cards.has(data.id)) cards.set(data.id, new Card(data.name));
+      cards.get(data.id).show(data);
+    } else if (name === "page") cards.get(data.job)?.addPage(data);
+    else if (name === "deleted") cards.get(data)?.leave();
+    else if (name === "listed") {
+      for (const [id, card] of [...cards]) if (!seen.has(id)) card.leave(); // deleted while the connection was lost
+      showEmptiness();
+    }
+  };
+}
+
+showKey();
+followJobs();
