@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ class Gateway(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Push)
         self.status = status
         self.groups: dict[str, str] = {}
+        self.credentials: set[str | None] = set()
         self.pushes = threading.Semaphore(0)
 
     @property
@@ -37,6 +39,7 @@ class Push(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.server.groups[self.path] = body
+        self.server.credentials.add(self.headers["Authorization"])
         self.send_response(self.server.status)
         self.end_headers()
         self.server.pushes.release()
@@ -65,6 +68,25 @@ def test_metrics_are_pushed_while_the_worker_runs_and_at_its_end() -> None:
     assert list(gateway.groups) == ["/metrics/job/twopass/instance/worker-1"]
     [body] = gateway.groups.values()
     assert 'twopass_problems_total{code="INVALID_JOB",severity="error"} 1.0' in body
+
+
+def test_the_user_and_password_of_the_address_are_sent() -> None:
+    """A gateway behind a proxy gets basic authentication; the address has special characters percent-encoded."""
+    with open_gateway() as gateway:
+        address = f"http://worker:p%40ss@127.0.0.1:{gateway.server_port}"
+        with push(Metrics().registry, address, "worker-1", interval_s=60):
+            pass
+
+    assert list(gateway.groups) == ["/metrics/job/twopass/instance/worker-1"]
+    assert gateway.credentials == {f"Basic {base64.b64encode(b'worker:p@ss').decode()}"}
+
+
+def test_a_wrong_address_is_logged() -> None:
+    """An address that no client can use does not end the worker."""
+    with capture_logs() as events, push(Metrics().registry, "http://gateway:port", "worker-1", interval_s=60):
+        pass
+
+    assert [event["setting"] for event in events] == ["METRICS_PUSH_URL"]
 
 
 def test_a_failing_gateway_is_logged_once() -> None:

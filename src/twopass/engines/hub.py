@@ -191,13 +191,13 @@ def _go_online() -> Iterator[None]:
 def _translate_errors(repo: str, revision: str, folder: Path) -> Iterator[None]:
     """Turn errors of the hub, the network and the disk into EngineError."""
     try:
-        import httpx
+        import httpx2  # of huggingface_hub 2
         from huggingface_hub import errors
     except ImportError as error:
         message = f"downloading needs {error.name}: pip install 'twopass[download]'"
         raise EngineError(Code.WEIGHTS_MISSING, message) from error
     try:
         yield
-    except (httpx.HTTPError, errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError, ValueError) as error:
+    except (httpx2.HTTPError, errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError, ValueError) as error:
         message = f"{repo}@{revision[:12]} cannot be downloaded into {folder}: {type(error).__name__}: {error}"
         raise EngineError(Code.WEIGHTS_MISSING, message) from error

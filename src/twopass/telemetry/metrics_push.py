@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import structlog
 
@@ -22,8 +25,9 @@ log = structlog.get_logger()
 def push(registry: CollectorRegistry, gateway: str, worker: str, interval_s: float = INTERVAL_S) -> Iterator[None]:
     """Push all metrics at this interval while the context lasts, and once more at its end.
 
-    They are grouped by `job="twopass"` and `instance=worker`. If the gateway does not take them, that is logged once,
-    and the worker goes on.
+    `gateway` is an address, which may have a user and a password: http://user:password@host:9091. Metrics are grouped
+    by `job="twopass"` and `instance=worker`. If the gateway does not take them, that is logged once, and the worker
+    goes on.
     """
     ended = threading.Event()
 
@@ -47,9 +51,27 @@ def _push_once(registry: CollectorRegistry, gateway: str, worker: str, *, is_log
     from prometheus_client import push_to_gateway
 
     try:
-        push_to_gateway(gateway, "twopass", registry, grouping_key={"instance": worker}, timeout=TIMEOUT_S)
-    except OSError as error:  # no connection, no answer in time, or a status that is an error
+        address, handler = _split_credentials(gateway)
+        key = {"instance": worker}
+        push_to_gateway(address, "twopass", registry, grouping_key=key, timeout=TIMEOUT_S, handler=handler)
+    except (OSError, HTTPException, ValueError) as error:  # no connection, no answer in time, an error, a wrong address
         if is_logged:
             log.warning("the gateway does not take metrics", setting="METRICS_PUSH_URL", reason=str(error)[:200])
         return False
     return True
+
+
+def _split_credentials(gateway: str) -> tuple[str, Callable[..., Any]]:
+    """Return the address without user and password, and the client's handler that sends them in a header.
+
+    Python's HTTP client would take them for a part of the host's name.
+    """
+    from prometheus_client.exposition import basic_auth_handler, default_handler
+
+    parts = urlsplit(gateway)
+    credentials, _, host = parts.netloc.rpartition("@")
+    if not credentials:
+        return gateway, default_handler
+    user, _, password = credentials.partition(":")
+    handler = partial(basic_auth_handler, username=unquote(user), password=unquote(password))
+    return urlunsplit(parts._replace(netloc=host)), handler
