@@ -1,6 +1,6 @@
 # Start with: make demo, make test. Further suites: make test-processes (the worker, the SDK and the command as processes),
 # make test-vllm (the real vLLM on the CPU), make test-families (other models than DeepSeek-OCR in it), make test-scans (OCR),
-# make test-browser (needs Chromium), make test-rag (the examples for retrieval), make test-install (a fresh environment),
+# make test-browser (needs Chromium), make test-cluster (what a cluster runs), make test-rag (the examples for retrieval), make test-install (a fresh environment),
 # make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ FILES ?= samples/sample.pdf
 BIN := $(VENV)/bin
 TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more than cores: some tests wait
 
-.PHONY: demo gpu test test-browser test-sdk2 test-rag test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
+.PHONY: demo gpu test test-browser test-sdk2 test-rag test-cluster test-scans test-vllm test-families test-processes test-server test-install test-chaos chaos check bench sample pictures docs site image pins doors clean
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
@@ -39,6 +39,9 @@ test-sdk2: $(SDK2)/ready # the tests that run RunPod's SDK, with the pre-release
 
 test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests/rag
+
+test-cluster: $(VENV)/cluster # what a cluster runs
+	$(BIN)/python -m pytest --durations=10 tests/cluster
 
 test-vllm: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm
@@ -105,6 +108,10 @@ $(VENV)/browser: $(VENV)/test requirements/browser.txt
 
 $(VENV)/rag: $(VENV)/test requirements/rag.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/rag.txt
+	touch $@
+
+$(VENV)/cluster: $(VENV)/test requirements/cluster.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/cluster.txt
 	touch $@
 
 $(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml

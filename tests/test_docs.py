@@ -40,6 +40,7 @@ RUN_BY = {
     ".venv/bin/twopass submit @papers.txt --endpoint ENDPOINT_ID --output s3://bucket/out/"
     """ --job '{"mode": "base", "pages": "1-20"}' --in-flight 32""": "tests/processes/test_submit.py",
     ".venv/bin/twopass submit --endpoint ENDPOINT_ID --cancel": "tests/processes/test_submit.py",
+    ".venv/bin/twopass read s3://bucket/papers/ --output s3://bucket/read/": "tests/processes/test_shared_output.py",
     ".venv/bin/twopass serve": "tests/server/conftest.py",
     "SERVE_API_KEY=$(openssl rand -hex 24)"
     " .venv/bin/twopass serve --host 0.0.0.0 --port 8000": "tests/server/conftest.py",

@@ -78,13 +78,14 @@ def test_the_package_runs_as_a_module() -> None:
 
 WRONG = {
     "unknown": ["No such command 'unknown'", "--help"],
-    "read": ["PATHS"],
-    "read missing.pdf": ["PATHS", "missing.pdf"],
+    "read": ["PLACES"],
+    "read missing.pdf": ["SOURCE_NOT_FOUND", "missing.pdf"],
     "read . --preset 25": ["--preset", "cpu, auto, 8, 16, 24"],
     "read . --log-format xml": ["--log-format", "json, text, quiet"],
     "read . --formats pdf": ["--formats", "docjson, markdown, html"],
     "read . --formats docjson,markdwn": ["--formats", "'markdwn'", "Did you mean markdown?"],
-    "read . --output s3://bucket/": ["--output", "folder of this machine"],
+    "read . --output https://bucket/": ["--output", "name a folder or s3://"],
+    "read . --output file.pdf": ["--output", "name a folder"],
     "read file.pdf --pages x": ["pages", "1-5,8,11-"],
     "submit": ["PLACES", "at least one file"],
     "submit a.pdf": ["--endpoint", "--local", "--dry-run"],

@@ -18,7 +18,7 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
     (tmp_path / "in" / "out" / "crop.png").touch()
     (tmp_path / "list.txt").write_text(f"# mine\n\n{tmp_path}/in\n{tmp_path}/in/a.pdf\nhttps://h/x.pdf\n")
 
-    documents = asyncio.run(find_documents([f"@{tmp_path}/list.txt"], Settings(), tmp_path / "in" / "out"))
+    documents = asyncio.run(find_documents([f"@{tmp_path}/list.txt"], Settings(), [f"{tmp_path}/in/out"]))
 
     assert documents == [
         DocumentRef(f"{tmp_path}/in/a.pdf"),

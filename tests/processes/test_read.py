@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pymupdf
 import pytest
 
 from tests.fakes import canary_answers, openai_server
-from twopass.cli import batch
-from twopass.cli.batch import InputFile
+from twopass.cli import batch, batch_files
+from twopass.cli.batch_files import InputFile
 from twopass.cli.display.reporters import TextReporter
 from twopass.cli.read import SETTINGS
 from twopass.engines.cpu.engine import CpuEngine
@@ -124,7 +124,7 @@ def test_pages_that_no_document_has_end_the_command_before_the_engine_opens(
 
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"PAGE_RANGE: --pages: pages 9- requested, {found}") and ran.stderr.count("\n") == 1
-    assert not list((folder / "out").iterdir())
+    assert not list((folder / "out").glob("*"))
 
 
 def test_pages_that_one_document_has_are_read(folder: Path) -> None:
@@ -185,19 +185,19 @@ def test_files_in_the_output_folder_are_not_read(tmp_path: Path) -> None:
     for place in ("scan.png", "output/report-0123456789ab/images/p0001-e001.png"):
         (tmp_path / place).touch()
 
-    found = batch.find_files([tmp_path], output)
+    found = asyncio.run(batch_files.find([str(tmp_path)], str(output), Settings()))
 
-    assert found == [InputFile(tmp_path / "scan.png", tmp_path)]
+    assert found == [InputFile(f"{tmp_path}/scan.png", str(tmp_path))]
 
 
 def test_files_with_similar_names_have_different_job_ids(tmp_path: Path) -> None:
     """Files with equal stems, or with names that are equal once cleaned, do not share a job's folder."""
     names = ("a/report.pdf", "b/report.pdf", "a-report.pdf", "a report.pdf", "report.pdf", "report.png")
 
-    ids = {InputFile(tmp_path / name, tmp_path).job_id for name in names}
+    ids = {InputFile(f"{tmp_path}/{name}", str(tmp_path)).job_id for name in names}
 
     assert len(ids) == len(names)
-    assert InputFile(tmp_path / names[0], tmp_path).job_id in ids
+    assert InputFile(f"{tmp_path}/{names[0]}", str(tmp_path)).job_id in ids
 
 
 def test_no_resume_reads_again_on_every_run(folder: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_folder_that_cannot_be_written_is_reported_before_the_engine_starts(fo
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
     assert ran.returncode == 2
-    assert "/proc cannot be created or written" in " ".join(ran.stderr.split())
+    assert ran.stderr.startswith("OUTPUT_DENIED: /proc")
     assert "Traceback" not in ran.stderr
 
 
@@ -302,14 +302,41 @@ async def test_an_unexpected_error_of_one_file_leaves_the_others_their_results(
     await engine.open(page_pool)
     loop = asyncio.get_running_loop()
     worker = Worker(Settings(), engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
-    inbox, output = folder / "inbox", folder / "out"
+    output = str(folder / "out")
     options = batch.Options(output, formats=("markdown",))
-    started = batch.Batch(batch.find_files([inbox], output), options, TextReporter())
+    files = await batch_files.find([str(folder / "inbox")], output, Settings())
+    started = batch.Batch(files, options, TextReporter())
 
     with pytest.raises(LookupError):
         await batch.read_files(started, worker)
 
-    assert {file.name for file in started.outcomes} == {"one.pdf", "two.PDF"}
+    assert {Path(file.name).name for file in started.outcomes} == {"one.pdf", "two.PDF"}
+
+
+class LeavingEngine(CpuEngine):
+    """Is gone for good once it has answered for the first file."""
+
+    async def generate(self, prompt: Prompt) -> Completion:
+        completion = await super().generate(prompt)
+        self.is_gone = True
+        return completion
+
+
+async def test_files_after_the_end_of_an_engine_stay_unread(
+    folder: Path, page_pool: PagePool, buffers: PixelBufferPool
+) -> None:
+    """A process whose engine is gone fails no further file, so that another process or the next run reads it."""
+    engine = LeavingEngine(2)
+    await engine.open(page_pool)
+    settings, loop = Settings(concurrency=1), asyncio.get_running_loop()
+    worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
+    output = str(folder / "out")
+    files = await batch_files.find([str(folder / "inbox")], output, settings)
+    started = batch.Batch(files, batch.Options(output), TextReporter(), arrange=sorted_by_name)
+
+    await batch.read_files(started, worker)
+
+    assert [Path(file.name).name for file in started.outcomes] == ["two.PDF"]
 
 
 class WaitingEngine(CpuEngine):
@@ -326,6 +353,10 @@ class WaitingEngine(CpuEngine):
         if is_slow:
             await self.released.wait()
         return await super().generate(prompt)
+
+
+def sorted_by_name(files: Sequence[InputFile]) -> list[InputFile]:
+    return sorted(files, key=lambda file: file.name)
 
 
 class RecordingReporter(TextReporter):
@@ -352,8 +383,9 @@ async def test_finished_files_do_not_wait_for_a_slow_one(
     await engine.open(page_pool)
     settings, loop = Settings(concurrency=2), asyncio.get_running_loop()
     worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
-    output, reporter = folder / "out", RecordingReporter()
-    started = batch.Batch(batch.find_files([folder / "inbox"], output), batch.Options(output), reporter)
+    output, reporter = str(folder / "out"), RecordingReporter()
+    files = await batch_files.find([str(folder / "inbox")], output, settings)
+    started = batch.Batch(files, batch.Options(output), reporter, arrange=sorted_by_name)
 
     reading = asyncio.create_task(batch.read_files(started, worker))
     async with asyncio.timeout(60):

@@ -69,7 +69,7 @@ def submit(
 
 
 async def _send(places: Sequence[str], request: Submission, settings: Settings) -> list[DocumentOutcome]:
-    documents = await find_documents(places, settings, request.folder)
+    documents = await find_documents(places, settings, request.results)
     return await submission.send(documents, request, settings, _NullListener())
 
 

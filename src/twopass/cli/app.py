@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
-    "read": "Read files and folders in this process.",
+    "read": "Read documents in this process, or in several that share an output.",
     "serve": "Read documents that are sent over HTTP, with a page for the browser.",
     "submit": "Read documents with the workers of an endpoint.",
     "reparse": "Write more formats of a finished document, without an engine.",

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
-import re
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from twopass import pipeline
+from twopass.cli import batch_files
+from twopass.cli.batch_files import InputFile
 from twopass.cli.display import terminal
 from twopass.cli.display.batch_progress import BatchProgress
 from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import Reporter
-from twopass.document import Status
-from twopass.errors import Code, EngineError, SourceError, TwopassError
-from twopass.fleet import discovery
-from twopass.fleet.discovery import SUFFIXES
+from twopass.document import State, Status
+from twopass.errors import EngineError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
-from twopass.page_range import PageRange
 from twopass.result import Result
 from twopass.settings import Settings
+from twopass.storage import outputs
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, open_worker
 
@@ -41,9 +38,9 @@ Outcome = Result | TwopassError
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for every file of the batch."""
+    """What is asked for every file of the batch. `output` is a folder or s3://bucket/prefix."""
 
-    output: Path
+    output: str
     formats: tuple[str, ...] = ("docjson", "markdown")
     pages: str | None = None
     password: str | None = None
@@ -57,7 +54,7 @@ class Options:
         """The input of one file's job."""
         required = {
             "source": source,
-            "output": str(self.output),
+            "output": self.output,
             "formats": list(self.formats),
             "resume": self.resume,
         }
@@ -65,83 +62,49 @@ class Options:
         return {**required, **{name: value for name, value in optional.items() if value}}
 
 
-@dataclass(frozen=True)
-class InputFile:
-    """A file to read and the path of the command line below which it was found."""
-
-    path: Path
-    root: Path
-
-    @property
-    def job_id(self) -> str:
-        """The same id in every run, and a different one for every file."""
-        name = self.path.relative_to(self.root) if self.path != self.root else Path(self.path.name)
-        slug = re.sub(r"[^\w.]+", "-", str(name)).strip("-.")[:40]
-        digest = hashlib.sha256(str(self.path.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
-        return f"process-{slug}-{digest}"
-
-    @property
-    def folder(self) -> Path:
-        """The folder in whose bar it is counted."""
-        return self.path.parent if self.path == self.root else self.root
+def check_output(output: str, settings: Settings) -> None:
+    """Raise StoreError if nothing can be written to the output."""
+    asyncio.run(_prepare(output, settings))
 
 
-def find_files(paths: Iterable[Path], output: Path) -> list[InputFile]:
-    """List files and the documents below folders, each once, in a stable order, without those in the output folder."""
-    found: dict[str, InputFile] = {}
-    for root in paths:
-        for path in [root] if root.is_file() else _find_below(root, output.resolve()):
-            found.setdefault(os.path.abspath(path), InputFile(path, root))
-    return list(found.values())
-
-
-def _find_below(folder: Path, output: Path) -> list[Path]:
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    return sorted(path for path in found if not path.resolve().is_relative_to(output))
-
-
-def check_pages(files: Sequence[InputFile], options: Options, settings: Settings) -> None:
-    """Raise SourceError if `options.pages` names no page of any file.
-
-    A file that cannot be opened is not counted: reading it tells why, with its code.
-    """
-    selection = PageRange.parse(options.pages) if options.pages else None
-    if selection and not selection.select(1):
-        asyncio.run(_check_pages(files, selection, options, settings))
-
-
-async def _check_pages(files: Sequence[InputFile], selection: PageRange, options: Options, settings: Settings) -> None:
-    async with discovery.open_page_counter() as page_pool:
-        for file in files:
-            count = await discovery.count_pages(file.path, page_pool, settings, options.password)
-            if count is None or selection.select(count):
-                return
-    found = f"{file.path} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"
-    raise SourceError(Code.PAGE_RANGE, f"--pages: pages {selection.text} requested, but {found}: no page to read")
+async def _prepare(output: str, settings: Settings) -> None:
+    async with outputs.open_output(output, settings, None):
+        pass  # it was written to
 
 
 class Batch:
-    """Files that are read with the same options, and what is known of them so far."""
+    """Files that are read with the same options, and what is known of them so far.
 
-    def __init__(self, files: Sequence[InputFile], options: Options, reporter: Reporter) -> None:
+    They are read in the order that `arrange` returns, which is random by default: other processes may read the same
+    files into the same output.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[InputFile],
+        options: Options,
+        reporter: Reporter,
+        arrange: Callable[[Sequence[InputFile]], Sequence[InputFile]] = batch_files.shuffle,
+    ) -> None:
         self.files = files
+        self.reading_order = arrange(files)
         self.options = options
         self.reporter = reporter
-        self.outcomes: dict[Path, Outcome] = {}
-        self.progress: BatchProgress[Path] | None = None
+        self.outcomes: dict[InputFile, Outcome] = {}
+        self.progress: BatchProgress[InputFile] | None = None
         self.started = time.monotonic()
         self.opened: float | None = None  # when the engine was open
 
     @contextmanager
-    def show_progress(self) -> Iterator[BatchProgress[Path]]:
-        folders = {file.path: str(file.folder) for file in self.files}
+    def show_progress(self) -> Iterator[BatchProgress[InputFile]]:
+        folders = {file: file.folder for file in self.files}
         with self.reporter.show_progress() as show:
             self.progress = BatchProgress(folders, show)
             yield self.progress
 
     def finish(self, file: InputFile, outcome: Outcome) -> None:
-        self.outcomes[file.path] = outcome
-        self.reporter.report_document(_make_row(file.path, outcome))
+        self.outcomes[file] = outcome
+        self.reporter.report_document(_make_row(file, outcome))
 
     def figures(self) -> Figures:
         ended = time.monotonic()
@@ -162,9 +125,9 @@ def run(files: Sequence[InputFile], options: Options, settings: Settings, report
         return 1
     finally:
         summary = summarize(files, batch.outcomes, batch.figures())
-        _write_summary(summary, options.output)
+        _write_summary(summary, batch, settings)
         reporter.report_summary(_format_summary(summary, batch.figures(), options.output), summary)
-    return 1 if summary["failed"] else 0
+    return 0 if _is_complete(summary) else 1
 
 
 @contextmanager
@@ -217,37 +180,41 @@ def _report_stop(batch: Batch) -> None:
 async def read_files(batch: Batch, worker: Worker) -> None:
     """Read the files on the worker's loop; raises an unexpected error of one file after all others were read.
 
+    Files that come after the engine is gone for good stay unread: another process, or the next run, can read them.
+
     Each file is a job of its own, so that its artefacts and its line do not wait for other files.
     """
     slots = asyncio.Semaphore(worker.settings.concurrency)
 
     async def read_file(file: InputFile) -> None:
         async with slots:
-            listener = progress.start(file.path)
+            if worker.engine.is_gone:
+                return
+            listener = progress.start(file)
             try:
                 outcome = await _read_file(file, batch.options, worker, Tracker(listener))
             finally:
-                progress.finish(file.path)
+                progress.finish(file)
             batch.finish(file, outcome)
 
     with batch.show_progress() as progress:
-        errors = await asyncio.gather(*(read_file(file) for file in batch.files), return_exceptions=True)
+        errors = await asyncio.gather(*(read_file(file) for file in batch.reading_order), return_exceptions=True)
     if unexpected := next(filter(None, errors), None):
         raise unexpected
 
 
 async def _read_file(file: InputFile, options: Options, worker: Worker, tracker: Tracker) -> Outcome:
     try:
-        delivered = {"id": file.job_id, "input": options.make_input(str(file.path))}
+        delivered = {"id": file.job_id, "input": options.make_input(file.location)}
         job = Job.parse(delivered, worker.settings, EntryPoint.LOCAL)
         return await pipeline.run(job, worker, tracker)
     except TwopassError as error:
         return error
 
 
-def summarize(files: Sequence[InputFile], outcomes: Mapping[Path, Outcome], figures: Figures) -> dict[str, Any]:
+def summarize(files: Sequence[InputFile], outcomes: Mapping[InputFile, Outcome], figures: Figures) -> dict[str, Any]:
     """Build what `batch_summary.json` holds."""
-    rows = [_make_row(file.path, outcomes.get(file.path)) for file in files]
+    rows = [_make_row(file, outcomes.get(file)) for file in files]
     statuses = [row["status"] for row in rows]
     return {
         "total_files": len(files),
@@ -261,27 +228,42 @@ def summarize(files: Sequence[InputFile], outcomes: Mapping[Path, Outcome], figu
     }
 
 
-def _write_summary(summary: Mapping[str, Any], output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
+def _is_complete(summary: Mapping[str, Any]) -> bool:
+    """Whether no document failed and no page is unread."""
+    unread = any(row.get("pages", {}).get(State.UNREAD) for row in summary["results"])
+    return not (summary["failed"] or summary["unread"] or unread)
+
+
+def _write_summary(summary: Mapping[str, Any], batch: Batch, settings: Settings) -> None:
+    """Write the summary to the output. Of several processes with one output, the last one's remains; each lists all."""
     text = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
     # File names may hold bytes that are not UTF-8; backslashreplace writes them as JSON's own escapes.
-    (output / SUMMARY).write_bytes(text.encode(errors="backslashreplace"))
+    data = text.encode(errors="backslashreplace")
+    try:
+        asyncio.run(_put_summary(data, batch.options.output, settings))
+    except StoreError as error:
+        batch.reporter.report_event(f"{SUMMARY} is not written: {error}", is_error=True, code=error.code)
 
 
-def _format_summary(summary: Mapping[str, Any], figures: Figures, output: Path) -> str:
+async def _put_summary(data: bytes, output: str, settings: Settings) -> None:
+    async with outputs.open_output(output, settings, None) as store:
+        await store.put(SUMMARY, data, "application/json")
+
+
+def _format_summary(summary: Mapping[str, Any], figures: Figures, output: str) -> str:
     counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
-    return f"{counts}{unread}: {figures.describe()}; {output}/{SUMMARY}"
+    return f"{counts}{unread}: {figures.describe()}; {output.rstrip('/')}/{SUMMARY}"
 
 
-def _make_row(file: Path, outcome: Outcome | None) -> dict[str, Any]:
+def _make_row(file: InputFile, outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
-        return {"file": str(file), "status": UNREAD}
+        return {"file": file.name, "status": UNREAD}
     if isinstance(outcome, TwopassError):
-        return {"file": str(file), "status": Status.FAILURE, "error": str(outcome)}
+        return {"file": file.name, "status": Status.FAILURE, "error": str(outcome)}
     document = outcome.documents[0]
     return {
-        "file": str(file),
+        "file": file.name,
         "status": document.status,
         "id": document.id,
         "pages": document.pages,

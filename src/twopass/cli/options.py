@@ -55,6 +55,13 @@ def parse_folder(value: str | Path) -> Path:
     return folder
 
 
+def parse_output(value: str) -> str:
+    """Check that the place is s3://bucket/prefix or a folder of this machine."""
+    if "://" in value and not value.startswith("s3://"):
+        raise typer.BadParameter(f"{value} cannot be written to; name a folder or s3://bucket/prefix.")
+    return value if "://" in value else str(parse_folder(value))
+
+
 def parse_json_object(value: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,12 +19,16 @@ PRESET_CHOICES = tuple(name for name in SETTINGS if name)
 
 
 def command(
-    paths: Annotated[
-        list[Path], typer.Argument(exists=True, help="Documents, and folders that are searched for documents.")
+    places: Annotated[
+        list[str],
+        typer.Argument(help="Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line."),
     ],
     output: Annotated[
-        Path, typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Folder for artefacts.")
-    ] = Path("output"),
+        str,
+        typer.Option(
+            parser=options.parse_output, metavar="PLACE", help="For artefacts: a folder or s3://bucket/prefix/."
+        ),
+    ] = "output",
     preset: Annotated[
         str | None,
         typer.Option(**options.choice(PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
@@ -44,43 +47,37 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Read files and folders in this process.
+    """Read documents in this process, or in several that share an output.
 
-    Writes every document's artefacts and batch_summary.json to the output folder. After Ctrl-C the same command
-    continues where it stopped; a second Ctrl-C ends it at once.
+    Writes every document's artefacts and batch_summary.json to the output. After Ctrl-C the same command continues
+    where it stopped; a second Ctrl-C ends it at once.
 
-    Exit code: 0 no document failed, 1 at least one failed or the engine did not start, 2 nothing to read or a wrong
-    argument, 130 stopped.
+    Exit code: 0 every document was read, 1 at least one failed or has unread pages, or the engine did not start,
+    2 nothing to read or a wrong argument, 130 stopped.
     """
-    import tempfile
+    import asyncio
 
-    from twopass.cli import batch
+    from twopass.cli import batch, batch_files
     from twopass.cli.display import reporters
-    from twopass.errors import InvalidJob, SourceError
+    from twopass.errors import TwopassError
     from twopass.fleet.discovery import SUFFIXES
     from twopass.telemetry import logs
 
-    files = batch.find_files(paths, output)
-    if not files:
-        searched = ", ".join(map(str, paths))
-        suffixes = ", ".join(sorted(SUFFIXES))
-        typer.echo(f"nothing to read below {searched}: no {suffixes} outside the output folder {output}", err=True)
-        raise typer.Exit(options.USAGE_ERROR)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output):
-            pass  # it can be written
-    except OSError as error:
-        message = f"{output} cannot be created or written ({error.strerror}); name another folder"
-        raise typer.BadParameter(message, param_hint="--output") from None
     fixed = {"log_format": log_format} if log_format else {}
     settings = options.load_worker_settings(**SETTINGS[preset], **fixed)
     logs.set_up(settings)
     batch_options = batch.Options(output, tuple(filter(None, formats.split(","))), pages, password, not no_resume)
-    try:
-        batch_options.check(settings)  # before an engine is opened, which may take a minute
-        batch.check_pages(files, batch_options, settings)
-    except (InvalidJob, SourceError) as error:
+    try:  # before an engine is opened, which may take a minute
+        files = asyncio.run(batch_files.find(places, output, settings))
+        if not files:
+            suffixes = ", ".join(sorted(SUFFIXES))
+            searched = ", ".join(places)
+            typer.echo(f"nothing to read below {searched}: no {suffixes} outside the output {output}", err=True)
+            raise typer.Exit(options.USAGE_ERROR)
+        batch_options.check(settings)
+        batch.check_output(output, settings)
+        batch_files.check_pages(files, pages, password, settings)
+    except TwopassError as error:
         typer.echo(error, err=True)
         raise typer.Exit(options.USAGE_ERROR) from None
     raise typer.Exit(batch.run(files, batch_options, settings, reporters.create_reporter(settings)))

@@ -81,7 +81,7 @@ def _describe_stop(request: Submission) -> str:
 async def _run(options: Options, settings: Settings, console: Console) -> int:
     if options.cancel:
         return await _cancel_jobs(options.submission, console)
-    documents = await find_documents(options.places, settings, options.submission.folder)
+    documents = await find_documents(options.places, settings, options.submission.results)
     if not documents:
         return _fail(USAGE_ERROR, f"no document to read in {', '.join(options.places)}", console)
     if options.dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +51,11 @@ class PreparedDocument:
     pages: int | None
 
 
-async def find_documents(places: Sequence[str], settings: Settings, excluded: Path) -> list[DocumentRef]:
-    """List every document in these places, each once, in a stable order; those in the `excluded` folder are left out.
+async def find_documents(places: Sequence[str], settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
+    """List every document in these places, each once, in a stable order, without those below `excluded` ones.
 
     A place is a file, a folder, `s3://bucket/prefix/`, the URI of a document, or `@list`: a file with one place a line.
-    Raises TwopassError.
+    `excluded` are folders and prefixes. Raises TwopassError.
     """
     documents: dict[DocumentRef, None] = {}
     for place in places:
@@ -63,32 +63,34 @@ async def find_documents(places: Sequence[str], settings: Settings, excluded: Pa
     return list(documents)
 
 
-async def _expand(place: str, settings: Settings, excluded: Path) -> list[DocumentRef]:
+async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
     if place.startswith("@"):
         lines = [line.strip() for line in Path(place[1:]).read_text().splitlines()]
         places = [line for line in lines if line and not line.startswith(("#", "@"))]
         return await find_documents(places, settings, excluded)
     if place.startswith("s3://") and place.endswith("/"):
-        return await _list_prefix(place, settings)
+        return await _list_prefix(place, settings, excluded)
     if "://" in place:
         return [DocumentRef(place)]
     path = Path(place)
     if path.is_dir():
-        results = excluded.resolve()
+        folders = [Path(folder).resolve() for folder in excluded if "://" not in folder]
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-        return [DocumentRef(str(file)) for file in files if not file.resolve().is_relative_to(results)]
+        return [DocumentRef(str(file)) for file in files if not any(map(file.resolve().is_relative_to, folders))]
     if not path.exists():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder")
     return [DocumentRef(place)]
 
 
-async def _list_prefix(prefix: str, settings: Settings) -> list[DocumentRef]:
+async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
     store = create_store(prefix, settings, None)
     try:
         keys = await store.keys("")
     finally:
         await store.close()
-    return [DocumentRef(prefix + key) for key in sorted(keys) if Path(key).suffix.lower() in SUFFIXES]
+    uris = [prefix + key for key in sorted(keys) if Path(key).suffix.lower() in SUFFIXES]
+    results = tuple(f"{folder.rstrip('/')}/" for folder in excluded)
+    return [DocumentRef(uri) for uri in uris if not uri.startswith(results)]
 
 
 @asynccontextmanager

@@ -49,6 +49,11 @@ class Submission:
         return self.folder / STATE
 
     @property
+    def results(self) -> tuple[str, ...]:
+        """Where results are, in which no documents are looked for."""
+        return (str(self.folder), *((self.output,) if self.output else ()))
+
+    @property
     def job_fields(self) -> dict[str, Any]:
         """The fields of every job."""
         output = self.output

@@ -17,6 +17,7 @@ from twopass.errors import Code, StoreError
 from twopass.storage.store import THREADS, CreateResult, Stored, check_key, run_on_threads
 
 TEMPORARY_PREFIX = ".twopass-tmp-"  # of unfinished files, which are not listed as keys
+LOCK = f"{TEMPORARY_PREFIX}lock"
 
 # Errors of os.link on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -65,7 +66,7 @@ class FolderStore:
 
     @run_on_threads
     def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
-        with self._write_temporary(key, data) as (temporary, path), _lock(path.parent):
+        with self._write_temporary(key, data) as (temporary, path), _lock(path.with_name(LOCK)):
             stored = _read(path)
             if stored is None or stored.etag != etag:
                 return False
@@ -111,11 +112,31 @@ def _read(path: Path) -> Stored | None:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which excludes other threads and the other processes of this machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock of this file, which excludes other threads and processes, and delete it afterwards.
+
+    It is a file of its own, opened for writing, because NFS locks neither folders nor files opened for reading.
+    """
+    descriptor = _open_locked(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        path.unlink(missing_ok=True)  # before the lock is released: another process may hold the next file
         os.close(descriptor)
+
+
+def _open_locked(path: Path) -> int:
+    """Open and lock the file, again if its holder has deleted it meanwhile."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_same_file(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,92 @@
+"""The documents of `twopass read`: found in files, folders, prefixes and lists."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from twopass.errors import Code, SourceError
+from twopass.fleet import discovery
+from twopass.job import redact_uri
+from twopass.page_range import PageRange
+from twopass.settings import Settings
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A document to read, as a path or URI, and the argument of the command line that named it or its folder."""
+
+    location: str
+    root: str
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.location
+
+    @property
+    def name(self) -> str:
+        return redact_uri(self.location)
+
+    @property
+    def job_id(self) -> str:
+        """The same id in every run, and a different one for every file."""
+        slug = re.sub(r"[^\w.]+", "-", self._name_below_root()).strip("-.")[:40]
+        place = str(Path(self.location).resolve()) if self.is_local else self.location
+        digest = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:8]
+        return f"process-{slug}-{digest}"
+
+    @property
+    def folder(self) -> str:
+        """The folder in whose bar it is counted."""
+        return self.root if self.location != self.root else os.path.dirname(self.name) or "."
+
+    def _name_below_root(self) -> str:
+        if self.is_local and Path(self.root).is_dir():
+            return str(Path(self.location).relative_to(self.root))
+        return os.path.basename(self.name)
+
+
+async def find(places: Sequence[str], output: str, settings: Settings) -> list[InputFile]:
+    """List the documents in these places, each once, in a stable order, without those in the output.
+
+    Raises TwopassError, which names a place that does not exist.
+    """
+    found: dict[str, InputFile] = {}
+    for place in places:
+        for document in await discovery.find_documents([place], settings, (output,)):
+            file = InputFile(document.location, place)
+            found.setdefault(os.path.abspath(file.location) if file.is_local else file.location, file)
+    return list(found.values())
+
+
+def shuffle(files: Sequence[InputFile]) -> list[InputFile]:
+    """The files in random order, so that processes with the same arguments read different documents first."""
+    return random.SystemRandom().sample(files, len(files))
+
+
+def check_pages(files: Sequence[InputFile], pages: str | None, password: str | None, settings: Settings) -> None:
+    """Raise SourceError if `pages` names no page of any file.
+
+    A file that cannot be opened is not counted: reading it tells why, with its code. Neither is any if one is remote.
+    """
+    selection = PageRange.parse(pages) if pages else None
+    if selection and not selection.select(1) and all(file.is_local for file in files):
+        asyncio.run(_check_pages(files, selection, password, settings))
+
+
+async def _check_pages(
+    files: Sequence[InputFile], selection: PageRange, password: str | None, settings: Settings
+) -> None:
+    async with discovery.open_page_counter() as page_pool:
+        for file in files:
+            count = await discovery.count_pages(Path(file.location), page_pool, settings, password)
+            if count is None or selection.select(count):
+                return
+    found = f"{file.location} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"
+    raise SourceError(Code.PAGE_RANGE, f"--pages: pages {selection.text} requested, but {found}: no page to read")

@@ -1,0 +1,147 @@
+"""Several processes of one `twopass read` command share the documents and their pages through the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+
+from tests.fakes import s3
+from twopass.cli import batch_files
+from twopass.cli.batch_files import InputFile
+
+READ = [sys.executable, "-m", "twopass.cli", "read"]
+PAGES = (24, *[2] * 11)  # of the twelve documents
+VOLATILE = ("manifest.json", "jobs/", "batch_summary.json")  # they have times and addresses
+
+
+def build_pdf(name: str, pages: int) -> bytes:
+    with pymupdf.open() as document:
+        for number in range(1, pages + 1):
+            page = document.new_page()
+            page.insert_text((72, 90), f"{name} {number}", fontsize=18, fontname="hebo")
+            page.insert_textbox((72, 120, 500, 400), f"It lifts water to tower {number}.\n" * 3, fontsize=11)
+        return bytes(document.tobytes())
+
+
+@pytest.fixture
+def shelf(bucket: Any) -> Any:
+    """A client of a bucket that keeps every version of an object, with twelve documents below in/."""
+    bucket.put_bucket_versioning(Bucket="bucket", VersioningConfiguration={"Status": "Enabled"})
+    for number, pages in enumerate(PAGES):
+        body = build_pdf(f"Report {number}", pages)
+        bucket.put_object(Bucket="bucket", Key=f"in/report-{number:02}.pdf", Body=body)
+    return bucket
+
+
+@contextmanager
+def start(folder: Path, endpoint: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the command with the bucket's credentials and one page worker; it ends with the context."""
+    folder.mkdir()
+    settings = {"PAGE_WORKERS": "1", "LOG_FORMAT": "json", **s3.worker_keys(endpoint)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **settings}
+    with (
+        (folder / "stderr").open("w") as stderr,
+        subprocess.Popen(
+            [*READ, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def list_versions(client: Any, prefix: str) -> list[str]:
+    """The keys below the prefix, once for each of their versions."""
+    pages = client.get_paginator("list_object_versions").paginate(Bucket="bucket", Prefix=prefix)
+    return [version["Key"] for page in pages for version in page.get("Versions", ())]
+
+
+def read_results(client: Any, prefix: str) -> dict[str, bytes]:
+    """What two runs must have in common, by key: without manifests, job files and the cost in checkpoints."""
+    objects = {
+        key.removeprefix(prefix): without_cost(data) if "/pages/" in key else data
+        for key, data in s3.read_objects(client).items()
+        if key.startswith(prefix) and not any(part in key for part in VOLATILE)
+    }
+    assert len(objects) >= sum(PAGES)
+    return objects
+
+
+def without_cost(checkpoint: bytes) -> bytes:
+    return json.dumps({name: value for name, value in json.loads(checkpoint).items() if name != "cost"}).encode()
+
+
+def wait_for_pages(client: Any, prefix: str, count: int) -> None:
+    until = time.monotonic() + 120
+    while sum("/pages/" in key for key in list_versions(client, prefix)) < count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_processes_share_documents_and_a_killed_one_costs_only_its_pages_in_flight(
+    shelf: Any, endpoint: str, tmp_path: Path
+) -> None:
+    """Each page is stored once, and the results are those of a single process, though one of three was killed."""
+    command = ["s3://bucket/in/", "--output", "s3://bucket/shared"]
+    with (
+        start(tmp_path / "a", endpoint, *command) as killed,
+        start(tmp_path / "b", endpoint, *command) as second,
+        start(tmp_path / "c", endpoint, *command) as third,
+    ):
+        wait_for_pages(shelf, "shared/", 3)
+        killed.kill()
+        summaries = [json.loads(process.communicate(timeout=240)[0]) for process in (second, third)]
+    with start(tmp_path / "alone", endpoint, "s3://bucket/in/", "--output", "s3://bucket/alone/") as alone:
+        summaries.append(json.loads(alone.communicate(timeout=240)[0]))
+
+    stored = [key for key in list_versions(shelf, "shared/") if "/pages/" in key]
+    assert [summary["success"] for summary in summaries] == [12, 12, 12]
+    assert len(stored) == len(set(stored)) == sum(PAGES)
+    assert read_results(shelf, "shared/") == read_results(shelf, "alone/")
+    remaining = json.loads(shelf.get_object(Bucket="bucket", Key="shared/batch_summary.json")["Body"].read())
+    assert (remaining["total_files"], remaining["success"]) == (12, 12)
+
+
+def test_documents_in_the_output_prefix_are_not_read(bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    """Crops below the output are no documents, even if the output is inside the prefix that is read."""
+    bucket.put_object(Bucket="bucket", Key="in/out/report-0123456789ab/images/p0001-e001.png", Body=b"a crop")
+
+    with start(tmp_path / "a", endpoint, "s3://bucket/in/", "--output", "s3://bucket/in/out") as process:
+        process.communicate(timeout=120)
+
+    assert process.returncode == 2
+    assert "nothing to read below s3://bucket/in/" in (tmp_path / "a" / "stderr").read_text()
+
+
+def test_an_output_that_cannot_be_written_is_reported_before_the_engine_starts(
+    bucket: Any, endpoint: str, tmp_path: Path
+) -> None:
+    """A bucket that does not exist is a wrong argument, with its code and what to check."""
+    bucket.put_object(Bucket="bucket", Key="in/a.pdf", Body=build_pdf("Report", 1))
+
+    with start(tmp_path / "a", endpoint, "s3://bucket/in/", "--output", "s3://another/out") as process:
+        process.communicate(timeout=120)
+
+    assert process.returncode == 2
+    assert "OUTPUT_DENIED: s3://another/out" in (tmp_path / "a" / "stderr").read_text()
+
+
+def test_two_processes_read_in_different_orders() -> None:
+    """Each process reads every file once, in an order of its own, so that they begin with different documents."""
+    files = [InputFile(f"s3://bucket/in/{number}.pdf", "s3://bucket/in/") for number in range(40)]
+
+    one, other = batch_files.shuffle(files), batch_files.shuffle(files)
+
+    assert set(one) == set(other) == set(files)
+    assert one != other
