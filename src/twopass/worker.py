@@ -131,12 +131,11 @@ def open_worker(
     page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
     budget = settings.window_bytes or max(MIN_BUFFER_BYTES, slots * PAGE_BYTES)
     buffers = PixelBufferPool(page_slots.max_in_flight, budget)
-    engine_buffers = (engine.buffers,) if engine.buffers else ()
     page_pool = PagePool(
         settings.page_worker_count,
         buffers,
         settings.worker_timeout_s,
-        more_buffers=engine_buffers,
+        more_buffers=engine.buffer_pools,
         memory_bytes=settings.worker_memory_bytes,
         calls=settings.worker_calls,
     )
@@ -150,7 +149,7 @@ def open_worker(
             yield replace(worker, canary=verdict, started=stages)
         finally:
             worker.submit(_close(worker)).result()
-            for pool in (buffers, *engine_buffers):
+            for pool in (buffers, *engine.buffer_pools):
                 pool.close()
 
 

@@ -56,6 +56,7 @@ class Engine(VllmEngine):
             await asyncio.sleep(ANSWER_S / 2)
             core.errored = True
             core.died.set()
+            raise EngineDeadError
         try:
             await asyncio.wait_for(core.died.wait(), ANSWER_S)
         except TimeoutError:

@@ -84,15 +84,39 @@ class Incident:
     message: str
 
 
+@dataclass(frozen=True)
+class EngineStatus:
+    """One engine of a worker now. `gpus` names its GPUs as CUDA_VISIBLE_DEVICES does, and is empty without one.
+
+    `prompts` counts what is in it, `restarts` how often it was started again. It is not ready while it starts again.
+    """
+
+    gpus: str
+    sequences: int
+    prompts: int = 0
+    restarts: int = 0
+    is_ready: bool = True
+
+
+class EngineDied(Exception):
+    """An engine died, and a prompt may be sent again. `had_prompt`: it was in the engine and may be the reason."""
+
+    def __init__(self, had_prompt: bool) -> None:
+        super().__init__("the engine died")
+        self.had_prompt = had_prompt
+
+
 class Engine(Protocol):
     """Answers prompts. It is constructed on the main thread; its methods run on the worker's event loop.
 
     `sequences`: how many prompts it processes at once.
     `prompts_per_page`: how many of them a page has at once; fewer pages are in flight where it is more than one.
+    `members`: the engines that it consists of, each of which must pass the canary; empty if it is a single one.
+    `statuses`: its state, or that of each member; empty for engines that do not report it.
     `family`: name of the family whose prompts it answers.
     `needs_canary`: whether it runs a model, which must read a known image correctly before it serves.
     `has_ngram_ban`: whether it has to apply `Sampling.ngram`; then it must be seen to act before the engine serves.
-    `buffers`: pixel buffers of its own that page workers must share, or None.
+    `buffer_pools`: pixel buffers of its own that page workers must share.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
     `is_gone`: it will never answer again, and its worker must be replaced.
@@ -105,12 +129,14 @@ class Engine(Protocol):
     sequences: int
     needs_canary: bool
     has_ngram_ban: bool = True
-    buffers: PixelBufferPool | None = None
+    buffer_pools: Sequence[PixelBufferPool] = ()
     startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
     is_gone: bool = False
     detector: str | None = None
     prompts_per_page: int = 1
+    members: Sequence[Engine] = ()
+    statuses: Sequence[EngineStatus] = ()
 
     async def open(self, page_pool: PagePool) -> None:
         """Load and warm up; raises EngineError."""

@@ -1,6 +1,7 @@
 """Test that the engine's model can read: before any page, it has to read three images whose text is known.
 
-With a wrong driver, kernel or version a model does not fail but answers nonsense. All are asked at once:
+With a wrong driver, kernel or version a model does not fail but answers nonsense. All are asked at once, and each of
+several engines is asked all of them:
 
 - a few lines in large print, with the prompt for plain text: words, spaces, the end and the length of the answer
 - a page, with the prompt for documents: print too small for the view of the whole page, columns, a table and boxes;
@@ -85,18 +86,23 @@ async def check(engine: Engine, family: Family, page_pool: PagePool, settings: S
         log.warning("canary is off")
         return Canary.OFF
     wants_ban = build_sampling(family.sampling).ngram > 0
+    readers, answers = engine.members or (engine,), list[tuple[Engine, Check, asyncio.Task[Completion]]]()
     try:
         async with asyncio.timeout(settings.canary_timeout_s), task_group.open_group() as group:
             checks = await _prepare_checks(question, family, page_pool, wants_ban and engine.has_ngram_ban)
-            answers = [group.create_task(engine.generate(one.prompt)) for one in checks]
+            answers += [
+                (reader, one, group.create_task(reader.generate(one.prompt))) for reader in readers for one in checks
+            ]
     except TimeoutError:
+        silent = {_name_gpus(reader) for reader, _, answer in answers if answer.cancelled() and engine.members}
         message = f"no answer to the test images within {settings.canary_timeout_s:g} s; the GPU may hang"
-        raise EngineError(Code.CANARY, f"{message}: replace the worker, or raise CANARY_TIMEOUT_S") from None
-    for one, answer in zip(checks, answers, strict=True):
-        _require_no_fault(one, answer.result())
+        message = f"{''.join(sorted(silent))}{message}: replace the worker, or raise CANARY_TIMEOUT_S"
+        raise EngineError(Code.CANARY, message) from None
+    for reader, one, answer in answers:
+        _require_no_fault(one, answer.result(), _name_gpus(reader) if engine.members else "")
     if wants_ban and not engine.has_ngram_ban:
         log.warning("the engine has no n-gram ban: more answers will loop")
-    log.info("canary passed", seconds=[round(answer.result().seconds, 3) for answer in answers])
+    log.info("canary passed", seconds=[round(answer.result().seconds, 3) for *_, answer in answers])
     return Canary.PASSED
 
 
@@ -135,10 +141,14 @@ async def _prepare_checks(
     return checks
 
 
-def _require_no_fault(check: Check, completion: Completion) -> None:
+def _name_gpus(engine: Engine) -> str:
+    return "".join(f"GPU {status.gpus}: " for status in engine.statuses)
+
+
+def _require_no_fault(check: Check, completion: Completion, place: str) -> None:
     if fault := check.find_fault(completion):
         answer = " ".join(completion.text.split())[:SHOWN]
-        message = f"{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
+        message = f"{place}{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
         raise EngineError(Code.CANARY, message)
 
 

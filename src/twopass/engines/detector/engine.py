@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,7 +11,7 @@ import structlog
 
 from twopass.detection.region import DETECT
 from twopass.engines.detector.batches import Batcher
-from twopass.engines.interface import Completion, Engine, Incident, Prompt
+from twopass.engines.interface import Completion, Engine, EngineStatus, Incident, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import retry
@@ -55,7 +56,7 @@ class DetectorFirstEngine(Engine):
         self.family = family
         self.needs_canary = reader.needs_canary
         self.has_ngram_ban = reader.has_ngram_ban
-        self.buffers = reader.buffers
+        self.buffer_pools = reader.buffer_pools
         self.detector = name
         self.prompts_per_page = prompts_per_page
 
@@ -74,6 +75,15 @@ class DetectorFirstEngine(Engine):
     @property
     def sequences(self) -> int:  # type: ignore[override]
         return self._reader.sequences
+
+    @property
+    def members(self) -> Sequence[Engine]:  # type: ignore[override]
+        """The reader's members, each with this detector in front."""
+        return [self._put_before(member) for member in self._reader.members]
+
+    @property
+    def statuses(self) -> Sequence[EngineStatus]:  # type: ignore[override]
+        return self._reader.statuses
 
     @property
     def startup_seconds(self) -> Mapping[str, float]:  # type: ignore[override]
@@ -102,6 +112,11 @@ class DetectorFirstEngine(Engine):
         if not text:
             log.error("the layout detector's outputs for a page are no numbers", prompt=prompt.id)
         return Completion(text, "stop" if text else "error", seconds=time.monotonic() - started)
+
+    def _put_before(self, reader: Engine) -> Engine:
+        engine = copy.copy(self)
+        engine._reader = reader
+        return engine
 
     async def close(self) -> None:
         await self._detector.close()

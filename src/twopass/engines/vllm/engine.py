@@ -24,7 +24,7 @@ import structlog
 from twopass.engines import preflight
 from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.detector import placement
-from twopass.engines.interface import Completion, Engine, Incident, Prompt, Sampling
+from twopass.engines.interface import Completion, Engine, EngineDied, EngineStatus, Incident, Prompt, Sampling
 from twopass.engines.vllm import startup, tiling
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
@@ -65,6 +65,7 @@ class VllmEngine(Engine):
 
     kind = "vllm"
     needs_canary = True
+    gpus = ""
 
     def __init__(self, settings: Settings, model: Path, **overrides: Any) -> None:
         """Start the core by forking: before, this process must not use CUDA or threads. Takes 15 s to a minute.
@@ -91,11 +92,12 @@ class VllmEngine(Engine):
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
         self.precision = _describe_precision(self.arguments, self.images)
-        self.buffers: PixelBufferPool | None = PixelBufferPool(
+        self.buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,
             fixed_size=self.images.max_nbytes,
         )
+        self.buffer_pools = (self.buffers,)
         self._max_restarts = settings.engine_restarts
         self.start_s = settings.engine_start_s
         self._crash_times: list[float] = []
@@ -109,6 +111,12 @@ class VllmEngine(Engine):
         self.silence = self._monitor_silence()
         self._watchdog: asyncio.Task[None] | None = None
         self._exit_report.enable()
+
+    @property
+    def statuses(self) -> Sequence[EngineStatus]:  # type: ignore[override]
+        is_restarting = self._restart_task is not None and not self._restart_task.done()
+        is_ready = not (self.is_gone or is_restarting or self.core.errored)
+        return [EngineStatus(self.gpus, self.sequences, self._time_share.active, len(self.incidents), is_ready)]
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
@@ -124,16 +132,31 @@ class VllmEngine(Engine):
         Prompts in a core that dies are sent again to the next one, at first together and at last one at a time. A
         prompt whose last core dies too gets finish_reason crash: an image that kills cores fails only its own prompt.
         """
+        deaths = 0
+        while deaths < retry.VLLM_PROMPT.attempts:
+            try:
+                return await self.attempt(prompt, is_alone=deaths + 1 == retry.VLLM_PROMPT.attempts)
+            except EngineDied as death:
+                deaths += death.had_prompt
+                await self.wait_for_restart()
+        log.error("prompt given up", prompt=prompt.id, deaths=deaths)
+        return Completion("", "crash")
+
+    async def attempt(self, prompt: Prompt, is_alone: bool = False) -> Completion:
+        """Answer, without any other prompt in the core if `is_alone`; raises EngineDied."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        for is_last_try in retry.VLLM_PROMPT.tries():
+        async with self._core_lock.exclusive() if is_alone else self._core_lock.shared():
+            self._require_core()
             try:
-                async with self._core_lock.exclusive() if is_last_try else self._core_lock.shared():
-                    return await self._answer(prompt)
-            except EngineDeadError:
-                await self._wait_for_restart()
-        log.error("prompt given up", prompt=prompt.id, deaths=retry.VLLM_PROMPT.attempts)
-        return Completion("", "crash")
+                return await self._answer(prompt)
+            except EngineDeadError as error:
+                raise EngineDied(had_prompt=True) from error
+
+    def _require_core(self) -> None:
+        """Raise EngineDied if the core is already dead: the prompt that is about to be sent did not kill it."""
+        if self.core.errored:
+            raise EngineDied(had_prompt=False)
 
     async def close(self) -> None:
         if self._watchdog:
@@ -164,7 +187,7 @@ class VllmEngine(Engine):
         self._tokenize = lru_cache(maxsize=256)(partial(self.images.tokenize, self.tokenizer))
         return core
 
-    async def _wait_for_restart(self) -> None:
+    async def wait_for_restart(self) -> None:
         """Return when there is a running core. The restart is a task of its own: those who wait may be cancelled."""
         if self._restart_task is None or self._restart_task.done():
             if not self.core.errored:
@@ -224,7 +247,7 @@ class VllmEngine(Engine):
             self.silence.begin()
 
     async def _answer(self, prompt: Prompt) -> Completion:
-        assert self._page_pool and self.buffers, "open the engine first"
+        assert self._page_pool, "open the engine first"
         image = self.images.plan(prompt)
         if image is None:
             return Completion("", "error")
@@ -241,6 +264,7 @@ class VllmEngine(Engine):
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
         from vllm.v1.engine.exceptions import EngineGenerateError
 
+        self._require_core()  # it may have died while the image was written
         if not self._time_share.active:
             self.silence.begin()
         mark = self._time_share.enter()
