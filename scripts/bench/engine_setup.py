@@ -46,7 +46,7 @@ async def open_engine(engine: Any, page_workers: int) -> AsyncIterator[list[Any]
 
     size = A4[0] * A4[1] * 3
     buffers = PixelBufferPool(DISTINCT_PAGES, DISTINCT_PAGES * size, fixed_size=size)
-    page_pool = PagePool(page_workers, buffers, more_buffers=(engine.buffers,))
+    page_pool = PagePool(page_workers, buffers, more_buffers=engine.buffer_pools)
     pages = [_draw_noise(PixelBuffer(number)) for number in buffers.descriptors]
     await page_pool.open()
     await engine.open(page_pool)

@@ -207,8 +207,8 @@ async def test_a_page_with_a_damaged_form_field_is_read(reader: Reader, tmp_path
 
 
 async def test_a_decompression_bomb_is_refused_within_one_limit(reader: Reader, tmp_path: Path) -> None:
-    """A small file that expands to 1 GB is refused after one limit of processor time, not one per attempt."""
-    (tmp_path / "a.pdf").write_bytes(hostile.build_bomb(1 << 30))
+    """A small file that expands to 3 GB is refused after one limit of processor time, not one per attempt."""
+    (tmp_path / "a.pdf").write_bytes(hostile.build_bomb(3 << 30))
     impatient = replace(reader, settings=Settings(worker_timeout_s=2.0))
 
     with limit_cpu_time(1000.0) as budget:
