@@ -67,7 +67,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cli": (
         "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job",
         "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry",
-        "worker",
+        "version", "worker",
     ),
 }  # fmt: skip
 

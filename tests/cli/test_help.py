@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from twopass.cli.app import COMMANDS, app
+from twopass.version import VERSION
 
 HEAVY = {"torch", "vllm", "boto3", "pymupdf", "runpod"}
 # Runs the command, then prints the working directory and every loaded package on the last line.
@@ -76,8 +77,13 @@ def test_the_package_runs_as_a_module() -> None:
     assert ran.stdout.split() == run("--help").stdout.split()
 
 
+def test_the_version_is_printed() -> None:
+    assert run("--version").stdout == f"twopass {VERSION}\n"
+
+
 WRONG = {
     "unknown": ["No such command 'unknown'", "--help"],
+    "raed file.pdf": ["No such command 'raed'", "Did you mean read?"],
     "read": ["PLACES"],
     "read missing.pdf": ["SOURCE_NOT_FOUND", "missing.pdf"],
     "read . --preset 25": ["--preset", "cpu, auto, 8, 16, 24"],

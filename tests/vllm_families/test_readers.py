@@ -30,6 +30,7 @@ from twopass.engines.detector.engine import Detector, DetectorFirstEngine
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
 from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.plugin.readers import split_images
 from twopass.errors import Code
 from twopass.families.regions.family import RegionFamily
 from twopass.families.regions.reader import GLM_OCR, READERS, Task
@@ -160,6 +161,26 @@ async def test_the_largest_crop_is_read(running: Running) -> None:
 
     assert 0.9 * images.max_tokens < answer.tokens_in < images.max_tokens + 40
     assert answer.finish_reason == "length"
+
+
+def test_images_are_split_by_their_patches() -> None:
+    """Every image is in one part, in order, and only an image that is too large by itself exceeds the limit."""
+    parts = [[5, 5, 5][part] for part in split_images([5, 5, 5], 10)]
+    uneven = [[3, 12, 1, 9, 1][part] for part in split_images([3, 12, 1, 9, 1], 10)]
+
+    assert parts == [[5, 5], [5]]
+    assert uneven == [[3], [12], [1, 9], [1]]
+
+
+async def test_crops_that_are_encoded_in_parts_have_their_own_answers(running: Running) -> None:
+    """Two crops of 11,000 patches and a small one, which a step has together, are answered as they are alone."""
+    sizes = ((1500, 1480), SIZES[0], (1480, 1500))
+    alone = [(await running.ask(size)).text for size in sizes]
+
+    together = await asyncio.gather(*(running.ask(size) for size in sizes))
+
+    assert [answer.text for answer in together] == alone
+    assert len(set(alone)) > 1  # random weights answer large crops alike
 
 
 async def test_a_cancelled_crop_leaves_the_engine(running: Running) -> None:

@@ -6,10 +6,13 @@ To add a subcommand, write twopass/cli/NAME.py with a function `command` and add
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from twopass.version import VERSION
 
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
     "read": "Read documents in this process, or in several that share an output.",
@@ -42,6 +45,11 @@ class LazyGroup(TyperGroup):
         subcommand.command(cmd_name)(module.command)
         return typer.main.get_command(subcommand)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and (similar := get_close_matches(args[0], COMMANDS, n=1)):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {similar[0]}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -50,8 +58,18 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(name="twopass", cls=LazyGroup, no_args_is_help=True, **PLAIN)
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"twopass {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
-def twopass() -> None:
+def twopass(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Turn PDFs and page images into DocJSON and markdown. `twopass COMMAND --help` has the options of a command."""
 
 
