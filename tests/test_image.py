@@ -307,11 +307,23 @@ def test_the_workflows_build_existing_targets_after_the_checks() -> None:
     targets = {words[3] for words in parse_dockerfile() if words[0] == "FROM"}
 
     assert built == targets - {"weights", "packages"}
-    assert (jobs["image"]["needs"], jobs["release"]["needs"]) == ("check", "image")
+    needed = {name: job["needs"] for name, job in jobs.items() if "needs" in job}
+    assert needed == {"check": "notes", "image": "check", "release": "image"}
     assert jobs["check"]["uses"] == "./.github/workflows/check.yml"
     assert {"make check", "make test", "make image"} <= {step.get("run") for step in check["jobs"]["test"]["steps"]}
     [push] = [step["with"] for step in jobs["image"]["steps"] if "build-push-action" in step.get("uses", "")]
     assert push["tags"].startswith("${{ vars.REGISTRY }}/${{ vars.IMAGE }}:")
+
+
+@pytest.mark.parametrize(("registry", "image"), [("", "acme/twopass"), ("registry.example.com", ""), ("r", "i")])
+def test_nothing_is_built_without_a_registry_and_a_name(registry: str, image: str) -> None:
+    """The step before the login ends a run whose variables are not defined."""
+    publish = yaml.safe_load(read_text(".github/workflows/publish.yml"))
+    [step] = [step for step in publish["jobs"]["image"]["steps"] if "Refuse" in step.get("name", "")]
+
+    ran = subprocess.run(["bash", "-e", "-c", step["run"]], env={"REGISTRY": registry, "IMAGE": image}, check=False)
+
+    assert (ran.returncode == 0) == bool(registry and image)
 
 
 def test_a_releases_notes_are_its_section_of_the_changelog() -> None:
