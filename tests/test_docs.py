@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
+import subprocess
 import tomllib
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import openapi_spec_validator
 import pytest
+import typer
 
 from scripts.generate import codes, contract, licences
 from scripts.generate import settings as settings_tables
 from tests import ROOT
-from twopass.cli.app import COMMANDS
+from twopass.cli.app import COMMANDS, app
 from twopass.engines import weights
 from twopass.errors import Code
 from twopass.job import EntryPoint, Job
@@ -135,6 +140,30 @@ def test_a_command_that_no_test_runs_needs_what_it_says(line: str, need: str) ->
         assert "MODEL_DIR=" in line
     else:
         assert line in script
+
+
+@pytest.mark.parametrize("line", NEEDS)
+def test_a_command_that_no_test_runs_has_correct_syntax(line: str) -> None:
+    """A shell parses it; options of twopass, stages of the Dockerfile and compose files that it names exist."""
+    parsed = subprocess.run(["bash", "-n", "-c", line], capture_output=True, text=True, check=False)
+    words = shlex.split(line)
+    stages = re.findall(r"^FROM .* AS (\S+)", (ROOT / "Dockerfile").read_text(), re.M)
+
+    assert (parsed.returncode, parsed.stderr) == (0, "")
+    assert not [after for word, after in pairwise(words) if word == "--target" and after not in stages]
+    assert not [after for word, after in pairwise(words) if word == "-f" and not (ROOT / after).is_file()]
+    if "twopass" in (names := [Path(word).name for word in words]) and words[0] != "docker":
+        command = get_command(names[names.index("twopass") + 1])
+        assert {word for word in words if word.startswith("--")} <= set(find_options(command))
+
+
+def get_command(name: str) -> Any:
+    group = typer.main.get_command(app)
+    return group.get_command(None, name)  # type: ignore[attr-defined]
+
+
+def find_options(command: Any) -> list[str]:
+    return [option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)]
 
 
 def test_what_was_not_tested_is_listed_on_the_deployment_page() -> None:
