@@ -8,7 +8,7 @@ count as a page: REGIONS says which. The stages of region readers:
 
     imports   whether everything that the others import is there
     twopass   our engine: seconds of its start, regions and pages a second
-    detected  the same with the full-size layout detector in front, whose detections are discarded
+    detected  the same with the full-size layout detector in front, without decoding what it finds
     stock     vLLM without our plugin: AsyncLLM, images prepared by threads
     server    the same as `vllm serve`, asked over HTTP with images as PNG
 
@@ -162,7 +162,7 @@ def measure_detected(options: Any, model: str) -> None:
     engine = _start_engine(options, model, _write_reader(options, model))
     placed = placement.choose(Settings(model=model), detect_gpus().memory_gb)
     print_json(model=model, stage="detector", **placed._asdict())
-    child = detector.create(DetectorOptions(weights, placed.device, placed.precision))
+    child = detector.ModelOnlyDetector(DetectorOptions(weights, placed.device, placed.precision))
     front: Any = DetectorFirstEngine(child, engine, model, placed.batch)
     asyncio.run(_measure_regions(front, options, model, "detected"))
 
