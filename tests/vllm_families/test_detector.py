@@ -215,6 +215,23 @@ async def test_a_detector_that_cannot_start_says_what_to_change(
     assert caught.value.code is Code.ENGINE_DEAD
 
 
+async def test_a_detector_without_numbers_does_not_start(folder: Path, tmp_path: Path) -> None:
+    """Weights that turn a blank page into no numbers end the start, and not the first job's pages."""
+    damaged = PPDocLayoutV3ForObjectDetection.from_pretrained(folder)
+    for weight in damaged.parameters():
+        weight.data.fill_(float("nan"))
+    damaged.save_pretrained(tmp_path)
+    buffers = PixelBufferPool(1, 1 << 22)
+    detector = ChildDetector(DetectorOptions(tmp_path))
+
+    with pytest.raises(EngineError, match="gives no numbers") as caught:
+        await detector.open(PagePool(0, buffers))
+    await detector.close()
+    buffers.close()
+
+    assert caught.value.code is Code.ENGINE_DEAD
+
+
 class FullModel:
     """A model for which the GPU's memory is too small if it gets more than one page."""
 

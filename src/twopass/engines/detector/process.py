@@ -26,6 +26,7 @@ INHERITED = (
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
 )
 FAILED = ""  # the answer about a page whose outputs are no numbers
+BLANK = Pixels(32, 32, data=b"\xff" * (32 * 32 * 3))
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,17 @@ class ChildDetector:
         self._pool: PagePool | None = None
 
     async def open(self, page_pool: PagePool) -> None:
-        """Start the child and load the model; raises EngineError and WorkerDied.
+        """Start the child, load the model and detect on a blank page; raises EngineError and WorkerDied.
 
-        The child has the buffers of `page_pool`.
+        The first batch loads the GPU's kernels: 5 seconds on an H100, which no job's page should take. The child has
+        the buffers of `page_pool`.
         """
         limit_s = COMPILED_BATCH_CPU_S if self._options.compiled else BATCH_CPU_S
         self._pool = page_pool.create_sibling(1, limit_s, MEMORY_BYTES, INHERITED)
         await self._pool.open()
-        await self._pool.call(detect, self._options, ())
+        if await self._pool.call(detect, self._options, (BLANK,)) == [FAILED]:
+            message = f"the layout detector in {self._options.folder} gives no numbers; download it again"
+            raise EngineError(Code.ENGINE_DEAD, message)
 
     async def detect(self, pages: Sequence[Pixels]) -> Sequence[str]:
         """The detection of each page as JSON; raises WorkerDied."""
@@ -68,7 +72,7 @@ class ChildDetector:
 def detect(options: DetectorOptions, pages: Sequence[Pixels]) -> list[str]:
     """Runs in the child: the detection of each page as JSON, FAILED for a page whose outputs are no numbers."""
     model = _load(options)
-    return [_answer(raw, page) for raw, page in zip(model.run(pages), pages, strict=True)] if pages else []
+    return [_answer(raw, page) for raw, page in zip(model.run(pages), pages, strict=True)]
 
 
 def _answer(raw: decode.RawPage, page: Pixels) -> str:
