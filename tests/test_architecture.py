@@ -50,7 +50,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "contexts", "document", "errors", "job", "pages", "result", "runtime", "steps", "storage", "telemetry",
         "worker",
     ),
-    "fleet": ("errors", "job", "page_range", "pages", "runtime", "settings", "steps", "storage"),
+    "fleet": (
+        "errors", "job", "page_range", "pages", "pipeline", "runtime", "settings", "steps", "storage", "telemetry",
+        "version", "worker",
+    ),
     "api": (
         "contexts", "document", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings", "steps",
         "storage", "telemetry", "worker",
@@ -158,6 +161,7 @@ HOMES = {
     "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
+    "ray": {"fleet/endpoints/ray_cluster.py"},
     "rich": {"cli/", "fleet/display.py"},
     "typer": {"cli/"},
     "triton": {"engines/vllm/plugin/ngram_kernel.py", "engines/vllm/plugin/sam_kernel.py"},

@@ -12,34 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pymupdf
 import pytest
 
-from tests.fakes import s3
+from tests.fakes import s3, shelf
 from twopass.cli import batch_files
 from twopass.cli.batch_files import InputFile
 
 READ = [sys.executable, "-m", "twopass.cli", "read"]
 PAGES = (24, *[2] * 11)  # of the twelve documents
-VOLATILE = ("manifest.json", "jobs/", "batch_summary.json")  # they have times and addresses
-
-
-def build_pdf(name: str, pages: int) -> bytes:
-    with pymupdf.open() as document:
-        for number in range(1, pages + 1):
-            page = document.new_page()
-            page.insert_text((72, 90), f"{name} {number}", fontsize=18, fontname="hebo")
-            page.insert_textbox((72, 120, 500, 400), f"It lifts water to tower {number}.\n" * 3, fontsize=11)
-        return bytes(document.tobytes())
 
 
 @pytest.fixture
-def shelf(bucket: Any) -> Any:
+def full_bucket(bucket: Any) -> Any:
     """A client of a bucket that keeps every version of an object, with twelve documents below in/."""
-    bucket.put_bucket_versioning(Bucket="bucket", VersioningConfiguration={"Status": "Enabled"})
-    for number, pages in enumerate(PAGES):
-        body = build_pdf(f"Report {number}", pages)
-        bucket.put_object(Bucket="bucket", Key=f"in/report-{number:02}.pdf", Body=body)
+    shelf.fill(bucket, PAGES)
     return bucket
 
 
@@ -61,36 +47,15 @@ def start(folder: Path, endpoint: str, *arguments: str) -> Iterator[subprocess.P
             process.kill()
 
 
-def list_versions(client: Any, prefix: str) -> list[str]:
-    """The keys below the prefix, once for each of their versions."""
-    pages = client.get_paginator("list_object_versions").paginate(Bucket="bucket", Prefix=prefix)
-    return [version["Key"] for page in pages for version in page.get("Versions", ())]
-
-
-def read_results(client: Any, prefix: str) -> dict[str, bytes]:
-    """What two runs must have in common, by key: without manifests, job files and the cost in checkpoints."""
-    objects = {
-        key.removeprefix(prefix): without_cost(data) if "/pages/" in key else data
-        for key, data in s3.read_objects(client).items()
-        if key.startswith(prefix) and not any(part in key for part in VOLATILE)
-    }
-    assert len(objects) >= sum(PAGES)
-    return objects
-
-
-def without_cost(checkpoint: bytes) -> bytes:
-    return json.dumps({name: value for name, value in json.loads(checkpoint).items() if name != "cost"}).encode()
-
-
 def wait_for_pages(client: Any, prefix: str, count: int) -> None:
     until = time.monotonic() + 120
-    while sum("/pages/" in key for key in list_versions(client, prefix)) < count:
+    while len(shelf.list_stored_pages(client, prefix)) < count:
         assert time.monotonic() < until
         time.sleep(0.05)
 
 
 def test_processes_share_documents_and_a_killed_one_costs_only_its_pages_in_flight(
-    shelf: Any, endpoint: str, tmp_path: Path
+    full_bucket: Any, endpoint: str, tmp_path: Path
 ) -> None:
     """Each page is stored once, and the results are those of a single process, though one of three was killed."""
     command = ["s3://bucket/in/", "--output", "s3://bucket/shared"]
@@ -99,17 +64,17 @@ def test_processes_share_documents_and_a_killed_one_costs_only_its_pages_in_flig
         start(tmp_path / "b", endpoint, *command) as second,
         start(tmp_path / "c", endpoint, *command) as third,
     ):
-        wait_for_pages(shelf, "shared/", 3)
+        wait_for_pages(full_bucket, "shared/", 3)
         killed.kill()
         summaries = [json.loads(process.communicate(timeout=240)[0]) for process in (second, third)]
     with start(tmp_path / "alone", endpoint, "s3://bucket/in/", "--output", "s3://bucket/alone/") as alone:
         summaries.append(json.loads(alone.communicate(timeout=240)[0]))
 
-    stored = [key for key in list_versions(shelf, "shared/") if "/pages/" in key]
+    stored = shelf.list_stored_pages(full_bucket, "shared/")
     assert [summary["success"] for summary in summaries] == [12, 12, 12]
     assert len(stored) == len(set(stored)) == sum(PAGES)
-    assert read_results(shelf, "shared/") == read_results(shelf, "alone/")
-    remaining = json.loads(shelf.get_object(Bucket="bucket", Key="shared/batch_summary.json")["Body"].read())
+    assert shelf.read_results(full_bucket, "shared/") == shelf.read_results(full_bucket, "alone/")
+    remaining = json.loads(full_bucket.get_object(Bucket="bucket", Key="shared/batch_summary.json")["Body"].read())
     assert (remaining["total_files"], remaining["success"]) == (12, 12)
 
 
@@ -128,7 +93,7 @@ def test_an_output_that_cannot_be_written_is_reported_before_the_engine_starts(
     bucket: Any, endpoint: str, tmp_path: Path
 ) -> None:
     """A bucket that does not exist is a wrong argument, with its code and what to check."""
-    bucket.put_object(Bucket="bucket", Key="in/a.pdf", Body=build_pdf("Report", 1))
+    bucket.put_object(Bucket="bucket", Key="in/a.pdf", Body=shelf.build_pdf("Report", 1))
 
     with start(tmp_path / "a", endpoint, "s3://bucket/in/", "--output", "s3://another/out") as process:
         process.communicate(timeout=120)

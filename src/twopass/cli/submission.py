@@ -72,7 +72,7 @@ def _fail(code: int, message: str, console: Console) -> int:
 
 
 def _describe_stop(request: Submission) -> str:
-    if request.local:
+    if request.local or request.ray:
         return "stopped; the same command continues from the pages that were stored"
     count = len(Ledger(request.state_file).open_jobs)
     return f"stopped; {count} jobs go on at the endpoint: the same command picks them up, --cancel cancels them"
@@ -80,7 +80,7 @@ def _describe_stop(request: Submission) -> str:
 
 async def _run(options: Options, settings: Settings, console: Console) -> int:
     if options.cancel:
-        return await _cancel_jobs(options.submission, console)
+        return await _cancel_jobs(options.submission, settings, console)
     documents = await find_documents(options.places, settings, options.submission.results)
     if not documents:
         return _fail(USAGE_ERROR, f"no document to read in {', '.join(options.places)}", console)
@@ -97,9 +97,9 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
     return SUCCESS if summary["success"] == len(outcomes) else INCOMPLETE
 
 
-async def _cancel_jobs(request: Submission, console: Console) -> int:
+async def _cancel_jobs(request: Submission, settings: Settings, console: Console) -> int:
     ledger = Ledger(request.state_file)
-    async with request.open_endpoint() as endpoint:
+    async with request.open_endpoint(settings) as endpoint:
         for key, job_id in ledger.open_jobs.items():
             await endpoint.cancel(job_id)
             ledger.forget_job(key)

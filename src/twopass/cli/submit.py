@@ -22,13 +22,22 @@ def command(
     local: Annotated[
         str | None, typer.Option(metavar="URL", help="A worker's local API; the worker sees this machine's files.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Ray cluster: HOST:PORT of its head, auto, or local for this machine."),
+    ] = None,
     output: Annotated[
         str | None,
-        typer.Option(help="For artefacts: s3://bucket/prefix/, or a folder with --local; default: the endpoint's."),
+        typer.Option(
+            help="For artefacts: s3://bucket/prefix/, or a folder with --local or --ray; default: the endpoint's."
+        ),
     ] = None,
     upload: Annotated[
         str | None,
-        typer.Option(help="s3://bucket/prefix/ for files of this machine; without it, small files travel in the job."),
+        typer.Option(
+            help="s3://bucket/prefix/ for files of this machine; without it, small files travel in the job, or, with "
+            "--ray, all nodes see them."
+        ),
     ] = None,
     folder: Annotated[
         Path, typer.Option(parser=options.parse_folder, metavar="FOLDER", help="Folder for state and summary.")
@@ -39,7 +48,10 @@ def command(
         typer.Option(parser=options.parse_json_object, metavar="JSON", help='More job fields: \'{"mode": "base"}\'.'),
     ] = None,
     slice_pages: Annotated[int, typer.Option(min=0, help="Pages of one job; 0: never slice or count.")] = 100,
-    in_flight: Annotated[int, typer.Option(min=1, max=200, help="Jobs at once.")] = 16,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(min=1, max=200, help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker."),
+    ] = None,
     tries: Annotated[int, typer.Option(min=1, help="Tries of a job that makes no progress.")] = 4,
     poll_s: Annotated[float, typer.Option(min=0, help="Seconds between two polls of a job.")] = 2.0,
     dry_run: Annotated[
@@ -53,7 +65,18 @@ def command(
         float | None,
         typer.Option(min=0, help="Pace of one worker, for --dry-run; default: the last summary's, else an H200's."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Workers at once, for --dry-run.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Workers at once, for --ray and --dry-run.")] = 1,
+    min_workers: Annotated[
+        int, typer.Option(min=0, help="Workers of --ray that do not end when they have no job.")
+    ] = 0,
+    actor: Annotated[
+        dict[str, Any] | None,
+        typer.Option(
+            parser=options.parse_json_object,
+            metavar="JSON",
+            help='More options of Ray for each worker: \'{"num_cpus": 8, "accelerator_type": "H100"}\'.',
+        ),
+    ] = None,
 ) -> None:
     """Read documents with the workers of an endpoint.
 
@@ -64,37 +87,42 @@ def command(
     """
     if not places and not cancel:
         raise typer.BadParameter("name at least one file, folder, prefix or @FILE", param_hint="PLACES")
-    if endpoint and local:
-        raise typer.BadParameter("name one of the two, not both", param_hint="--endpoint / --local")
+    if len([place for place in (endpoint, local, ray) if place]) > 1:
+        raise typer.BadParameter("name one of these, not several", param_hint="--endpoint / --local / --ray")
+    if cancel and ray:
+        message = "Ray's workers end with their command, so that nothing is left to cancel"
+        raise typer.BadParameter(message, param_hint="--cancel")
     if local and not local.startswith(("http://", "https://")):
         message = f"{local} is not an HTTP address; write it like http://localhost:8000"
         raise typer.BadParameter(message, param_hint="--local")
-    if not (endpoint or local or (dry_run and not cancel)):
-        message = "name an --endpoint or a --local URL, or estimate with --dry-run"
-        raise typer.BadParameter(message, param_hint="--endpoint / --local")
+    if not (endpoint or local or ray or (dry_run and not cancel)):
+        message = "name an --endpoint, a --local URL or a --ray cluster, or estimate with --dry-run"
+        raise typer.BadParameter(message, param_hint="--endpoint / --local / --ray")
 
     from rich.console import Console
 
     from twopass.cli import submission
-    from twopass.fleet.submission import Submission
+    from twopass.fleet.endpoints.ray_cluster import RayOptions
+    from twopass.fleet.submission import IN_FLIGHT, Submission
     from twopass.telemetry import logs
 
+    settings = options.load_settings()
     request = Submission(
         folder=folder,
         endpoint=endpoint,
         local=local,
+        ray=RayOptions(ray, min_workers, workers, actor or {}) if ray else None,
         api_key=os.environ.get("RUNPOD_API_KEY"),
         output=output,
         upload=upload,
         save=save,
         job=job or {},
         slice_pages=slice_pages,
-        in_flight=in_flight,
+        in_flight=in_flight or (workers * settings.concurrency if ray else IN_FLIGHT),
         tries=tries,
         poll_s=poll_s,
         price_per_hour=price_per_hour,
     )
     asked = submission.Options(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
-    settings = options.load_settings()
     logs.set_up(settings)
     raise typer.Exit(submission.run(asked, settings, Console(stderr=True)))

@@ -235,7 +235,7 @@ class Campaign:
         while True:
             status = await self._endpoint.poll(job_id)
             if status.state in (JobState.ENDED, JobState.GONE):
-                self._ledger.forget_job(key)
+                self._ledger.forget_job(key, status.error and status.error[:300])
                 return status
             report_progress(status.output if isinstance(status.output, dict) else {"phase": str(status.state)})
             await asyncio.sleep(self._plan.poll_s)

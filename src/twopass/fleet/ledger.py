@@ -48,9 +48,9 @@ class Ledger:
     def record_job(self, key: str, job_id: str) -> None:
         self._write({"key": key, "job": job_id})
 
-    def forget_job(self, key: str) -> None:
-        """Record that the job no longer runs. Without an outcome it will be sent again."""
-        self._write({"key": key, "job": None})
+    def forget_job(self, key: str, error: str | None = None) -> None:
+        """Record that the job no longer runs, and why it failed. Without an outcome it will be sent again."""
+        self._write({"key": key, "job": None, **({"error": error} if error else {})})
 
     def record_outcome(self, key: str, outcome: Mapping[str, Any]) -> None:
         self._write({"key": key, "ended": dict(outcome)})

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twopass.errors import Code, InvalidJob
 from twopass.fleet import save_results
 from twopass.fleet.campaign import Campaign, CampaignListener, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
 from twopass.fleet.endpoints.local_api import LocalApi
+from twopass.fleet.endpoints.ray_cluster import RayCluster, RayOptions
 from twopass.fleet.endpoints.runpod import RunPod
 from twopass.fleet.ledger import Ledger
 from twopass.job import EntryPoint, Job
@@ -19,12 +21,13 @@ from twopass.runtime import retry
 from twopass.settings import Settings
 
 STATE = "state.jsonl"
+IN_FLIGHT = 16  # jobs at once
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
 
 
 @dataclass(frozen=True)
 class Submission:
-    """Where documents are sent, and how: to a RunPod `endpoint` or to a `local` API; neither if nothing is sent.
+    """Where documents are sent, and how: to a RunPod `endpoint`, a `local` API or `ray`; none if nothing is sent.
 
     `folder` holds the state for a repeated call; `save` fetches every artefact into it. `job` has more fields of each
     job. `price_per_hour` is in dollars.
@@ -33,13 +36,14 @@ class Submission:
     folder: Path
     endpoint: str | None = None
     local: str | None = None
+    ray: RayOptions | None = None
     api_key: str | None = field(default=None, repr=False)
     output: str | None = None
     upload: str | None = None
     save: bool = False
     job: Mapping[str, Any] = field(default_factory=dict)
     slice_pages: int = 100
-    in_flight: int = 16
+    in_flight: int = IN_FLIGHT
     tries: int = retry.FLEET_JOB.attempts
     poll_s: float = 2.0
     price_per_hour: float | None = None
@@ -64,14 +68,22 @@ class Submission:
     @property
     def plan(self) -> Plan:
         price = None if self.price_per_hour is None else self.price_per_hour / 3600
-        where = self.endpoint or self.local or ""
+        # Ray's address is left out: what was read counts in another cluster, too.
+        where = self.endpoint or self.local or ("ray" if self.ray else "")
         return Plan(self.job_fields, where, self.slice_pages, self.in_flight, self.tries, self.poll_s, price)
 
     def check(self, settings: Settings) -> None:
-        """Raise InvalidJob for wrong fields, before pages are counted or anything is sent."""
+        """Raise InvalidJob or InvalidSetting for wrong fields, before pages are counted or anything is sent."""
+        if self.ray:
+            self.ray.check()
+        if self.ray and not (self.output or settings.default_output):
+            message = "--output: needed with --ray; name s3://bucket/prefix/ or a folder that all nodes see"
+            raise InvalidJob(Code.OUTPUT_MISSING, message)
         Job.parse({"input": {**self.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
 
-    def open_endpoint(self) -> AbstractAsyncContextManager[RunPod | LocalApi]:
+    def open_endpoint(self, settings: Settings) -> AbstractAsyncContextManager[RunPod | LocalApi | RayCluster]:
+        if self.ray:
+            return RayCluster(self.ray, settings)
         if self.local:
             return LocalApi(self.local)
         deadline_s = float(self.job.get("deadline_s") or Settings.model_fields["deadline_s"].default)
@@ -84,7 +96,9 @@ async def open_preparer(
     page_pool = await stack.enter_async_context(open_page_counter()) if counts_pages else None
     upload = submission.upload or (f"{settings.default_output}in/" if settings.default_output else None)
     password = submission.job.get("password")
-    return DocumentPreparer(settings, page_pool, upload, bool(submission.local), password)
+    # The nodes of a Ray cluster see this machine's files unless these are uploaded.
+    shares_files = bool(submission.local or (submission.ray and not submission.upload))
+    return DocumentPreparer(settings, page_pool, upload, shares_files, password)
 
 
 async def send(
@@ -93,7 +107,7 @@ async def send(
     """Read the documents with the endpoint's workers; returns each outcome, in their order. Raises EndpointError."""
     async with AsyncExitStack() as stack:
         preparer = await open_preparer(submission, settings, stack, counts_pages=bool(submission.slice_pages))
-        endpoint = await stack.enter_async_context(submission.open_endpoint())
+        endpoint = await stack.enter_async_context(submission.open_endpoint(settings))
         saver = save_results.ResultSaver(listener, submission.folder, settings, everything=submission.save)
         ledger = Ledger(submission.state_file)
         outcomes = await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)

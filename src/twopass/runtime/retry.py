@@ -146,3 +146,4 @@ MANIFEST_WRITE = RetryPolicy(attempts=8)  # workers that finish one document at 
 
 ENDPOINT_REQUEST = RetryPolicy(attempts=8, delays=Backoff(0.5, 30.0), longest_retry_after_s=120.0)
 FLEET_JOB = RetryPolicy(attempts=4, delays=(1.0,))  # attempts in a row that read no page
+ACTOR_START = RetryPolicy(attempts=3, delays=(2.0, 10.0, 60.0))  # of a Ray actor; more attempts while others serve

@@ -1,0 +1,270 @@
+"""A Ray cluster as an endpoint: each actor owns one engine, and jobs go to the actors that are free.
+
+Jobs carry the addresses of documents, results those of artefacts. Nothing else is kept in the cluster: actors end with
+the command, and a repeated one continues from the stored pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import structlog
+
+from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
+from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
+from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
+from twopass.settings import Settings
+from twopass.version import VERSION
+from twopass.worker import open_worker
+
+log = structlog.get_logger()
+
+LOCAL, AUTO = "local", "auto"
+GPU_ENGINES = ("vllm", "hf")
+GPU_ACTOR_CPUS = 4  # for the page workers beside a GPU
+OBJECT_STORE_BYTES = 100 << 20  # of a local cluster: jobs and results are small
+CONNECT_S = 10.0
+PLACE_S = 60.0  # between two warnings that no node has room for an actor
+PROGRESS_S = 5.0  # a node that is lost answers late or never
+REASON_CHARS = 300
+
+# Where a cluster's node looks for Ray's token, in this order.
+TOKEN_PLACES = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """Which cluster, and how many actors of which kind.
+
+    `address` is HOST:PORT, `auto` for the cluster that this machine belongs to, or `local` for one on this machine that
+    ends with the command. `actor` has options of Ray for each actor; without them it gets what its engine needs.
+    """
+
+    address: str
+    min_actors: int = 0
+    max_actors: int = 1
+    actor: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise InvalidSetting for an address that cannot be one."""
+        if self.address not in (LOCAL, AUTO) and not re.fullmatch(r"[^/\s]+:\d+", self.address):
+            message = (
+                f"--ray: {self.address} is not HOST:PORT of a cluster that this machine belongs to, {AUTO} or {LOCAL}"
+            )
+            raise InvalidSetting(Code.INVALID_SETTING, message)
+        if self.min_actors > self.max_actors:
+            message = f"--min-workers: {self.min_actors} are more than --workers {self.max_actors}"
+            raise InvalidSetting(Code.INVALID_SETTING, message)
+
+    def actor_options(self, settings: Settings) -> dict[str, Any]:
+        """Ray's options of an actor: a GPU for an engine that needs one, and a CPU for each of its page workers."""
+        has_gpu = settings.engine in GPU_ENGINES
+        cpus = settings.page_workers or (GPU_ACTOR_CPUS if has_gpu else 1)
+        return {"num_gpus": settings.tensor_parallel_size if has_gpu else 0, "num_cpus": cpus, **self.actor}
+
+
+class RayCluster:
+    """Connects to the cluster, or starts one, in its `with` block. Actors start with the first job."""
+
+    def __init__(self, options: RayOptions, settings: Settings, open_worker: OpenWorker = open_worker) -> None:
+        """`open_worker` is called in each actor. Raises InvalidSetting if Ray is not installed."""
+        prepare_environment(options.address)  # before Ray is imported, which reads it
+        try:
+            import ray
+            from ray import exceptions
+        except ModuleNotFoundError as error:
+            message = f"--ray needs {error.name}: pip install 'twopass[ray]'"
+            raise InvalidSetting(Code.INVALID_SETTING, message) from None
+        self._ray: Any = ray
+        self._exceptions: Any = exceptions
+        self._options, self._actor_options = options, options.actor_options(settings)
+        self._open_worker = open_worker
+        fixed = settings.model_dump(exclude_unset=True)
+        self._fixed = {"page_workers": max(1, int(self._actor_options["num_cpus"])), **fixed}
+        size = PoolSize(options.min_actors, options.max_actors, settings.concurrency)
+        self._pool = ActorPool(self._start_actor, size)
+        self._jobs: dict[str, asyncio.Task[JobStatus]] = {}
+
+    async def __aenter__(self) -> Self:
+        self._connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for job_id in self._jobs:
+            await self.cancel(job_id)
+        await self._pool.close()
+        self._ray.shutdown()
+
+    async def submit(self, job_input: Mapping[str, Any]) -> str:
+        job_id = f"ray-{uuid4().hex}"  # unique beyond this process, because the ledger remembers it
+        self._jobs[job_id] = asyncio.create_task(self._pool.run(job_id, job_input))
+        return job_id
+
+    async def poll(self, job_id: str) -> JobStatus:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return JobStatus(JobState.GONE, error="the job belongs to an earlier run")
+        return await job if job.done() else await self._pool.progress(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        if job := self._jobs.get(job_id):
+            job.cancel()
+            with suppress(asyncio.CancelledError, EndpointError):
+                await job
+
+    def _connect(self) -> None:
+        """Join the cluster or start one; raises EndpointError, which says why that is impossible."""
+        address = self._options.address
+        if address not in (LOCAL, AUTO):
+            _check_reachable(address)
+        own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address == LOCAL else {}
+        with map_connection_errors(address, self._exceptions):
+            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+
+    def _start_actor(self) -> _RayActor:
+        """Ask for an actor; Ray, or its autoscaler, finds a node for it."""
+        actor_class = self._ray.remote(ReadingActor).options(max_restarts=0, **self._actor_options)
+        return _RayActor(
+            self._ray, self._exceptions, actor_class.remote(self._fixed, self._open_worker), self._actor_options
+        )
+
+
+class _RayActor:
+    """An actor behind the pool's protocol."""
+
+    def __init__(self, ray: Any, exceptions: Any, handle: Any, options: Mapping[str, Any]) -> None:
+        self._ray, self._exceptions, self._handle, self._options = ray, exceptions, handle, options
+
+    async def open(self) -> TwopassError | None:
+        placed = asyncio.ensure_future(self._wait_for(self._handle.__ray_ready__.remote()))
+        try:
+            while not (await asyncio.wait({placed}, timeout=PLACE_S))[0]:
+                log.warning("no node has room for an actor", needs=dict(self._options), free=self._list_free())
+            await placed
+        finally:
+            placed.cancel()
+        error: TwopassError | None = await self._wait_for(self._handle.open.remote(VERSION))
+        return error
+
+    async def read(self, job_id: str, job_input: Mapping[str, Any]) -> Reply:
+        reply: Reply = await self._wait_for(self._handle.read.remote(job_id, dict(job_input)))
+        return reply
+
+    async def progress(self, job_id: str) -> Mapping[str, Any] | None:
+        try:
+            async with asyncio.timeout(PROGRESS_S):
+                progress: Mapping[str, Any] | None = await self._wait_for(self._handle.progress.remote(job_id))
+                return progress
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        await self._wait_for(self._handle.close.remote())
+
+    def kill(self) -> None:
+        self._ray.kill(self._handle, no_restart=True)
+
+    def _list_free(self) -> dict[str, float]:
+        """The free resources of the cluster that actors ask for."""
+        free = self._ray.available_resources()
+        return {name: amount for name, amount in free.items() if name in ("CPU", "GPU") or name in self._options}
+
+    async def _wait_for(self, call: Any) -> Any:
+        """Wait for a call's result; a cancelled wait cancels the call."""
+        with map_call_errors(self._exceptions):
+            try:
+                return await _as_future(call)
+            except asyncio.CancelledError:
+                self._ray.cancel(call)
+                raise
+
+
+def _as_future(call: Any) -> Awaitable[Any]:
+    return asyncio.wrap_future(call.future())
+
+
+def prepare_environment(address: str) -> None:
+    """Set Ray's variables that are not set: use its token authentication, send no usage statistics.
+
+    A local cluster always has a token; one that is not given is made for it and ends with it.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address != LOCAL:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"
+    if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def _check_reachable(address: str) -> None:
+    """Raise EndpointError if nothing listens there: Ray would try for two minutes and end the process."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        message = (
+            f"--ray {address}: cannot be reached ({error}); name the head's address and port, such as 10.0.0.5:6379"
+        )
+        raise EndpointError(Code.ENDPOINT_UNAVAILABLE, message) from None
+
+
+@contextmanager
+def map_connection_errors(address: str, exceptions: Any) -> Iterator[None]:
+    """Translate what `ray.init` raises."""
+    try:
+        yield
+    except exceptions.AuthenticationError:
+        message = (
+            f"the cluster's token is missing or wrong; set {TOKEN_PLACES}, or RAY_AUTH_MODE=disabled if it has none"
+        )
+    except ConnectionError as error:
+        message = f"{_first_line(error)}; check that the cluster runs and that its token is in {TOKEN_PLACES}"
+    except SystemExit:  # Ray ends the process if the head does not answer
+        message = "the head does not answer as Ray does; check address and port"
+    except (RuntimeError, ValueError) as error:  # another version, or no node of the cluster on this machine
+        message = (
+            f"{_first_line(error)}; run the command on a machine of the cluster, with its versions of Ray and Python"
+        )
+    else:
+        return
+    raise EndpointError(Code.ENDPOINT_DENIED, f"--ray {address}: {message}") from None
+
+
+@contextmanager
+def map_call_errors(exceptions: Any) -> Iterator[None]:
+    """Translate what a call of an actor raises: ActorFailed for errors of our code, ActorLost for all others."""
+    try:
+        yield
+    except exceptions.RayTaskError as error:
+        raise ActorFailed(f"{_first_line(error.cause or error)} in a Ray actor; its log has the traceback") from None
+    except exceptions.RayError as error:
+        raise ActorLost(describe_loss(error)) from None
+
+
+def describe_loss(error: BaseException) -> str:
+    """Why an actor is lost, in one line, with its process and node where Ray names them."""
+    text = str(error)
+    named = (re.search(rf"^\s*{name}: (\S+)$", text, re.M) for name in ("pid", "ip"))
+    place = " on ".join(found[1] for found in named if found)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = next((line for line in lines if " because " in line), lines[0] if lines else type(error).__name__)
+    return f"actor {place} lost: {reason}"[:REASON_CHARS] if place else f"actor lost: {reason}"[:REASON_CHARS]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:REASON_CHARS] if lines else type(error).__name__
