@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import pymupdf
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from tests import ROOT
 from tests.test_docs import find_blocks
+from twopass.cli.app import app
 
 PAGE = "docs/cluster.md"
 (SLURM,) = find_blocks("bash", PAGE)
@@ -22,6 +26,55 @@ MANIFESTS = {block["kind"]: block for block in map(yaml.safe_load, find_blocks("
 def test_the_job_is_valid_for_kubernetes() -> None:
     """The Job is valid against Kubernetes' schema, and no field is misspelt."""
     kubernetes_validate.validate(MANIFESTS["Job"], kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_pod_templates_of_the_ray_job_are_valid_for_kubernetes() -> None:
+    """Head and workers are pods that Kubernetes accepts. No package has the schema of KubeRay's own fields."""
+    cluster = MANIFESTS["RayJob"]["spec"]["rayClusterSpec"]
+    templates = [group["template"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+
+    assert len(templates) == 2
+    for template in templates:
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"}, **template}
+        kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
+
+
+# Fields of KubeRay's own, from its Go types (release 1.6); pod templates and maps below them are not listed.
+KUBERAY = {
+    "": {"entrypoint", "shutdownAfterJobFinishes", "backoffLimit", "rayClusterSpec"},
+    "rayClusterSpec": {
+        *("rayVersion", "authOptions", "enableInTreeAutoscaling", "autoscalerOptions"),
+        *("headGroupSpec", "workerGroupSpecs"),
+    },
+    "authOptions": {"mode", "secretName"},
+    "autoscalerOptions": {"idleTimeoutSeconds", "upscalingMode", "resources"},
+    "headGroupSpec": {"rayStartParams", "template"},
+    "workerGroupSpecs": {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"},
+}
+
+
+def test_no_field_of_the_ray_job_is_misspelt() -> None:
+    """Every field that is KubeRay's own is one that it knows, at its place."""
+
+    def find_unknown(fields: Any, name: str) -> list[str]:
+        if isinstance(fields, list):
+            return [unknown for entry in fields for unknown in find_unknown(entry, name)]
+        unknown = [f"{name}.{field}" for field in fields if field not in KUBERAY[name]]
+        return unknown + [path for field in fields if field in KUBERAY for path in find_unknown(fields[field], field)]
+
+    assert find_unknown(MANIFESTS["RayJob"]["spec"], "") == []
+
+
+def test_the_ray_job_runs_a_command_that_exists() -> None:
+    """Its entry point has options of `twopass submit`, and its version of Ray is the tested one."""
+    job = MANIFESTS["RayJob"]["spec"]
+    program, command, *arguments = job["entrypoint"].split()
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
+
+    assert program == "twopass"
+    assert not [word for word in arguments if word.startswith("--") and f" {word} " not in shown]
+    assert f"ray=={job['rayClusterSpec']['rayVersion']}\n" in (ROOT / "requirements" / "cluster.txt").read_text()
+    assert f"ray[default]=={job['rayClusterSpec']['rayVersion']}" in (ROOT / PAGE).read_text()
 
 
 def test_a_misspelt_field_is_found() -> None:

@@ -88,6 +88,7 @@ def test_a_killed_actor_costs_only_its_pages_in_flight(
     errors = (tmp_path / "stderr").read_text()
     assert code == 0, errors
     assert f"actor {killed.pid} on " in errors
+    assert f"actor {killed.pid} on " in (tmp_path / "submitted" / "state.jsonl").read_text()
     assert read_summary(tmp_path)["success"] == len(PAGES)
     assert_read_once(bucket, "actor/")
     assert not cluster.find_actors()
