@@ -96,6 +96,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The endpoint that jobs are sent to cannot be reached, was busy for too long, or has no worker that can start.",
         "Run the same command again; it continues where it stopped. If the endpoint is busy, lower `--in-flight`.",
     ),
+    Code.DUPLICATE: (
+        "Another job has the same `idempotency_key` and reads in place of this one.",
+        "Wait for the result of the job that `duplicate_of` names. To read again, use another key. `twopass submit` "
+        "does this itself.",
+    ),
     Code.JOB_LOST: (
         "The endpoint lost a job, ended it without a result (as often as `--tries` allows), or was too slow.",
         "See the endpoint's log. Run the same command again to read the missing pages.",

@@ -57,6 +57,8 @@ JOB: Mapping[str, str] = {
     "failed_pages": "how many failed pages, or what percentage, make a document `partial_success` or `failure`; "
     "pages that were read are kept",
     "resume": "`false` reads everything again, into a separate folder",
+    "idempotency_key": "up to 100 letters, digits, `-` and `_`: of several jobs with the same key and output, only the "
+    "first one that starts reads, and the others end with `DUPLICATE`; no effect without an output",
 }
 RESULT: Mapping[str, str] = {
     "status": "`success`: every page was read; `failure`: no usable page; otherwise `partial_success`",
@@ -67,6 +69,7 @@ RESULT: Mapping[str, str] = {
     "usage": "`tokens_in`, `tokens_out`, `engine_s`, `pages_read_now`; `cost` and `cost_per_1000_pages` if "
     "`PRICE_PER_SECOND` is set",
     "started": "in a worker's first result: seconds per stage of its start",
+    "duplicate_of": "in a job that ended with `DUPLICATE`: id of the job that has claimed its `idempotency_key`",
     "result_uri": "address of the complete result, if there is an output",
     "omitted": "numbers of documents and problems that are only in `result.json`",
     "store": "`head_then_put` if the store has no conditional writes: two workers may then overwrite each other",
@@ -151,6 +154,7 @@ While a job runs, this is the `output` of `GET /status/{{id}}` and the content o
   manifest.json    written last: if it exists, the document is complete
 jobs/{{job id}}/
   progress.json, result.json
+jobs/claims/{{idempotency_key}}.json   id of the job that reads under this key
 ```
 
 All artefacts except manifest, progress, result and the cost block of checkpoints depend only on the source's bytes, the

@@ -226,6 +226,11 @@ class Job(Input):
     deadline_s: float | None = Field(default=None, gt=0, le=604_800)
     failed_pages: FailedPages = FailedPages()
     resume: bool = True
+    idempotency_key: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
+        description="of several jobs with the same key and output, only the first one that starts reads",
+    )
 
     _refuse_boolean = field_validator("dpi", "max_crops", "deadline_s", mode="before")(refuse_boolean)
 

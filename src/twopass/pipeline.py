@@ -27,7 +27,7 @@ from twopass.runtime import admission, page_slots, retry
 from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
 from twopass.runtime.shutdown import RESEND_HINT
-from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, render, report, unread_regions, upload
+from twopass.steps import assemble, claim, enrich, fetch, pass1, pass2, previews, render, report, unread_regions, upload
 from twopass.steps.report import Outcome
 from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
@@ -49,6 +49,8 @@ async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: boo
         open_output(job.output, worker.settings, job.s3) as output,
         open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
+        if owner := await claim.find_owner(output, job):
+            return report.duplicate_job(owner, watch)
         context = JobContext(job, worker, sources, output, deadline, progress, keeps_thumbnails=keeps_thumbnails)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
             progress.expect_documents(len(job.sources))

@@ -65,6 +65,9 @@ class Result(Output):
     started: dict[str, float] | None = Field(
         None, description="seconds of each stage of the worker's start, in its first result"
     )
+    duplicate_of: str | None = Field(
+        None, description="id of the job that reads in place of this one, which has the same idempotency_key"
+    )
 
     def as_answer(self) -> dict[str, Any]:
         """JSON of at most RESULT_BYTES plus the inline artefacts; a failed job has `error`."""

@@ -17,7 +17,7 @@ from twopass.document import Kind
 from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError, TwopassError
 
 SETTINGS = Settings(page_workers=1)  # one worker for all tests of this file
-OF_THE_PLATFORM = {"id", "entry_point", "queued_s", "upload"}
+OF_THE_PLATFORM = {"id", "entry_point", "queued_s", "upload", "idempotency_key"}
 OF_MANY_JOBS = {"sources", "output", "inline", "slice"}
 
 

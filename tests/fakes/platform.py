@@ -74,7 +74,8 @@ class Platform:
     """The HTTP server. `refusals` are sent first, one per request: a status and a Retry-After header.
 
     `requests` holds the time, method and path of each request, `bodies` those of /run and /runsync. `workers` is what
-    /health counts; None: there is no such endpoint.
+    /health counts; None: there is no such endpoint. `answers_run` is called when /run has queued a job; if it returns
+    False, the connection is closed without an answer.
     """
 
     backend: Backend
@@ -83,6 +84,7 @@ class Platform:
     requests: list[tuple[float, str, str]] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
     workers: Json | None = field(default_factory=lambda: {"idle": 1, "running": 0, "throttled": 0})
+    answers_run: Callable[[], bool] = lambda: True
 
     @contextmanager
     def serve(self) -> Iterator[str]:
@@ -118,7 +120,11 @@ class _Handler(BaseHTTPRequestHandler):
         if (self.command, verb) == ("GET", "health") and self.owner.workers is not None:
             return self._send(200, {"jobs": {"inQueue": 0, "inProgress": 0}, "workers": self.owner.workers})
         if (self.command, verb) == ("POST", "run"):
-            return self._send(200, {"id": self._put(body), "status": "IN_QUEUE"})
+            job_id = self._put(body)
+            if self.owner.answers_run():
+                return self._send(200, {"id": job_id, "status": "IN_QUEUE"})
+            self.close_connection = True
+            return None
         if self.command == "POST" and (sync := re.fullmatch(r"runsync\?wait=(\d+)", verb)):
             return self._send(200, self._wait(self._put(body), int(sync[1]) / 1000))
         if (self.command, verb) == ("POST", "cancel"):

@@ -151,6 +151,11 @@ class LoopbackQueue:
         self._wait_until(lambda: record.status in FINAL, f"{job_id} has no result", timeout)
         return record.outcome()
 
+    @property
+    def job_ids(self) -> list[str]:
+        """The ids of all jobs, in the order in which they were queued."""
+        return list(self._server.records)
+
     def snapshot(self, job_id: str) -> Outcome | None:
         """The job's current state; None for an unknown id."""
         record = self._server.records.get(job_id)

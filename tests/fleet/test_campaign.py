@@ -1,11 +1,45 @@
-"""How documents become jobs."""
+"""How documents become jobs, and what happens if the answer to a sent job is lost."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tests.fakes.endpoint import ScriptedEndpoint, succeed
 from tests.fakes.platform import Json
-from twopass.fleet.campaign import Plan
+from twopass.errors import EndpointError
+from twopass.fleet.campaign import Campaign, DocumentOutcome, Plan
+from twopass.fleet.discovery import DocumentPreparer, DocumentRef
+from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.fleet.ledger import Ledger
+from twopass.settings import Settings
+
+PLAN = Plan({}, "x", poll_s=0.0, outlives_command=True)
+
+
+class Listener:
+    """Keeps the outcomes."""
+
+    def __init__(self) -> None:
+        self.ended: list[DocumentOutcome] = []
+
+    def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
+
+    def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
+
+    def document_ended(self, outcome: DocumentOutcome) -> None:
+        self.ended.append(outcome)
+
+
+async def run(endpoint: ScriptedEndpoint, state: Path, plan: Plan = PLAN, documents: int = 1) -> list[DocumentOutcome]:
+    """Read remote documents, which are not counted, with the state in this file."""
+    refs = [DocumentRef(f"s3://bucket/{number}.pdf") for number in range(documents)]
+    campaign = Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(state), plan, Listener())
+    return await campaign.run(refs)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +56,66 @@ from twopass.fleet.campaign import Plan
 def test_slices_cover_the_requested_pages(fields: Json, pages: int | None, slices: list[str]) -> None:
     """Each slice is a range with the same number of requested pages; there is none if one job reads them all."""
     assert Plan(fields, "x").slices(pages) == slices
+
+
+async def test_a_job_whose_answer_was_lost_is_followed_by_the_next_run(tmp_path: Path) -> None:
+    """The repeated command sends the same key, learns the id of the first job, and takes its result."""
+    endpoint = ScriptedEndpoint(lost_answers=1)
+    with pytest.raises(EndpointError):
+        await run(endpoint, tmp_path / "state.jsonl")
+
+    (outcome,) = await run(endpoint, tmp_path / "state.jsonl")
+    again = await run(endpoint, tmp_path / "state.jsonl")
+
+    first, second = (job["idempotency_key"] for job in endpoint.inputs)
+    assert first == second
+    assert endpoint.reads == ["1"]
+    assert outcome.status == again[0].status == "success"
+
+
+async def test_a_job_that_is_sent_again_has_another_key(tmp_path: Path) -> None:
+    """An attempt that was lost must not keep the next one from reading, and documents do not share keys."""
+    answers = [JobStatus(JobState.GONE, error="lost")]
+    endpoint = ScriptedEndpoint(lambda job: answers.pop() if answers else succeed(job))
+
+    outcomes = await run(endpoint, tmp_path / "state.jsonl", replace(PLAN, in_flight=1), documents=2)
+
+    assert [outcome.status for outcome in outcomes] == ["success", "success"]
+    assert len({job["idempotency_key"] for job in endpoint.inputs}) == 3
+
+
+async def test_a_job_whose_original_is_gone_is_sent_again(tmp_path: Path) -> None:
+    """The first job, whose answer was lost, ended without a result: the next attempt reads under another key."""
+    answers = [JobStatus(JobState.GONE, error="lost")]
+    endpoint = ScriptedEndpoint(lambda job: answers.pop() if answers else succeed(job), lost_answers=1)
+    with pytest.raises(EndpointError):
+        await run(endpoint, tmp_path / "state.jsonl")
+
+    (outcome,) = await run(endpoint, tmp_path / "state.jsonl")
+
+    assert outcome.status == "success"
+    assert endpoint.reads == ["1", "3"]
+
+
+async def test_an_endpoint_that_does_not_know_keys_gets_none(tmp_path: Path) -> None:
+    """Workers of 0.2.0 refuse the field: their job is sent again without it, and so are all later ones."""
+
+    def answer(job: Mapping[str, Any]) -> JobStatus:
+        error = "INVALID_JOB: idempotency_key: unknown field"
+        return JobStatus(JobState.ENDED, None, error) if "idempotency_key" in job else succeed(job)
+
+    endpoint = ScriptedEndpoint(answer)
+
+    outcomes = await run(endpoint, tmp_path / "state.jsonl", replace(PLAN, in_flight=1, attempts=1), documents=2)
+
+    assert [outcome.status for outcome in outcomes] == ["success", "success"]
+    assert ["idempotency_key" in job for job in endpoint.inputs] == [True, False, False]
+
+
+async def test_jobs_that_end_with_the_command_have_no_key(tmp_path: Path) -> None:
+    """A local API's jobs are gone with the connection, and its job ids are not those that its worker sees."""
+    endpoint = ScriptedEndpoint()
+
+    await run(endpoint, tmp_path / "state.jsonl", replace(PLAN, outlives_command=False))
+
+    assert "idempotency_key" not in endpoint.inputs[0]

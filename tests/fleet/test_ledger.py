@@ -27,3 +27,17 @@ def test_a_truncated_line_is_skipped(tmp_path: Path) -> None:
     Ledger(path).record_job("c", "3")
 
     assert Ledger(path).open_jobs == {"a": "1", "c": "3"}
+
+
+def test_a_job_is_unanswered_until_its_id_is_known(tmp_path: Path) -> None:
+    """What was sent without an answer survives the process; the job's id, or its end, replaces it."""
+    path = tmp_path / "state.jsonl"
+    for key in ("a", "b", "c"):
+        Ledger(path).record_sending(key, f"{key}-1")
+    Ledger(path).record_job("b", "2")
+    Ledger(path).forget_job("c")
+
+    ledger = Ledger(path)
+    assert [ledger.unanswered(key) for key in ("a", "b", "c")] == ["a-1", None, None]
+    assert ledger.unanswered_count == 1
+    assert ledger.open_jobs == {"b": "2"}

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -181,6 +182,80 @@ def test_s3_prefixes_and_small_local_files_are_read(fleet: Any, tmp_path: Path) 
     assert "Beta" in next((tmp_path / "alone").glob("*/document.md")).read_text()
 
 
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs that an endpoint got for one document: those that read, those that ended as duplicates of these."""
+
+    reading: set[str]
+    duplicates: dict[str, str]
+
+
+def wait_for_jobs(queue: LoopbackQueue, count: int) -> Jobs:
+    """Wait until the last `count` jobs of the queue have ended."""
+    ended = {name: queue.wait(name, 120) for name in queue.job_ids[-count:]}
+    bodies = {name: (job.output or {}).get("detail") or job.output for name, job in ended.items()}
+    duplicates = {name: body["duplicate_of"] for name, body in bodies.items() if "duplicate_of" in body}
+    return Jobs({name for name, body in bodies.items() if body.get("usage", {}).get("pages_read_now")}, duplicates)
+
+
+def test_a_job_whose_answer_is_cut_off_is_read_once(fleet: Any, tmp_path: Path) -> None:
+    """The request is repeated, so that there are two jobs: one reads, the other names it and ends."""
+    queue, _, _, keys, client = fleet
+    client.put_object(Bucket="bucket", Key="cut/a.pdf", Body=pdf(4, "Cut"))
+    cuts = [False]
+    platform = Platform(QueueBackend(queue), answers_run=lambda: cuts.pop() if cuts else True)
+
+    with platform.serve() as url:
+        run = submit("s3://bucket/cut/", "--endpoint", url, "--output", "s3://bucket/cut-out/", **keys)
+
+    assert run.code == 0, run.errors
+    assert read_summary(tmp_path)["documents"][0]["pages"] == {"read": 4}
+    assert len(platform.bodies) == 2
+    jobs = wait_for_jobs(queue, 2)
+    assert len(jobs.reading) == 1 and set(jobs.duplicates.values()) == jobs.reading
+    assert find_writers(client, "cut-out/") == jobs.reading
+
+
+def test_a_killed_command_leaves_no_unknown_job(fleet: Any, tmp_path: Path) -> None:
+    """Killed before the endpoint answered, the command finds its job when it is repeated, and follows it."""
+    queue, _, _, keys, client = fleet
+    client.put_object(Bucket="bucket", Key="killed/a.pdf", Body=pdf(4, "Killed"))
+    queued, killed = threading.Event(), threading.Event()
+
+    def answers_run() -> bool:
+        if queued.is_set():
+            return True
+        queued.set()
+        killed.wait(120)
+        return False
+
+    platform = Platform(QueueBackend(queue), answers_run=answers_run)
+    with platform.serve() as url:
+        arguments = ["s3://bucket/killed/", "--endpoint", url, "--output", "s3://bucket/killed-out/"]
+        running = spawn_submit(*arguments, "--slice-pages", "0", **keys)
+        assert queued.wait(120)
+        running.kill()
+        running.communicate()
+        killed.set()
+        run = submit(*arguments, **keys)
+
+    assert run.code == 0, run.errors
+    assert read_summary(tmp_path)["documents"][0]["pages"] == {"read": 4}
+    assert len({body["input"]["idempotency_key"] for body in platform.bodies}) == 1
+    jobs = wait_for_jobs(queue, 2)
+    assert len(jobs.reading) == 1 and set(jobs.duplicates.values()) == jobs.reading
+    assert find_writers(client, "killed-out/") == jobs.reading
+    assert Ledger(tmp_path / "submitted" / "state.jsonl").open_jobs == {}
+
+
+def find_writers(client: Any, prefix: str) -> set[str]:
+    """The ids of the jobs that stored the pages below the prefix."""
+    listed = client.list_objects_v2(Bucket="bucket", Prefix=prefix)["Contents"]
+    pages = [entry["Key"] for entry in listed if "/pages/" in entry["Key"]]
+    assert len(pages) == 4
+    return {json.loads(client.get_object(Bucket="bucket", Key=page)["Body"].read())["cost"]["job"] for page in pages}
+
+
 @pytest.fixture
 def start_endpoint(folder: Path) -> Iterator[Callable[..., tuple[Platform, str]]]:
     """Start an endpoint that answers each job by a function of its input."""
@@ -326,11 +401,13 @@ def test_cancel_ends_the_jobs_of_an_earlier_run(folder: Path, start_endpoint: An
     """`--cancel` ends the jobs that an earlier run left at the endpoint, so that they cost nothing more."""
     platform, url = start_endpoint(succeed)
     Ledger(folder / "submitted" / "state.jsonl").record_job("key", "job-7")
+    Ledger(folder / "submitted" / "state.jsonl").record_sending("other", "other-1")
 
     run = submit("--cancel", "--endpoint", url)
 
     assert run.code == 0, run.errors
     assert platform.backend.stopped == ["job-7"]
+    assert "1 jobs may be at the endpoint too" in run.errors
     assert Ledger(folder / "submitted" / "state.jsonl").open_jobs == {}
 
 
@@ -421,6 +498,7 @@ def test_a_dry_run_estimates_and_sends_nothing(folder: Path) -> None:
     [
         (["none.pdf", "--endpoint", "x"], "SOURCE_NOT_FOUND: none.pdf"),
         (["one.pdf", "--endpoint", "x", "--job", '{"colour": 1}'], "INVALID_JOB: colour"),
+        (["one.pdf", "--endpoint", "x", "--job", '{"idempotency_key": "k"}'], "INVALID_JOB: idempotency_key: leave it"),
     ],
 )
 def test_a_wrong_argument_is_reported_before_anything_is_sent(folder: Path, arguments: list[str], message: str) -> None:

@@ -104,6 +104,9 @@ async def _cancel_jobs(request: Submission, settings: Settings, console: Console
             await endpoint.cancel(job_id)
             ledger.forget_job(key)
             console.print(f"cancelled {job_id}")
+    if count := ledger.unanswered_count:
+        advice = "the same command without --cancel finds them"
+        console.print(f"{count} jobs may be at the endpoint too, but it did not answer with their ids: {advice}")
     return SUCCESS
 
 

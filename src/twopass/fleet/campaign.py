@@ -6,6 +6,7 @@ document --count pages--> slices --jobs--> checkpoints --a last job without slic
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -65,7 +66,11 @@ class DocumentOutcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """How documents become jobs. `fields` go into every job; `price` is the price of a second of one worker."""
+    """How documents become jobs. `fields` go into every job; `price` is the price of a second of one worker.
+
+    With `outlives_command`, jobs go on at the endpoint when the command ends. Each then has an idempotency key, because
+    an answer that is lost would leave a job there of which nothing is known.
+    """
 
     fields: Mapping[str, Any]
     endpoint: str
@@ -74,6 +79,7 @@ class Plan:
     attempts: int = retry.FLEET_JOB.attempts
     poll_s: float = 2.0
     price: float | None = None
+    outlives_command: bool = False
 
     def slices(self, pages: int | None) -> list[str]:
         """Split the requested pages into ranges of `slice_pages`; an empty list if one job reads them all."""
@@ -147,6 +153,7 @@ class Campaign:
         self._endpoint, self._preparer, self._ledger = endpoint, preparer, ledger
         self._plan, self._listener = plan, listener
         self._job_slots = asyncio.Semaphore(plan.in_flight)
+        self._sends_keys = plan.outlives_command
 
     async def run(self, documents: Sequence[DocumentRef]) -> list[DocumentOutcome]:
         """Return the outcome of each document, in their order. Raises EndpointError if the endpoint fails."""
@@ -210,6 +217,12 @@ class Campaign:
             async with self._job_slots:
                 status = await self._follow_job(key, job, report_progress)
             outcome = self._to_outcome(status)
+            if _refuses_key(outcome):
+                self._sends_keys = False
+                log.warning(
+                    "jobs are sent without idempotency_key, which this endpoint's image does not know; update it"
+                )
+                continue
             total = total.combine(outcome)
             reason = outcome.error or f"{outcome.unread_pages} pages unread"
             is_lost = status.state is JobState.GONE
@@ -228,17 +241,34 @@ class Campaign:
 
     async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> JobStatus:
         """Submit the job, unless an earlier run did, and poll it until it ends."""
-        job_id = self._ledger.job_id(key)
-        if job_id is None:
-            job_id = await self._endpoint.submit(job)
-            self._ledger.record_job(key, job_id)
+        job_id = self._ledger.job_id(key) or await self._submit(key, job)
         while True:
             status = await self._endpoint.poll(job_id)
-            if status.state in (JobState.ENDED, JobState.GONE):
+            original_id = _find_original(status)
+            if original_id and original_id != job_id:
+                log.info("job was sent twice", job=original_id, duplicate=job_id)
+                self._ledger.record_job(key, job_id := original_id)
+            elif not status.is_open:
                 self._ledger.forget_job(key, status.error and status.error[:300])
                 return status
-            report_progress(status.output if isinstance(status.output, dict) else {"phase": str(status.state)})
-            await asyncio.sleep(self._plan.poll_s)
+            else:
+                report_progress(status.output if isinstance(status.output, dict) else {"phase": str(status.state)})
+                await asyncio.sleep(self._plan.poll_s)
+
+    async def _submit(self, key: str, job: Mapping[str, Any]) -> str:
+        """Submit the job and return its id. If the answer to an earlier request was lost, repeat its idempotency key.
+
+        The endpoint may then have two jobs: the one that starts second reads nothing and names the other.
+        """
+        if self._sends_keys:
+            idempotency_key = self._ledger.unanswered(key)
+            if idempotency_key is None:
+                idempotency_key = f"{key}-{secrets.token_hex(4)}"
+                self._ledger.record_sending(key, idempotency_key)
+            job = {**job, "idempotency_key": idempotency_key}
+        job_id = await self._endpoint.submit(job)
+        self._ledger.record_job(key, job_id)
+        return job_id
 
     def _to_outcome(self, status: JobStatus) -> _JobOutcome:
         output = status.output if isinstance(status.output, dict) else {}
@@ -266,6 +296,19 @@ def _sum_up(document: DocumentRef, pages: int | None, jobs: Sequence[_JobOutcome
         problems=tuple(last.body.get("problems", ())),
         error=last.error,
     )
+
+
+def _find_original(status: JobStatus) -> str | None:
+    """The id of the job that reads in place of this one, if this one ended as a duplicate."""
+    output = status.output if isinstance(status.output, dict) else {}
+    detail = output.get("detail")
+    original_id = detail.get("duplicate_of") if isinstance(detail, dict) else None
+    return original_id if status.state is JobState.ENDED and isinstance(original_id, str) else None
+
+
+def _refuses_key(outcome: _JobOutcome) -> bool:
+    """Whether a worker of 0.2.0 or older refused the job, because it does not know the field."""
+    return (outcome.error or "").startswith(f"{Code.INVALID_JOB}: idempotency_key: unknown field")
 
 
 def _should_retry(outcome: _JobOutcome) -> bool:

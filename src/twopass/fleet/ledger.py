@@ -18,6 +18,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._job_ids: dict[str, str] = {}
+        self._sending: dict[str, str] = {}
         self._outcomes: dict[str, dict[str, Any]] = {}
         text = path.read_text() if path.exists() else ""
         self._separator = "" if text.endswith("\n") or not text else "\n"  # ends a line that was cut off
@@ -36,6 +37,10 @@ class Ledger:
         """The id of the job that is still running under this key; None without one."""
         return self._job_ids.get(key)
 
+    def unanswered(self, key: str) -> str | None:
+        """The idempotency key of a job that was sent under this key, if no answer said which id it has."""
+        return self._sending.get(key)
+
     def outcome(self, key: str) -> dict[str, Any] | None:
         """The recorded outcome of a job that need not be sent again; None if there is none."""
         return self._outcomes.get(key)
@@ -44,6 +49,15 @@ class Ledger:
     def open_jobs(self) -> dict[str, str]:
         """Ids, by key, of jobs that were sent and have not ended."""
         return {key: job_id for key, job_id in self._job_ids.items() if key not in self._outcomes}
+
+    @property
+    def unanswered_count(self) -> int:
+        """How many jobs may be at the endpoint although no answer said which ids they have."""
+        return len(self._sending)
+
+    def record_sending(self, key: str, idempotency_key: str) -> None:
+        """Record, before a job is sent, how it will be recognized if its answer is lost."""
+        self._write({"key": key, "sending": idempotency_key})
 
     def record_job(self, key: str, job_id: str) -> None:
         self._write({"key": key, "job": job_id})
@@ -64,9 +78,13 @@ class Ledger:
 
     def _apply(self, event: dict[str, Any]) -> None:
         key = event["key"]
+        if "sending" in event:
+            self._sending[key] = str(event["sending"])
+            return
         if "ended" in event:
             self._outcomes[key] = dict(event["ended"])
         elif event["job"] is None:
             self._job_ids.pop(key, None)
         else:
             self._job_ids[key] = str(event["job"])
+        self._sending.pop(key, None)

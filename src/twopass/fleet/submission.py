@@ -70,7 +70,16 @@ class Submission:
         price = None if self.price_per_hour is None else self.price_per_hour / 3600
         # Ray's address is left out: what was read counts in another cluster, too.
         where = self.endpoint or self.local or ("ray" if self.ray else "")
-        return Plan(self.job_fields, where, self.slice_pages, self.in_flight, self.tries, self.poll_s, price)
+        return Plan(
+            fields=self.job_fields,
+            endpoint=where,
+            slice_pages=self.slice_pages,
+            in_flight=self.in_flight,
+            attempts=self.tries,
+            poll_s=self.poll_s,
+            price=price,
+            outlives_command=bool(self.endpoint),
+        )
 
     def check(self, settings: Settings) -> None:
         """Raise InvalidJob or InvalidSetting for wrong fields, before pages are counted or anything is sent."""
@@ -79,6 +88,9 @@ class Submission:
         if self.ray and not (self.output or settings.default_output):
             message = "--output: needed with --ray; name s3://bucket/prefix/ or a folder that all nodes see"
             raise InvalidJob(Code.OUTPUT_MISSING, message)
+        if "idempotency_key" in self.job:
+            message = "idempotency_key: leave it out, because each job gets a key of its own"
+            raise InvalidJob(Code.INVALID_JOB, message)
         Job.parse({"input": {**self.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
 
     def open_endpoint(self, settings: Settings) -> AbstractAsyncContextManager[RunPod | LocalApi | RayCluster]:

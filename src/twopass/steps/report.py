@@ -248,6 +248,14 @@ async def job_result(
     return result
 
 
+def duplicate_job(owner: str, watch: Stopwatch) -> Result:
+    """The result of a job that reads nothing, because the job `owner` has its idempotency key."""
+    message = f"job {owner} has the same idempotency_key and reads in place of this one; wait for its result"
+    problem = Problem(code=Code.DUPLICATE, message=message)
+    timings = measure_timings(watch)
+    return Result(status=Status.FAILURE, problems=(problem,), timings=timings, duplicate_of=owner)
+
+
 def _to_warnings(incidents: Sequence[Incident]) -> tuple[Problem, ...]:
     return tuple(
         Problem(code=incident.code, severity=Severity.WARNING, message=incident.message) for incident in incidents
