@@ -101,6 +101,11 @@ WRONG = {
     "submit a.pdf --ray ray://head:10001 --output out": ["INVALID_SETTING: --ray", "HOST:PORT", "auto", "local"],
     "submit a.pdf --ray local": ["OUTPUT_MISSING: --output", "s3://bucket/prefix/"],
     "submit a.pdf --ray local --output out --min-workers 2": ["INVALID_SETTING: --min-workers", "--workers 1"],
+    'submit a.pdf --ray local --output out --actor {"colour":1}': ["INVALID_SETTING: --actor: colour", "num_cpus"],
+    'submit a.pdf --ray local --output out --actor {"scheduling_strategy":1}': [
+        "--actor: scheduling_strategy",
+        "SPREAD",
+    ],
     "submit --cancel --ray local": ["--cancel", "nothing is left to cancel"],
     "submit a.pdf --local localhost:8000": ["--local", "http://localhost:8000"],
     "submit a.pdf --endpoint x --job {": ["--job", "JSON object"],

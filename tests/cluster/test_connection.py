@@ -6,22 +6,26 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from ray import exceptions
+from structlog.testing import capture_logs
 
 from tests.cluster.conftest import RayNodes
 from twopass.errors import EndpointError
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost
-from twopass.fleet.endpoints.ray_cluster import describe_loss, map_call_errors, map_connection_errors
+from twopass.fleet.endpoints.ray_cluster import RayActor, describe_loss, map_call_errors, map_connection_errors
 
 SUBMIT = "from twopass.cli.app import main; main()"
 
 
-def submit(folder: Path, address: str, code: str = SUBMIT, **environment: str) -> subprocess.CompletedProcess[str]:
+def submit(
+    folder: Path, address: str, code: str = SUBMIT, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "a.pdf").touch()
-    arguments = ["submit", "a.pdf", "--ray", address, "--output", "out", "--slice-pages", "0"]
+    arguments = ["submit", "a.pdf", "--ray", address, "--output", "out", "--slice-pages", "0", *options]
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), **environment}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=120
@@ -87,6 +91,60 @@ def test_every_error_of_a_connection_says_what_to_do(error: BaseException) -> No
     message = "--ray head:6379: .*(check|run)"
     with pytest.raises(EndpointError, match=message), map_connection_errors("head:6379", exceptions):
         raise error
+
+
+def test_an_option_that_ray_refuses_is_reported(tmp_path: Path) -> None:
+    """Ray's own message is shown after the option's name."""
+    ran = submit(tmp_path, "local", SUBMIT, '--actor={"num_cpus": "two"}')
+
+    assert ran.returncode == 2
+    assert "INVALID_SETTING: --actor: The type of keyword 'num_cpus'" in ran.stderr
+
+
+class FullCluster:
+    """Stands for Ray and for the handle of an actor: a node is found after so many looks at the free resources."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.placed: Future[None] = Future()
+        self.__ray_ready__ = self.open = self
+
+    def remote(self, *arguments: object) -> FullCluster:
+        return self
+
+    def future(self) -> Future[None]:
+        return self.placed
+
+    def available_resources(self) -> dict[str, float]:
+        self.looks -= 1
+        if not self.looks:
+            self.placed.set_result(None)
+        return {"CPU": 2.0, "node:10.0.0.5": 1.0}
+
+
+async def test_while_no_node_has_room_the_log_says_what_is_missing() -> None:
+    """The actor waits, because an autoscaler may add a node; the warning names what it needs and what is free."""
+    full = FullCluster(2)
+    actor = RayActor(full, exceptions, full, {"num_gpus": 1, "num_cpus": 4}, place_s=0.0)
+
+    with capture_logs() as lines:
+        await actor.open()
+
+    assert lines == 2 * [
+        {
+            "event": "no node has room for an actor",
+            "log_level": "warning",
+            "needs": {"num_gpus": 1, "num_cpus": 4},
+            "free": {"CPU": 2.0},
+        }
+    ]
+
+
+def test_an_actor_that_is_not_created_is_reported_with_the_last_line() -> None:
+    """Ray's message is a traceback, which ends with the reason."""
+    text = "The actor died because of an error in its creation task, x\n  File y\nModuleNotFoundError: No module z"
+
+    assert describe_loss(ActorLost(text)) == "actor not created: ModuleNotFoundError: No module z"
 
 
 def test_a_lost_actor_is_named_with_process_node_and_reason() -> None:

@@ -164,6 +164,16 @@ async def test_without_any_actor_jobs_fail_with_the_last_reason(error: TwopassEr
         assert len(cluster.actors) == attempts
 
 
+async def test_an_unexpected_error_while_an_actor_starts_ends_the_jobs() -> None:
+    """It is raised where the job waits; otherwise the campaign would hang."""
+    cluster = Cluster([LookupError("unexpected")])
+    async with open_pool(cluster, PoolSize(max_actors=1)) as pool:
+        jobs = Jobs(pool, "a")
+
+        with pytest.raises(LookupError, match="unexpected"):
+            await jobs.end("a")
+
+
 async def test_a_cancelled_job_leaves_its_place_to_another() -> None:
     """Neither a waiting nor a running job keeps a place after it was cancelled."""
     cluster = Cluster()

@@ -102,7 +102,8 @@ class ActorPool:
         self._waiting: dict[str, asyncio.Future[_Member]] = {}  # by job, in the order of their arrival
         self._members_by_job: dict[str, _Member] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: TwopassError | None = None
+        self._failure: BaseException | None = None
+        self._is_closed = False
 
     @property
     def actor_count(self) -> int:
@@ -132,7 +133,8 @@ class ActorPool:
         return JobStatus(JobState.RUNNING)
 
     async def close(self) -> None:
-        """End all actors at once."""
+        """End all actors at once, and start no more."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -155,6 +157,8 @@ class ActorPool:
 
     def _assign(self) -> None:
         """Start actors for the jobs, and give waiting jobs to the open ones."""
+        if self._is_closed or self._failure:
+            return
         wanted = min(max(self._job_count, self._size.min_actors), self._size.max_actors)
         while len(self._members) < wanted:
             self._members.append(_Member())
@@ -209,7 +213,13 @@ class ActorPool:
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._finish_task)
+
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
+        """Forget the task. An unexpected error ends all jobs, which would otherwise wait for ever."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._fail(error)
 
     async def _open(self, member: _Member) -> None:
         """Start actors for this member until one opens. The pool fails if none does and no other is open."""
@@ -218,7 +228,8 @@ class ActorPool:
             log.warning("actor not started", attempt=attempt, reason=str(error)[:500])
             is_last = isinstance(error, InvalidSetting) or attempt >= self._retry_policy.attempts
             if is_last and not any(other.is_open for other in self._members):
-                self._fail(error)
+                message = f"no actor can be started; the last one failed with {error}"
+                self._fail(EndpointError(Code.ENDPOINT_UNAVAILABLE, message))
                 return
             await asyncio.sleep(self._retry_policy.delay(attempt))
             attempt += 1
@@ -236,12 +247,11 @@ class ActorPool:
             member.kill()
         return error
 
-    def _fail(self, error: TwopassError) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Fail all jobs that wait now or come later."""
-        message = f"no actor can be started; the last one failed with {error}"
-        self._failure = EndpointError(Code.ENDPOINT_UNAVAILABLE, message)
+        self._failure = error
         for place in self._waiting.values():
-            place.set_exception(self._failure)
+            place.set_exception(error)
         self._waiting.clear()
 
 

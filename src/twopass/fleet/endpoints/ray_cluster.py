@@ -31,13 +31,24 @@ from twopass.worker import open_worker
 log = structlog.get_logger()
 
 LOCAL, AUTO = "local", "auto"
+ADDRESS = r"[^/\s]+:\d+"  # HOST:PORT
 GPU_ENGINES = ("vllm", "hf")
 GPU_ACTOR_CPUS = 4  # for the page workers beside a GPU
 OBJECT_STORE_BYTES = 100 << 20  # of a local cluster: jobs and results are small
 CONNECT_S = 10.0
-PLACE_S = 60.0  # between two warnings that no node has room for an actor
+PLACE_S = 60.0
 PROGRESS_S = 5.0  # a node that is lost answers late or never
 REASON_CHARS = 300
+ACTOR_OPTIONS = (
+    "num_cpus",
+    "num_gpus",
+    "memory",
+    "resources",
+    "accelerator_type",
+    "label_selector",
+    "scheduling_strategy",
+)
+STRATEGIES = ("DEFAULT", "SPREAD")
 
 # Where a cluster's node looks for Ray's token, in this order.
 TOKEN_PLACES = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
@@ -57,14 +68,20 @@ class RayOptions:
     actor: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise InvalidSetting for an address that cannot be one."""
-        if self.address not in (LOCAL, AUTO) and not re.fullmatch(r"[^/\s]+:\d+", self.address):
+        """Raise InvalidSetting, which names the option, for values that cannot be right."""
+        if self.address not in (LOCAL, AUTO) and not re.fullmatch(ADDRESS, self.address):
             message = (
                 f"--ray: {self.address} is not HOST:PORT of a cluster that this machine belongs to, {AUTO} or {LOCAL}"
             )
             raise InvalidSetting(Code.INVALID_SETTING, message)
         if self.min_actors > self.max_actors:
             message = f"--min-workers: {self.min_actors} are more than --workers {self.max_actors}"
+            raise InvalidSetting(Code.INVALID_SETTING, message)
+        if unknown := set(self.actor) - set(ACTOR_OPTIONS):
+            message = f"--actor: {min(unknown)} is not one of {', '.join(ACTOR_OPTIONS)}"
+            raise InvalidSetting(Code.INVALID_SETTING, message)
+        if self.actor.get("scheduling_strategy", STRATEGIES[0]) not in STRATEGIES:
+            message = f"--actor: scheduling_strategy is not one of {', '.join(STRATEGIES)}"
             raise InvalidSetting(Code.INVALID_SETTING, message)
 
     def actor_options(self, settings: Settings) -> dict[str, Any]:
@@ -78,7 +95,7 @@ class RayCluster:
     """Connects to the cluster, or starts one, in its `with` block. Actors start with the first job."""
 
     def __init__(self, options: RayOptions, settings: Settings, open_worker: OpenWorker = open_worker) -> None:
-        """`open_worker` is called in each actor. Raises InvalidSetting if Ray is not installed."""
+        """`open_worker` is called in each actor. Raises InvalidSetting if Ray is missing or refuses an option."""
         prepare_environment(options.address)  # before Ray is imported, which reads it
         try:
             import ray
@@ -88,10 +105,13 @@ class RayCluster:
             raise InvalidSetting(Code.INVALID_SETTING, message) from None
         self._ray: Any = ray
         self._exceptions: Any = exceptions
-        self._options, self._actor_options = options, options.actor_options(settings)
-        self._open_worker = open_worker
-        fixed = settings.model_dump(exclude_unset=True)
-        self._fixed = {"page_workers": max(1, int(self._actor_options["num_cpus"])), **fixed}
+        self._address, self._needs = options.address, options.actor_options(settings)
+        try:
+            self._actor_class = ray.remote(ReadingActor).options(max_restarts=0, **self._needs)
+        except (TypeError, ValueError) as error:
+            raise InvalidSetting(Code.INVALID_SETTING, f"--actor: {error}") from None
+        fixed = {"page_workers": max(1, int(self._needs["num_cpus"])), **settings.model_dump(exclude_unset=True)}
+        self._arguments = (fixed, open_worker)
         size = PoolSize(options.min_actors, options.max_actors, settings.concurrency)
         self._pool = ActorPool(self._start_actor, size)
         self._jobs: dict[str, asyncio.Task[JobStatus]] = {}
@@ -127,32 +147,33 @@ class RayCluster:
 
     def _connect(self) -> None:
         """Join the cluster or start one; raises EndpointError, which says why that is impossible."""
-        address = self._options.address
-        if address not in (LOCAL, AUTO):
-            _check_reachable(address)
+        address = self._address
+        head = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+        if re.fullmatch(ADDRESS, head):
+            _check_reachable(head)
         own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address == LOCAL else {}
         with map_connection_errors(address, self._exceptions):
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
 
-    def _start_actor(self) -> _RayActor:
+    def _start_actor(self) -> RayActor:
         """Ask for an actor; Ray, or its autoscaler, finds a node for it."""
-        actor_class = self._ray.remote(ReadingActor).options(max_restarts=0, **self._actor_options)
-        return _RayActor(
-            self._ray, self._exceptions, actor_class.remote(self._fixed, self._open_worker), self._actor_options
-        )
+        return RayActor(self._ray, self._exceptions, self._actor_class.remote(*self._arguments), self._needs)
 
 
-class _RayActor:
-    """An actor behind the pool's protocol."""
+class RayActor:
+    """An actor behind the pool's protocol. While it waits for a node, a warning every `place_s` seconds says so."""
 
-    def __init__(self, ray: Any, exceptions: Any, handle: Any, options: Mapping[str, Any]) -> None:
-        self._ray, self._exceptions, self._handle, self._options = ray, exceptions, handle, options
+    def __init__(
+        self, ray: Any, exceptions: Any, handle: Any, needs: Mapping[str, Any], place_s: float = PLACE_S
+    ) -> None:
+        self._place_s = place_s
+        self._ray, self._exceptions, self._handle, self._needs = ray, exceptions, handle, needs
 
     async def open(self) -> TwopassError | None:
         placed = asyncio.ensure_future(self._wait_for(self._handle.__ray_ready__.remote()))
         try:
-            while not (await asyncio.wait({placed}, timeout=PLACE_S))[0]:
-                log.warning("no node has room for an actor", needs=dict(self._options), free=self._list_free())
+            while not (await asyncio.wait({placed}, timeout=self._place_s))[0]:
+                log.warning("no node has room for an actor", needs=dict(self._needs), free=self._list_free())
             await placed
         finally:
             placed.cancel()
@@ -178,9 +199,9 @@ class _RayActor:
         self._ray.kill(self._handle, no_restart=True)
 
     def _list_free(self) -> dict[str, float]:
-        """The free resources of the cluster that actors ask for."""
+        """The free resources of the cluster, without those that name single nodes."""
         free = self._ray.available_resources()
-        return {name: amount for name, amount in free.items() if name in ("CPU", "GPU") or name in self._options}
+        return {name: amount for name, amount in free.items() if not name.startswith("node:")}
 
     async def _wait_for(self, call: Any) -> Any:
         """Wait for a call's result; a cancelled wait cancels the call."""
@@ -258,10 +279,12 @@ def map_call_errors(exceptions: Any) -> Iterator[None]:
 def describe_loss(error: BaseException) -> str:
     """Why an actor is lost, in one line, with its process and node where Ray names them."""
     text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    if "creation task" in lines[0]:  # a traceback, which ends with the reason
+        return f"actor not created: {lines[-1]}"[:REASON_CHARS]
     named = (re.search(rf"^\s*{name}: (\S+)$", text, re.M) for name in ("pid", "ip"))
     place = " on ".join(found[1] for found in named if found)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in lines if " because " in line), lines[0] if lines else type(error).__name__)
+    reason = next((line for line in lines if " because " in line), lines[0])
     return f"actor {place} lost: {reason}"[:REASON_CHARS] if place else f"actor lost: {reason}"[:REASON_CHARS]
 
 
