@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from twopass.fleet.ledger import Ledger
@@ -41,3 +42,39 @@ def test_a_job_is_unanswered_until_its_id_is_known(tmp_path: Path) -> None:
     assert [ledger.unanswered(key) for key in ("a", "b", "c")] == ["a-1", None, None]
     assert ledger.unanswered_count == 1
     assert ledger.open_jobs == {"b": "2"}
+
+
+def test_outcomes_stay_in_the_file(tmp_path: Path) -> None:
+    """An outcome is read from its line, in the process that wrote it and in the next one; the last one counts."""
+    path = tmp_path / "new" / "state.jsonl"
+    keys = [Ledger.key(number) for number in range(3)]
+    ledger = Ledger(path)
+    for number, key in enumerate([*keys, keys[0]]):
+        ledger.record_outcome(key, {"output": {"number": number}, "error": None})
+
+    for reader in (ledger, Ledger(path)):
+        numbers = [(reader.outcome(key) or {})["output"]["number"] for key in keys]
+        assert numbers == [3, 1, 2]
+    assert Ledger(path).outcome(Ledger.key("unknown")) is None
+
+
+def test_an_outcome_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    """The job is sent again, and its new outcome counts."""
+    path, key = tmp_path / "state.jsonl", Ledger.key("a")
+    Ledger(path).record_outcome(key, {"output": {"pages": {"read": 1}}})
+    path.write_bytes(path.read_bytes()[:-4])
+    ledger = Ledger(path)
+
+    assert ledger.outcome(key) is None
+    ledger.record_outcome(key, {"output": {}})
+    assert Ledger(path).outcome(key) == {"output": {}}
+
+
+def test_a_state_file_of_0_2_0_is_read(tmp_path: Path) -> None:
+    """Keys, jobs and outcomes are found as that version wrote them."""
+    path, key = tmp_path / "state.jsonl", Ledger.key("a")
+    lines = [{"key": key, "job": "1-e1"}, {"key": key, "job": None}, {"key": key, "ended": {"output": {"é": 1}}}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, {"key": "b", "job": "2"}]))
+
+    assert Ledger(path).outcome(key) == {"output": {"é": 1}}
+    assert Ledger(path).open_jobs == {"b": "2"}

@@ -511,7 +511,7 @@ def test_a_wrong_argument_is_reported_before_anything_is_sent(folder: Path, argu
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["one.pdf"], "--endpoint or a --local URL"), ([], "at least one file"), (["a", "--job", "[]"], "JSON object")],
+    [(["one.pdf"], "a --local URL"), ([], "at least one file"), (["a", "--job", "[]"], "JSON object")],
 )
 def test_an_incomplete_command_names_what_is_missing(arguments: list[str], message: str) -> None:
     """A command without documents or an endpoint ends with exit code 2 and says what to add."""

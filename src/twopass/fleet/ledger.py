@@ -7,26 +7,41 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+_ENDED = re.compile(rb'\{"key": "([0-9a-f]{24})", "ended": ')  # how the line of an outcome begins
+
 
 class Ledger:
-    """An append-only file. A line that a crash cut off is skipped."""
+    """An append-only file. A line that a crash cut off is skipped.
+
+    Outcomes stay in the file, and only their places are kept in memory: a campaign may have hundreds of thousands.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._job_ids: dict[str, str] = {}
         self._sending: dict[str, str] = {}
-        self._outcomes: dict[str, dict[str, Any]] = {}
-        text = path.read_text() if path.exists() else ""
-        self._separator = "" if text.endswith("\n") or not text else "\n"  # ends a line that was cut off
-        for line in text.splitlines():
-            try:
-                self._apply(json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                continue
+        self._outcomes: dict[str, int] = {}  # where the line begins
+        self._separator = b""
+        if path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        place, line = 0, b"\n"
+        with self._path.open("rb") as file:
+            for line in file:
+                if ended := _ENDED.match(line):
+                    self._outcomes[ended[1].decode()] = place
+                else:
+                    self._try_apply(line, place)
+                place += len(line)
+        self._separator = b"" if line.endswith(b"\n") else b"\n"  # ends a line that was cut off
 
     @staticmethod
     def key(*parts: Any) -> str:
@@ -43,7 +58,12 @@ class Ledger:
 
     def outcome(self, key: str) -> dict[str, Any] | None:
         """The recorded outcome of a job that need not be sent again; None if there is none."""
-        return self._outcomes.get(key)
+        place = self._outcomes.get(key)
+        if place is None:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(place)
+            return _parse_outcome(file.readline(), key)
 
     @property
     def open_jobs(self) -> dict[str, str]:
@@ -70,21 +90,43 @@ class Ledger:
         self._write({"key": key, "ended": dict(outcome)})
 
     def _write(self, event: dict[str, Any]) -> None:
-        self._apply(event)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
-            file.write(f"{self._separator}{json.dumps(event, ensure_ascii=True)}\n")
-        self._separator = ""
+        line = f"{json.dumps(event, ensure_ascii=True)}\n".encode()
+        with self._open() as file:
+            file.write(self._separator + line)
+            place = file.tell() - len(line)
+        self._separator = b""
+        self._apply(event, place)
 
-    def _apply(self, event: dict[str, Any]) -> None:
+    def _open(self) -> FileIO:
+        try:
+            return FileIO(self._path, "a")
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return FileIO(self._path, "a")
+
+    def _try_apply(self, line: bytes, place: int) -> None:
+        with suppress(ValueError, KeyError, TypeError):
+            self._apply(json.loads(line), place)
+
+    def _apply(self, event: dict[str, Any], place: int) -> None:
+        """Take over an event whose line begins at this place of the file."""
         key = event["key"]
         if "sending" in event:
             self._sending[key] = str(event["sending"])
             return
         if "ended" in event:
-            self._outcomes[key] = dict(event["ended"])
+            self._outcomes[key] = place
         elif event["job"] is None:
             self._job_ids.pop(key, None)
         else:
             self._job_ids[key] = str(event["job"])
         self._sending.pop(key, None)
+
+
+def _parse_outcome(line: bytes, key: str) -> dict[str, Any] | None:
+    """The outcome in this line; None if the line was cut off, or another process has changed the file."""
+    try:
+        event = json.loads(line)
+        return dict(event["ended"]) if event["key"] == key else None
+    except (ValueError, KeyError, TypeError):
+        return None
