@@ -318,7 +318,9 @@ def test_a_worker_frozen_past_a_deadline_reads_on(
 
     assert connections_cut > 0
     assert first["status"] == "partial_success" and {problem["code"] for problem in first["problems"]} == {"DEADLINE"}
-    assert len(PageRange.parse(first["documents"][0]["left"]).select(PAGES)) == PAGES - stored
+    left = PageRange.parse(first["documents"][0]["left"]).select(PAGES)
+    assert len(left) == first["documents"][0]["pages"]["unread"]
+    assert len(left) >= PAGES - stored > 0  # a put in flight may have been performed
     assert answered_s < SLACK_S
     assert second["status"] == "success"
     assert second["documents"][0]["usage"]["pages_read_now"] == PAGES - stored
