@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> None:
     os.environ |= ENVIRONMENT
     with local_s3.start_server() as endpoint:
         settings = Settings(
-            engine="vllm", model=options.model, model_dir=options.model_dir, max_num_seqs=options.sequences,
+            engine="vllm", gpus=1, model=options.model, model_dir=options.model_dir, max_num_seqs=options.sequences,
             load_format=choose_load_format(options.model_dir),
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,

@@ -47,7 +47,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
 BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_key", "bucket_name", "bucket_prefix")
 ADVANCED = (
     *("model", "structure", "allow_download", "layer_text"),
-    *("bucket_region", "preset", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
+    *("bucket_region", "preset", "gpus", "concurrency", "deadline_s", "price_per_second", "allow_volume"),
     *("max_pages", "max_source_bytes", "allow_private_sources", "metrics_port", "metrics_push_url", "log_level"),
     *("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_dtype"),
     *("quantization", "enforce_eager", "logprobs", "engine_restarts", "canary"),
@@ -112,7 +112,7 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
         }
     elif bool in kinds:
         described |= {"type": "boolean", "trueValue": "true", "falseValue": "false", "default": bool(field.default)}
-    elif kinds & {int, float}:
+    elif kinds <= {int, float}:
         described |= {"type": "number", **({} if field.default is None else {"default": field.default})}
     else:
         default = None if isinstance(field.default, SecretStr) else field.default

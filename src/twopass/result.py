@@ -63,7 +63,8 @@ class Result(Output):
     )
     store: Literal["conditional", "head_then_put"] | None = None
     started: dict[str, float] | None = Field(
-        None, description="seconds of each stage of the worker's start, in its first result"
+        None,
+        description="in a worker's first result: seconds of each stage of its start, and `engines` if it has several",
     )
     duplicate_of: str | None = Field(
         None, description="id of the job that reads in place of this one, which has the same idempotency_key"

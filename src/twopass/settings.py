@@ -88,6 +88,16 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _parse_gpus(value: object) -> Literal["auto"] | int:
+    """`auto`, or a number from 1 as a number or text."""
+    text = str(value).strip().lower()
+    if text == "auto":
+        return "auto"
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise ValueError("choose auto, or a number of GPUs from 1")
+
+
 class LogFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
@@ -111,7 +121,9 @@ class Settings(BaseSettings):
     preset: str = Field(default="auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
     dtype: str | None = Field(default=None, description="bfloat16, float16 or float32; null: the preset's")
     max_model_len: int | None = Field(default=None, ge=1024, description="context length in tokens; null: the preset's")
-    max_num_seqs: int | None = Field(default=None, ge=1, description="prompts processed at once; null: the preset's")
+    max_num_seqs: int | None = Field(
+        default=None, ge=1, description="prompts processed at once by each engine; null: the preset's"
+    )
     max_num_batched_tokens: int | None = Field(
         default=None, ge=2048, description="tokens per engine step; null: the preset's"
     )
@@ -124,7 +136,14 @@ class Settings(BaseSettings):
     quantization: str | None = Field(
         default=None, description="fp8: half the weights' size, changes answers slightly; null: the preset's"
     )
-    tensor_parallel_size: int = Field(default=1, ge=1, description="number of GPUs that one model is split across")
+    gpus: Annotated[Literal["auto"] | int, BeforeValidator(_parse_gpus)] = Field(
+        default="auto",
+        description="engine vllm: number of GPUs to use, with an engine for each, or for each TENSOR_PARALLEL_SIZE; "
+        "auto: all GPUs that are of the kind of the first one",
+    )
+    tensor_parallel_size: int = Field(
+        default=1, ge=1, description="number of GPUs that one model is split across, if it does not fit into one"
+    )
     enforce_eager: bool | None = Field(
         default=None, description="disable CUDA graphs: slower, but starts sooner; null: the preset's"
     )
@@ -174,7 +193,9 @@ class Settings(BaseSettings):
     logprobs: bool = Field(
         default=False, description="derive confidence from token probabilities if nothing else gives one"
     )
-    engine_restarts: int = Field(default=6, ge=0, description="maximum restarts of a dead engine per hour")
+    engine_restarts: int = Field(
+        default=6, ge=0, description="maximum restarts of a dead engine per hour, for each engine"
+    )
     engine_start_s: float = Field(default=300.0, gt=0, description="time limit for restarting a dead engine")
     engine_silence_s: float = Field(
         default=120.0,
@@ -232,7 +253,9 @@ class Settings(BaseSettings):
         description="memory limit of a page worker; above it, the worker is killed",
     )
     worker_calls: int = Field(default=1000, ge=1, description="number of calls after which a page worker is replaced")
-    window: int = Field(default=0, ge=0, description="maximum pages in flight; 0: 1.25 times the engine's sequences")
+    window: int = Field(
+        default=0, ge=0, description="maximum pages in flight; 0: 1.25 times the sequences of all engines"
+    )
     window_bytes: int = Field(
         default=0,
         ge=0,

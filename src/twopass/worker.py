@@ -67,7 +67,8 @@ class Worker:
     observer: Observer = field(default_factory=NullObserver)
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
-    started: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of the start, and in total
+    # seconds of each stage of the start, and in total; of several engines also their number
+    started: Mapping[str, float] = field(default_factory=dict)
     pick_start: Callable[[int], int] = secrets.randbelow  # which of so many pages is read first: random, so that
     # workers that begin a document together begin at different pages
 
@@ -79,6 +80,13 @@ class Worker:
         responded = threading.Event()
         self.loop.call_soon_threadsafe(responded.set)
         return responded.wait(HEALTH_TIMEOUT_S)
+
+    def describe_engines(self) -> str:
+        """How many of several engines run, such as `1 of 2 engines`; empty for a single one."""
+        statuses = self.engine.statuses
+        if len(statuses) < 2:
+            return ""
+        return f"{sum(status.is_ready for status in statuses)} of {len(statuses)} engines"
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run on the worker's loop; cancelling the future cancels the work."""
@@ -164,8 +172,9 @@ def open_monitored_worker(settings: Settings) -> Iterator[Worker]:
         worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
         if metrics:  # after the engine, which may fork: the server is a thread
             metrics.observe_slots(worker.page_slots)
+            metrics.observe_engines(lambda: worker.engine.statuses)
             if settings.metrics_port:
-                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive))
+                stack.enter_context(serve(metrics, settings.metrics_port, worker.is_alive, worker.describe_engines))
             if settings.metrics_push_url:
                 name = settings.runpod_pod_id or socket.gethostname()
                 stack.enter_context(push(metrics.registry, settings.metrics_push_url, name))
@@ -193,6 +202,8 @@ async def _warm_up(worker: Worker, stages: dict[str, float]) -> Canary | None:
     opened = time.monotonic()
     verdict = await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
     stages |= {f"engine_{name}": seconds for name, seconds in worker.engine.startup_seconds.items()}
+    if worker.engine.members:
+        stages["engines"] = len(worker.engine.members)
     stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}
     return verdict
 

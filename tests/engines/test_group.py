@@ -12,10 +12,11 @@ from tests.fakes.canary_answers import answer_prompt, build_detection
 from twopass.document import Canary
 from twopass.engines.detector.engine import DetectorFirstEngine
 from twopass.engines.group import EngineGroup
-from twopass.engines.interface import Completion, EngineDied, EngineStatus, Incident, Prompt
+from twopass.engines.interface import Completion, EngineDied, Incident, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import canary

@@ -24,10 +24,12 @@ from tests.fakes.reader import Reader
 from twopass.document import Problem, Severity, Status
 from twopass.engines import gpus
 from twopass.engines.cpu.engine import CpuEngine
+from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import DocumentResult, Result
 from twopass.runtime import nvml
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
@@ -70,8 +72,45 @@ def test_gpus_are_reported_by_number() -> None:
     assert [samples[f"twopass_gpu_utilisation_ratio{{gpu={number}}}"] for number in (0, 1)] == [0.75, 0]
 
 
+ENGINES = [EngineStatus("0", 256, prompts=12), EngineStatus("1", 128, restarts=2, is_ready=False)]
+
+
+def test_engines_are_reported_by_gpu() -> None:
+    """Each GPU's engine has its prompts, its room, its restarts, and whether it runs, as they are now."""
+    metrics = Metrics()
+    metrics.observe_engines(lambda: ENGINES)
+
+    samples = scrape(metrics)
+
+    assert [samples[f"twopass_engine_prompts{{gpu={gpu}}}"] for gpu in (0, 1)] == [12, 0]
+    assert [samples[f"twopass_engine_sequences{{gpu={gpu}}}"] for gpu in (0, 1)] == [256, 128]
+    assert [samples[f"twopass_engine_restarts_total{{gpu={gpu}}}"] for gpu in (0, 1)] == [0, 2]
+    assert [samples[f"twopass_engine_ready{{gpu={gpu}}}"] for gpu in (0, 1)] == [1, 0]
+
+
+class SeveralEngines(ReplayEngine):
+    """An engine that consists of two, one of which does not run."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.members = (ReplayEngine({}), ReplayEngine({}))
+        self.statuses = ENGINES
+
+
+def test_a_worker_says_how_many_of_its_engines_run() -> None:
+    """In /health, and at its start how many there are; a worker with one engine says neither."""
+    with (
+        open_worker(Settings(page_workers=1, canary=False), create_engine=lambda settings: SeveralEngines()) as worker,
+        serve(Metrics(), 0, worker.is_alive, worker.describe_engines) as port,
+    ):
+        answer = httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False)
+
+    assert (answer.status_code, answer.text) == (200, "ready, 1 of 2 engines\n")
+    assert worker.started["engines"] == 2
+
+
 class FakeNvml(ModuleType):
-    """pynvml with one GPU, or with a driver that does not answer."""
+    """pynvml with one GPU, which has several names, or with a driver that does not answer."""
 
     class NVMLError(Exception): ...
 
@@ -91,6 +130,8 @@ class FakeNvml(ModuleType):
         return 1
 
     def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        if number:
+            raise self.NVMLError
         return f"card {number}"
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
@@ -125,15 +166,21 @@ def test_the_driver_is_closed_after_each_query(
     assert not fake.is_open
 
 
-@pytest.mark.parametrize(("visible", "number"), [("", 1), ("0", 1), ("GPU-5f3a,GPU-77aa", 2)])
+@pytest.mark.parametrize(
+    ("visible", "number"), [("", 1), ("0", 1), ("GPU-5f3a,GPU-77aa", 2), ("0,7", 1), ("0,7,GPU-77aa", 1)]
+)
 def test_only_visible_gpus_are_detected(monkeypatch: pytest.MonkeyPatch, visible: str, number: int) -> None:
-    """CUDA_VISIBLE_DEVICES limits the GPUs by number or name; without a driver there is none."""
+    """CUDA_VISIBLE_DEVICES limits the GPUs by number or name, until the first that does not exist, as in CUDA.
+
+    Without a driver there is none.
+    """
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(True))
     info = gpus.detect_gpus()
 
     assert (info.count, info.cuda_version, info.name, info.driver) == (number, (13, 1), "NVIDIA H200", "580.1")
     assert (info.memory_gb, info.free_gb) == ((8 << 30) / 1e9, (7 << 30) / 1e9)
+    assert [gpu.id for gpu in info.visible] == (visible or "0").split(",")[:number]
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(False))
     assert gpus.detect_gpus() == gpus.GpuInfo()
 

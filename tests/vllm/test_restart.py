@@ -22,14 +22,20 @@ START_S, ANSWER_S = 0.2, 0.1
 
 
 class Core:
-    """Runs until it has worked on a prompt named poison for a moment."""
+    """Runs until it has worked on a prompt named poison for a moment, or as it has started, if it is `broken`."""
 
     running: list[Core] = []
+    broken = 0  # cores to be started that die before they answer anything
 
     def __init__(self) -> None:
-        self.errored = False
         self.died = asyncio.Event()
+        self.errored = Core.broken > 0
+        Core.broken -= self.errored
         Core.running.append(self)
+
+    async def get_supported_tasks(self) -> None:
+        if self.errored:  # vLLM does not tell calls like this that their core has died
+            await asyncio.Event().wait()
 
     def shutdown(self) -> None:
         if self in Core.running:
@@ -140,6 +146,17 @@ async def test_closing_waits_for_a_core_that_is_starting(engine: Engine) -> None
     assert Core.running == []
 
 
+async def test_a_core_that_dies_as_it_starts_does_not_keep_its_prompts(engine: Engine) -> None:
+    """They get an error instead of waiting for ever, and the next prompt starts another core."""
+    Core.broken = 1
+
+    with pytest.raises(EngineError, match="the engine died while it started"):
+        async with asyncio.timeout(60):
+            await engine.generate(build_prompt("poison"))
+
+    assert (await engine.generate(build_prompt("good"))).text == "fine"
+
+
 class HungCore(Core):
     """Alive, but without output; the first attempt to find its process fails."""
 
@@ -183,3 +200,16 @@ async def test_too_many_crashes_are_an_engine_error(tmp_path: Path) -> None:
     assert engine.is_gone
     with pytest.raises(EngineError, match="died too often"):
         await engine.generate(build_prompt("good"))
+
+
+async def test_an_engine_of_several_is_named_by_its_gpu() -> None:
+    """Jobs and metrics say which GPU's engine died; an engine without others is just the engine."""
+    Core.running = []
+    settings = Settings(preset="cpu", page_workers=1)
+    alone, pinned = Engine(settings, Path("nowhere")), Engine(settings, Path("nowhere"), ("3",))
+
+    await asyncio.gather(*(engine.generate(build_prompt("poison")) for engine in (alone, pinned)))
+
+    assert {incident.message.partition(" died")[0] for incident in pinned.incidents} == {"the engine on GPU 3"}
+    assert {incident.message.partition(" died")[0] for incident in alone.incidents} == {"the engine"}
+    assert [(status.gpus, status.restarts, status.is_ready) for status in pinned.statuses] == [("3", 3, True)]

@@ -108,14 +108,18 @@ def check_engine(settings: Settings) -> Answer:
 
 
 def check_gpu(settings: Settings) -> Answer:
-    found = gpus.detect_gpus()
+    found, engines = gpus.detect_gpus(), ""
     if settings.engine == "vllm":
-        preflight.check_driver(settings, found)
-        preflight.check_memory(settings, found)
+        shares = gpus.divide(settings, found)
+        for share in shares:
+            used = gpus.detect_gpus(share) if share else found
+            preflight.check_driver(settings, used)
+            preflight.check_memory(settings, used)
+        engines = f"; {len(shares)} engines" if len(shares) > 1 else ""
     if found.count:
         cuda = ".".join(map(str, found.cuda_version))
         memory = f"{found.free_gb:.0f} of {found.memory_gb:.0f} GB free"
-        return Outcome.OK, f"{found.count} x {found.name}, {memory}, driver {found.driver}, CUDA {cuda}"
+        return Outcome.OK, f"{found.count} x {found.name}, {memory}, driver {found.driver}, CUDA {cuda}{engines}"
     if settings.engine in ("vllm", "hf"):
         return Outcome.WARNING, f"none found; engine {settings.engine} is slow on a CPU: choose a machine with a GPU"
     return Outcome.OK, f"none found; engine {settings.engine} needs none"

@@ -56,7 +56,8 @@ async def _read_pictures(worker: Worker, mode: str) -> None:
     assert canary, "a family that has modes has a canary"
     sampling = Sampling(max_tokens=MAX_TOKENS, ignore_eos=True)
     prompt = Prompt("warm_up", canary.prompt, pixels, mode=mode, sampling=sampling)
+    engine, *_ = worker.engine.members or (worker.engine,)  # one is enough: the others have GPUs of the same kind
     for count in PICTURE_COUNTS:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(count, worker.engine.sequences)):
-                group.create_task(worker.engine.generate(prompt))
+            for _ in range(min(count, engine.sequences)):
+                group.create_task(engine.generate(prompt))

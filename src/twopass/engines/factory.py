@@ -63,6 +63,14 @@ def create_reader(settings: Settings) -> Engine:
 
         assert settings.replay_dir, "preflight requires it"
         return ReplayEngine.from_folder(settings.replay_dir)
-    from twopass.engines.vllm.engine import VllmEngine
+    return _create_vllm_engine(settings, weights.find(settings))
 
-    return VllmEngine(settings, weights.find(settings))
+
+def _create_vllm_engine(settings: Settings, model: Path) -> Engine:
+    """Start an engine on every GPU, or on all that TENSOR_PARALLEL_SIZE asks for."""
+    from twopass.engines.group import EngineGroup
+    from twopass.engines.vllm.engine import VllmEngine
+    from twopass.engines.vllm.parallel_start import start_engines
+
+    shares = gpus.divide(settings, gpus.detect_gpus())
+    return EngineGroup(start_engines(settings, model, shares)) if len(shares) > 1 else VllmEngine(settings, model)

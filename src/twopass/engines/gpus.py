@@ -1,12 +1,23 @@
-"""Detect this machine's GPUs and the CUDA version that PyTorch requires."""
+"""Detect this machine's GPUs and the CUDA version that PyTorch requires, and divide the GPUs among engines."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twopass.errors import Code, InvalidSetting
 from twopass.runtime import nvml
+from twopass.settings import Settings
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A visible GPU. `id` is its number or name in CUDA_VISIBLE_DEVICES, `name` its kind."""
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -23,22 +34,62 @@ class GpuInfo:
     cuda_version: tuple[int, int] = (0, 0)
     name: str = ""
     driver: str = ""
+    visible: tuple[Gpu, ...] = ()
 
 
-def detect_gpus() -> GpuInfo:
-    """Query NVML; the result has a count of 0 if there is no driver or no NVML."""
-    return nvml.query(_query_gpus, GpuInfo())
+def detect_gpus(ids: Sequence[str] = ()) -> GpuInfo:
+    """Query NVML for these GPUs, or for all that CUDA_VISIBLE_DEVICES names.
+
+    The result has a count of 0 if there is no driver or no NVML.
+    """
+    return nvml.query(lambda pynvml: _query_gpus(pynvml, ids), GpuInfo())
 
 
-def _query_gpus(pynvml: Any) -> GpuInfo:
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    first = _get_handle(pynvml, visible[0] if visible else "0")
+def _query_gpus(pynvml: Any, ids: Sequence[str]) -> GpuInfo:
+    named = ids or [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    wanted = named or [str(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    handles = _get_handles(pynvml, wanted or ["0"])
+    first, *_ = handles.values()
     memory = pynvml.nvmlDeviceGetMemoryInfo(first)
     number = pynvml.nvmlSystemGetCudaDriverVersion()  # 13000 is 13.0
     cuda_version = (number // 1000, number % 1000 // 10)
-    name, driver = pynvml.nvmlDeviceGetName(first), pynvml.nvmlSystemGetDriverVersion()
-    count = len(visible) or pynvml.nvmlDeviceGetCount()
-    return GpuInfo(count, memory.total / 1e9, memory.free / 1e9, cuda_version, name, driver)
+    gpus = tuple(Gpu(name, pynvml.nvmlDeviceGetName(handle)) for name, handle in handles.items())
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    return GpuInfo(len(gpus), memory.total / 1e9, memory.free / 1e9, cuda_version, gpus[0].name, driver, gpus)
+
+
+def divide(settings: Settings, found: GpuInfo) -> tuple[tuple[str, ...], ...]:
+    """Return the GPUs of each engine by id; one engine without any on a machine without GPUs.
+
+    All are of the kind of the first one, because all engines have the same preset. Raises InvalidSetting if there are
+    fewer than GPUS asks for.
+    """
+    if settings.preset == "cpu":
+        return ((),)
+    each, alike = settings.tensor_parallel_size, [gpu.id for gpu in found.visible if gpu.name == found.name]
+    wanted = max(len(alike) // each, 1) * each if settings.gpus == "auto" else settings.gpus
+    if settings.gpus != "auto" and wanted > len(alike):
+        raise InvalidSetting(Code.INVALID_SETTING, _describe_lack(wanted, len(alike), found.count))
+    return tuple(tuple(alike[first : first + each]) for first in range(0, wanted, each))
+
+
+def _describe_lack(wanted: int, alike: int, count: int) -> str:
+    others = f", besides {count - alike} of another kind" if count > alike else ""
+    advice = "set auto or a smaller number, or choose a machine with more GPUs"
+    return f"GPUS: {wanted} GPUs of one kind are required and {alike} were found{others}; {advice}"
+
+
+def _get_handles(pynvml: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Look GPUs up by id. As in CUDA, those after a wrong id are ignored; raises NVMLError if the first is wrong."""
+    handles: dict[str, Any] = {}
+    for name in names:
+        try:
+            handles[name] = _get_handle(pynvml, name)
+        except pynvml.NVMLError:
+            if not handles:
+                raise
+            break
+    return handles
 
 
 def _get_handle(pynvml: Any, name: str) -> Any:

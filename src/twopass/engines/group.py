@@ -7,30 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from typing import Protocol
 
 import structlog
 
-from twopass.engines.interface import Completion, Engine, EngineDied, EngineStatus, Incident, Prompt
+from twopass.engines.interface import Completion, Engine, EngineDied, GroupMember, Incident, Prompt
 from twopass.errors import Code, EngineError
 from twopass.runtime import retry, task_group
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 
 log = structlog.get_logger()
-
-
-class Member(Engine, Protocol):
-    """An engine that can leave it to a group where its prompts go when it dies. `gpus` names its GPUs."""
-
-    gpus: str
-
-    async def attempt(self, prompt: Prompt, is_alone: bool = False) -> Completion:
-        """Answer a prompt, without any other in the engine if `is_alone`; raises EngineDied, EngineError."""
-        ...
-
-    async def wait_for_restart(self) -> None:
-        """Start the engine again if it is dead, and return when it runs; raises EngineError."""
-        ...
 
 
 class EngineGroup(Engine):
@@ -41,17 +27,17 @@ class EngineGroup(Engine):
     prompts that have to run alone go to the same engine, so that the others go on.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[GroupMember]) -> None:
         first = members[0]
         self.kind, self.precision, self.family = first.kind, first.precision, first.family
         self.needs_canary, self.has_ngram_ban = first.needs_canary, first.has_ngram_ban
         self.buffer_pools = tuple(pool for member in members for pool in member.buffer_pools)
         self._members = tuple(members)
-        self._prompts: Counter[Member] = Counter()
-        self._alone: Counter[Member] = Counter()  # of these, the prompts that run alone or wait to do so
-        self._restarts: dict[Member, asyncio.Task[None]] = {}
+        self._prompts: Counter[GroupMember] = Counter()
+        self._alone: Counter[GroupMember] = Counter()  # of these, the prompts that run alone or wait to do so
+        self._restarts: dict[GroupMember, asyncio.Task[None]] = {}
         self._incidents: list[Incident] = []
-        self._collected: Counter[Member] = Counter()  # incidents of each member that are in `_incidents`
+        self._collected: Counter[GroupMember] = Counter()  # incidents of each member that are in `_incidents`
 
     @property
     def members(self) -> Sequence[Engine]:  # type: ignore[override]
@@ -112,7 +98,7 @@ class EngineGroup(Engine):
             for member in self._members:
                 stack.push_async_callback(member.close)
 
-    async def _choose(self, is_alone: bool) -> Member:
+    async def _choose(self, is_alone: bool) -> GroupMember:
         """Return the running engine with the most room. If none runs, wait for one; raises EngineError if all are gone.
 
         Engines in which a prompt has to run alone are the last choice for others.
@@ -125,11 +111,11 @@ class EngineGroup(Engine):
                 raise EngineError(Code.ENGINE_DEAD, "all engines died too often; the worker has to be replaced")
             await asyncio.wait(self._restarts.values(), return_when=asyncio.FIRST_COMPLETED)
 
-    def _measure_room(self, member: Member) -> int:
+    def _measure_room(self, member: GroupMember) -> int:
         return member.sequences - self._prompts[member]
 
     @contextmanager
-    def _count(self, member: Member, is_alone: bool) -> Iterator[None]:
+    def _count(self, member: GroupMember, is_alone: bool) -> Iterator[None]:
         self._prompts[member] += 1
         self._alone[member] += is_alone
         try:
@@ -138,18 +124,18 @@ class EngineGroup(Engine):
             self._prompts[member] -= 1
             self._alone[member] -= is_alone
 
-    def _begin_restart(self, member: Member) -> None:
+    def _begin_restart(self, member: GroupMember) -> None:
         if member in self._restarts or member.is_gone:
             return
         log.warning("an engine died, its prompts move to the others", gpus=member.gpus)
         self._restarts[member] = restart = asyncio.create_task(_restart(member))
         restart.add_done_callback(partial(self._end_restart, member))
 
-    def _end_restart(self, member: Member, _: asyncio.Task[None]) -> None:
+    def _end_restart(self, member: GroupMember, _: asyncio.Task[None]) -> None:
         del self._restarts[member]
 
 
-async def _restart(member: Member) -> None:
+async def _restart(member: GroupMember) -> None:
     """Return when the engine runs again, or is gone after too many restarts."""
     while not member.is_gone:
         try:

@@ -13,6 +13,7 @@ from twopass.document import RawCompletion
 from twopass.errors import Code
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 
 
@@ -84,20 +85,6 @@ class Incident:
     message: str
 
 
-@dataclass(frozen=True)
-class EngineStatus:
-    """One engine of a worker now. `gpus` names its GPUs as CUDA_VISIBLE_DEVICES does, and is empty without one.
-
-    `prompts` counts what is in it, `restarts` how often it was started again. It is not ready while it starts again.
-    """
-
-    gpus: str
-    sequences: int
-    prompts: int = 0
-    restarts: int = 0
-    is_ready: bool = True
-
-
 class EngineDied(Exception):
     """An engine died, and a prompt may be sent again. `had_prompt`: it was in the engine and may be the reason."""
 
@@ -147,6 +134,20 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class GroupMember(Engine, Protocol):
+    """An engine that can leave it to a group where its prompts go when it dies. `gpus` names its GPUs."""
+
+    gpus: str
+
+    async def attempt(self, prompt: Prompt, is_alone: bool = False) -> Completion:
+        """Answer a prompt, without any other in the engine if `is_alone`; raises EngineDied, EngineError."""
+        ...
+
+    async def wait_for_restart(self) -> None:
+        """Start the engine again if it is dead, and return when it runs; raises EngineError."""
+        ...
 
 
 def to_raw_completion(prompt: Prompt, completion: Completion) -> RawCompletion:

@@ -42,6 +42,8 @@ def _find_engine_problem(settings: Settings) -> str | None:
     if settings.engine == "replay" and not (recorded and recorded.is_dir()):
         wrong = f"{recorded} is not a folder" if recorded else "engine replay needs a folder"
         return f"REPLAY_DIR: {wrong}; name one with recorded checkpoints"
+    if settings.gpus != "auto" and settings.gpus % settings.tensor_parallel_size:
+        return f"GPUS: {settings.gpus} is no multiple of TENSOR_PARALLEL_SIZE={settings.tensor_parallel_size}"
     if settings.engine == "hf" and weights.look_up(settings.model).reads_regions:
         return f"MODEL: engine hf cannot run {settings.model}: set ENGINE=vllm or openai"
     if settings.engine == "cpu" and languages and not languages.is_dir():
@@ -120,6 +122,7 @@ def check_memory(settings: Settings, gpus: GpuInfo) -> None:
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")
     wanted = (settings.gpu_memory_utilization or chosen.memory) * gpus.memory_gb
     if gpus.free_gb < wanted:
-        message = f"{wanted:.0f} GB of GPU memory are needed and {gpus.free_gb:.0f} are free"
-        advice = "stop the process that uses the rest, or lower GPU_MEMORY_UTILIZATION"
+        place = f" on GPU {gpus.visible[0].id}" if gpus.visible else ""
+        message = f"{wanted:.0f} GB of GPU memory are needed and {gpus.free_gb:.0f} are free{place}"
+        advice = "stop the process that uses the rest, lower GPU_MEMORY_UTILIZATION, or leave the GPU out with GPUS"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: {advice}")

@@ -102,10 +102,13 @@ class JobPageAnswer(PageAnswer):
 
 
 class Health(Frozen):
+    """`gpus` says for each GPU whether its engine runs; it is empty for engines without one."""
+
     status: str
     running: int
     queued: int
     engine: str
+    gpus: dict[str, bool]
     max_source_bytes: int
 
 

@@ -92,6 +92,7 @@ def _add_health(router: APIRouter, queue: JobQueue) -> None:
             running=queue.running,
             queued=queue.queued,
             engine=settings.engine,
+            gpus={status.gpus: status.is_ready for status in worker.engine.statuses if status.gpus},
             max_source_bytes=settings.max_source_bytes,
         )
         return JSONResponse(answer.model_dump(), 200 if ready else 503)  # type: ignore[return-value]

@@ -12,6 +12,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 from twopass.errors import Code
 from twopass.result import Result
 from twopass.runtime import nvml
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_slots import PageSlots
 
@@ -49,12 +50,18 @@ class Metrics:
         self._waiting = Gauge("twopass_pages_waiting", "Pages waiting for a page slot", **own)
         self._slots = Gauge("twopass_window_places", "Page slots", **own)
         self.registry.register(_GpuCollector(list_gpus))
+        self._engines = _EngineCollector()
+        self.registry.register(self._engines)
 
     def observe_slots(self, page_slots: PageSlots) -> None:
         """Report the page slots at every scrape."""
         self._slots.set(page_slots.count)
         self._in_flight.set_function(lambda: page_slots.in_flight)
         self._waiting.set_function(lambda: page_slots.waiting)
+
+    def observe_engines(self, list_engines: Callable[[], Sequence[EngineStatus]]) -> None:
+        """Report the state of each engine at every scrape."""
+        self._engines.list_engines = list_engines
 
     @contextmanager
     def job(self, job_id: str) -> Iterator[None]:
@@ -110,9 +117,36 @@ class _GpuCollector:
         return families.values()
 
 
+class _EngineCollector:
+    """The state of each engine, read at every scrape."""
+
+    def __init__(self) -> None:
+        self.list_engines: Callable[[], Sequence[EngineStatus]] = lambda: ()
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        own: Any = {"labels": ["gpu"]}
+        prompts = GaugeMetricFamily("twopass_engine_prompts", "Prompts in the engine", **own)
+        sequences = GaugeMetricFamily("twopass_engine_sequences", "Prompts that the engine processes at once", **own)
+        ready = GaugeMetricFamily("twopass_engine_ready", "Whether the engine runs, 0 or 1", **own)
+        restarts = CounterMetricFamily("twopass_engine_restarts", "Restarts of the engine", **own)
+        for engine in self.list_engines():
+            prompts.add_metric([engine.gpus], engine.prompts)
+            sequences.add_metric([engine.gpus], engine.sequences)
+            ready.add_metric([engine.gpus], engine.is_ready)
+            restarts.add_metric([engine.gpus], engine.restarts)
+        return prompts, sequences, ready, restarts
+
+
 @contextmanager
-def serve(metrics: Metrics, port: int, is_alive: Callable[[], bool]) -> Iterator[int]:
-    """Serve `/metrics` and `/health` while the context lasts; yields the port, which the system chooses for 0."""
+def serve(
+    metrics: Metrics, port: int, is_alive: Callable[[], bool], describe: Callable[[], str] = lambda: ""
+) -> Iterator[int]:
+    """Serve `/metrics` and `/health` while the context lasts; yields the port, which the system chooses for 0.
+
+    `/health` adds what `describe` returns.
+    """
     from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
     metrics_app = make_wsgi_app(metrics.registry)
@@ -122,7 +156,8 @@ def serve(metrics: Metrics, port: int, is_alive: Callable[[], bool]) -> Iterator
             return metrics_app(environ, start_response)
         healthy = is_alive()
         start_response("200 OK" if healthy else "503 Service Unavailable", [("Content-Type", "text/plain")])
-        return [b"ready\n" if healthy else b"not ready\n"]
+        state = ", ".join(filter(None, ("ready" if healthy else "not ready", describe())))
+        return [f"{state}\n".encode()]
 
     with make_server("", port, answer, ThreadingWSGIServer, handler_class=_SilentHandler) as server:
         thread = threading.Thread(target=server.serve_forever, name="twopass-metrics", daemon=True)

@@ -11,10 +11,11 @@ import structlog
 
 from twopass.detection.region import DETECT
 from twopass.engines.detector.batches import Batcher
-from twopass.engines.interface import Completion, Engine, EngineStatus, Incident, Prompt
+from twopass.engines.interface import Completion, Engine, Incident, Prompt
 from twopass.errors import Code, EngineError, WorkerDied
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import retry
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 
 BATCH = 64  # pages: a batch of more is no faster per page

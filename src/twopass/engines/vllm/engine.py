@@ -11,8 +11,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -24,8 +24,9 @@ import structlog
 from twopass.engines import preflight
 from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.detector import placement
-from twopass.engines.interface import Completion, Engine, EngineDied, EngineStatus, Incident, Prompt, Sampling
+from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
 from twopass.engines.vllm import startup, tiling
+from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
 from twopass.engines.vllm.image_input import ImageInput, PlannedImage
@@ -39,6 +40,7 @@ from twopass.engines.vllm.time_share import TimeShare
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning, retry
+from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Preset, Settings, find_preset
 
@@ -54,23 +56,26 @@ MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 UNLIMITED_CONTEXT_FACTOR = 2
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
+CORE_CHECK_S = 1.0  # between two looks whether a core that is asked something is still alive
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
 FINISH_REASONS = {"stop": "stop", "length": "length", "repetition": "loop"}
 
 log = structlog.get_logger()
 
 
-class VllmEngine(Engine):
+class VllmEngine(GroupMember):
     """AsyncLLM, started on the main thread and used on the worker's event loop."""
 
     kind = "vllm"
     needs_canary = True
-    gpus = ""
 
-    def __init__(self, settings: Settings, model: Path, **overrides: Any) -> None:
+    def __init__(
+        self, settings: Settings, model: Path, gpu_ids: Sequence[str] = (), waits: bool = True, **overrides: Any
+    ) -> None:
         """Start the core by forking: before, this process must not use CUDA or threads. Takes 15 s to a minute.
 
-        `overrides` are arguments of vLLM's engine that no setting names.
+        `gpu_ids` are the GPUs that the core sees, by default all. With `waits` false, the core is only started:
+        `wait_for_core` and `connect` follow. `overrides` are arguments of vLLM's engine that no setting names.
         """
         if not find_spec("vllm"):
             raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
@@ -78,15 +83,19 @@ class VllmEngine(Engine):
         self.family = settings.model
         self.has_ngram_ban = settings.model not in CROP_INPUTS
         self._page_pool: PagePool | None = None
-        with startup.read_ahead(model):
-            gpus = startup.prepare_environment(settings.engine_cache)
+        with startup.read_ahead(model) if waits else nullcontext():
+            gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
             preset = choose_preset(settings, gpus.memory_gb)
             self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0) | overrides
             self._init_state(settings)
-            self.core = self._start_core()
+            self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
+            if waits:
+                self.core = self._start_core()
+            else:
+                self._starting = self._launch_core()
 
     def _init_state(self, settings: Settings) -> None:
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
@@ -110,7 +119,13 @@ class VllmEngine(Engine):
         self._silence_s, self._stream_interval = settings.engine_silence_s, settings.stream_interval
         self.silence = self._monitor_silence()
         self._watchdog: asyncio.Task[None] | None = None
-        self._exit_report.enable()
+
+    def _init_gpus(self, pinned: Sequence[str], usual: Sequence[str]) -> None:
+        """Name the engine's GPUs, and set what only its cores get in their environment."""
+        self.gpus = ",".join(pinned or usual)
+        self._name = f"the engine on GPU {self.gpus}" if pinned else "the engine"
+        variables = {"CUDA_VISIBLE_DEVICES": self.gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if pinned else {}
+        self._core_variables = {**self._exit_report.variables, **variables}
 
     @property
     def statuses(self) -> Sequence[EngineStatus]:  # type: ignore[override]
@@ -120,7 +135,8 @@ class VllmEngine(Engine):
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
-        first, *_ = await self.core.collective_rpc("startup_seconds")
+        first, *_ = await self._ask_core(self.core.collective_rpc("startup_seconds"))
+        await self._ask_core(self.core.get_supported_tasks())
         self.startup_seconds = {"imports_s": self._import_seconds, **first}
         if self._watchdog:
             self._watchdog.cancel()
@@ -166,23 +182,46 @@ class VllmEngine(Engine):
         self._exit_report.clear()
         self.core.shutdown()  # on the event loop: elsewhere, vLLM's output task would report the end as a crash
 
+    def wait_for_core(self) -> None:
+        """Wait until the core that was started has loaded its model, in any thread; raises EngineError."""
+        with _raise_start_errors():
+            self._starting.wait()
+
+    def connect(self) -> None:
+        """Make the engine ready to `open`, on the main thread, after `wait_for_core`; raises EngineError."""
+        with _raise_start_errors():
+            self.core = self._connect(self._starting)
+
+    def abandon(self) -> None:
+        """End a core for which nobody waits any more."""
+        self._starting.stop()
+
     def _start_core(self) -> Any:
+        """Start a core and return its client when it has loaded its model; raises EngineError."""
+        starting = self._launch_core()
+        with ExitStack() as stack, _raise_start_errors():
+            stack.callback(starting.stop)
+            starting.wait()
+            core = self._connect(starting)
+            stack.pop_all()
+        return core
+
+    def _launch_core(self) -> CoreProcess:
         before = time.monotonic()
         # A restart finds everything imported, and must not freeze the objects of pages in flight.
         with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
             _require_tested_vllm()
-            from vllm.engine.arg_utils import AsyncEngineArgs
-            from vllm.v1.engine.async_llm import AsyncLLM
+            import vllm.v1.engine.async_llm  # noqa: F401  for CoreProcess
 
             from twopass.engines.vllm import plugin
 
         self._import_seconds = time.monotonic() - before
         plugin.register()
-        try:
-            core = AsyncLLM.from_engine_args(AsyncEngineArgs(**self.arguments))
-        except Exception as error:  # anything can stop a model from loading; vLLM has logged the details
-            message = f"vLLM did not start: {type(error).__name__}: {error}; the log has more"
-            raise EngineError(Code.ENGINE_DEAD, message) from error
+        with _raise_start_errors():
+            return CoreProcess(self.arguments, self._core_variables)
+
+    def _connect(self, starting: CoreProcess) -> Any:
+        core = starting.connect()
         self.tokenizer = core.renderer.tokenizer
         self._tokenize = lru_cache(maxsize=256)(partial(self.images.tokenize, self.tokenizer))
         return core
@@ -201,7 +240,7 @@ class VllmEngine(Engine):
         self._crash_times = [when for when in self._crash_times if time.monotonic() - when < CRASH_WINDOW_S]
         if len(self._crash_times) >= self._max_restarts:
             self.is_gone = True
-            raise EngineError(Code.ENGINE_DEAD, "the engine died too often; the worker has to be replaced")
+            raise EngineError(Code.ENGINE_DEAD, f"{self._name} died too often; the worker has to be replaced")
         self._crash_times.append(time.monotonic())
         incident = self._diagnose_crash()
         self.incidents.append(incident)
@@ -212,19 +251,37 @@ class VllmEngine(Engine):
                 await asyncio.to_thread(self.core.shutdown)
                 self.core = await asyncio.to_thread(self._start_core)
                 self.silence = self._monitor_silence()
+                await self._ask_core(self.core.get_supported_tasks())
         except TimeoutError:  # a lost GPU: the thread cannot be stopped, so the worker is replaced
             self.is_gone = True
-            message = f"the engine did not start again within {self.start_s:.0f} s; the worker has to be replaced"
+            message = f"{self._name} did not start again within {self.start_s:.0f} s; the worker has to be replaced"
             raise EngineError(Code.ENGINE_DEAD, message) from None
+
+    async def _ask_core(self, call: Awaitable[Any]) -> Any:
+        """Await the answer to a call that is no prompt; raises EngineError if the core dies first.
+
+        vLLM leaves such calls waiting then. The first prompt would make one, for the supported tasks, so it is made
+        before.
+        """
+        asking = asyncio.ensure_future(call)
+        try:
+            while not asking.done():
+                await asyncio.wait((asking,), timeout=CORE_CHECK_S)
+                if self.core.errored and not asking.done():
+                    raise EngineError(Code.ENGINE_DEAD, f"{self._name} died while it started; the log has more")
+            return asking.result()
+        finally:
+            asking.cancel()
 
     def _diagnose_crash(self) -> Incident:
         """Say why the core died, as far as it reported; if it ran out of memory, give the next one less to do."""
         if not self._exit_report.pop_out_of_memory():
-            return Incident(Code.ENGINE_DEAD, "the engine died and was started again; its prompts were sent again")
+            return Incident(Code.ENGINE_DEAD, f"{self._name} died and was started again; its prompts were sent again")
         self.sequences = max(1, self.sequences // 2)
         share = round(self.arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3)
         self.arguments |= {"max_num_seqs": self.sequences, "gpu_memory_utilization": share}
-        message = f"the engine ran out of memory and was started again; it now reads {self.sequences} prompts at once"
+        change = f"it now reads {self.sequences} prompts at once"
+        message = f"{self._name} ran out of memory and was started again; {change}"
         return Incident(Code.ENGINE_MEMORY, message)
 
     def _monitor_silence(self) -> SilenceMonitor:
@@ -241,7 +298,9 @@ class VllmEngine(Engine):
 
     def _kill_silent_core(self) -> None:
         if self._time_share.active and self.silence.is_too_long():
-            log.error("engine produces no output, killing its core", seconds=round(self.silence.limit_s))
+            log.error(
+                "engine produces no output, killing its core", gpus=self.gpus, seconds=round(self.silence.limit_s)
+            )
             for process in self.core.engine_core.resources.engine_manager.processes:
                 process.kill()
             self.silence.begin()
@@ -385,6 +444,16 @@ def _require_tested_vllm() -> None:
     if problems := compatibility.find_problems_of_installed():
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
         raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(problems)}: {advice}")
+
+
+@contextmanager
+def _raise_start_errors() -> Iterator[None]:
+    """Translate the errors of a start: anything can stop a model from loading. vLLM has logged the details."""
+    try:
+        yield
+    except Exception as error:
+        message = f"vLLM did not start: {type(error).__name__}: {error}; the log has more"
+        raise EngineError(Code.ENGINE_DEAD, message) from error
 
 
 def _log_failed_restart(restart: asyncio.Task[None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,11 +25,14 @@ CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
 SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
 
 
-def prepare_environment(caches: Path | None) -> GpuInfo:
-    """Set vLLM's environment variables, before vLLM is imported, and return the GPUs; existing values are kept."""
+def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> GpuInfo:
+    """Set vLLM's environment variables, before vLLM is imported; existing values are kept.
+
+    Returns these GPUs, or all that are visible.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    gpus = detect_gpus()
+    gpus = detect_gpus(gpu_ids)
     if caches:
         folder = caches / cache_key(gpus)
         os.environ.setdefault("VLLM_CACHE_ROOT", str(folder / "vllm"))

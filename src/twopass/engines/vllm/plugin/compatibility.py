@@ -50,6 +50,11 @@ _PROCESSOR, _DUMMY, _INFO = (
 _UNLIMITED = "model_executor/models/unlimited_ocr.py"
 _GLM4V, _GLM, _PADDLE = (f"model_executor/models/{name}.py" for name in ("glm4_1v", "glm_ocr", "paddleocr_vl"))
 _DUMMY2, _INFO2 = "DeepseekOCR2DummyInputsBuilder", "DeepseekOCR2ProcessingInfo"
+_LAUNCH = "vllm_config executor_class log_stats addresses num_api_servers"
+_CLIENT = (
+    "self vllm_config executor_class log_stats usage_context mm_registry log_requests start_engine_loop stat_loggers "
+    "aggregate_engine_logging client_addresses client_count client_index"
+)
 _FILL_IN = "self scheduler_output sampler_output logits hidden_states num_scheduled_tokens"
 
 FUNCTIONS = (
@@ -135,6 +140,13 @@ FUNCTIONS = (
     Function(
         "inputs/engine.py", None, "mm_input", "prompt_token_ids mm_kwargs mm_hashes mm_placeholders prompt cache_salt"
     ),
+    # core_process.py
+    Function("v1/engine/utils.py", None, "launch_core_engines", _LAUNCH),
+    Function(
+        "v1/engine/utils.py", None, "get_engine_zmq_addresses", "vllm_config num_api_servers defer_api_server_ports"
+    ),
+    Function("v1/engine/core_client.py", "MPClient", "start_engine_core_monitor", "self"),
+    Function("v1/engine/async_llm.py", "AsyncLLM", "__init__", _CLIENT),
 )
 FRAGMENTS = (
     # The placeholder of a token that is not on the host yet: worker.py appends it, ngram_ban.py marks it.
@@ -152,6 +164,9 @@ FRAGMENTS = (
     Fragment(_WORKER, "self.use_v2_model_runner"),
     Fragment(_GLM4V, 'mm_feature.data["image_grid_thw"].data.tolist()'),
     Fragment(_PADDLE, 'mm_feature.data["image_grid_thw"].data.tolist()'),
+    # How core_process.py tells a client where its core is.
+    Fragment("v1/engine/core_client.py", 'client_addresses["input_address"]'),
+    Fragment("v1/engine/core_client.py", 'client_addresses["output_address"]'),
     # How engine.py finds the processes of a core that hangs.
     Fragment("v1/engine/core_client.py", "self.resources.engine_manager"),
     Fragment("v1/engine/utils.py", "self.processes"),

@@ -10,6 +10,7 @@ import logging
 import os
 import tempfile
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 PATH_VARIABLE = "TWOPASS_LAST_WORDS"
@@ -17,15 +18,18 @@ OUT_OF_MEMORY = "memory"
 
 
 class ExitReport:
-    """The parent's side: the file, and the marker that a core left in it."""
+    """The parent's side, for one engine: the file, and the marker that a core left in it."""
+
+    _numbers = count()  # one process may have several engines
 
     def __init__(self) -> None:
-        self._path = Path(tempfile.gettempdir(), f"twopass-last-words-{os.getpid()}")
+        self._path = Path(tempfile.gettempdir(), f"twopass-last-words-{os.getpid()}-{next(ExitReport._numbers)}")
+        self.clear()  # what the core of an earlier process with this id left
 
-    def enable(self) -> None:
-        """Pass the path to cores started from now on; removes what another worker's core left there."""
-        self.clear()
-        os.environ[PATH_VARIABLE] = str(self._path)
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variable that passes the path to a core."""
+        return {PATH_VARIABLE: str(self._path)}
 
     def pop_out_of_memory(self) -> bool:
         """Whether the core that just died ran out of memory; clears the report."""

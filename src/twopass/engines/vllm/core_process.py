@@ -1,0 +1,73 @@
+"""Start vLLM's engine core in a child process with environment variables of its own, such as the GPUs that it sees.
+
+The start has three steps, so that several cores can load their weights at the same time: first all processes are
+started, then all are waited for, then each gets its client.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+# The environment belongs to the whole process, and two dead cores may start again at the same moment.
+_environment_lock = threading.Lock()
+
+
+class CoreProcess:
+    """A core that is starting. It is stopped with `stop` until it has its client, and through the client after that."""
+
+    def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+        """Start the process, which alone gets `variables`."""
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.utils import get_engine_zmq_addresses, launch_core_engines
+        from vllm.v1.executor import Executor
+
+        maybe_register_config_serialize_by_value()  # as AsyncLLM does before it starts a core
+        with set_variables(variables):
+            engine_arguments = AsyncEngineArgs(**arguments)
+            self._config = engine_arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
+            self._executor = Executor.get_class(self._config)
+            self._log_stats = not engine_arguments.disable_log_stats
+            addresses = get_engine_zmq_addresses(self._config)
+            self._startup = launch_core_engines(self._config, self._executor, self._log_stats, addresses)
+            self._processes, _, self._addresses, _ = self._startup.__enter__()
+
+    def wait(self) -> None:
+        """Wait until the core has loaded its model, in any thread; raises vLLM's error if it ends before."""
+        self._startup.__exit__(None, None, None)
+
+    def connect(self) -> Any:
+        """Return the core's AsyncLLM, once `wait` has returned."""
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        addresses = {"input_address": self._addresses.inputs[0], "output_address": self._addresses.outputs[0]}
+        client = AsyncLLM(self._config, self._executor, self._log_stats, client_addresses=addresses)
+        # From here on, the client notices the end of the process and ends it, as if it had started it itself.
+        client.engine_core.resources.engine_manager = self._processes
+        client.engine_core.start_engine_core_monitor()
+        return client
+
+    def stop(self) -> None:
+        """End the process, whether it is still starting or not."""
+        self._processes.shutdown()
+
+
+@contextmanager
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables while the context lasts; others who set some wait."""
+    with _environment_lock:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,50 @@
+"""Environment variables that only one engine core gets."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from twopass.engines.vllm.core_process import set_variables
+from twopass.engines.vllm.plugin.exit_report import ExitReport
+
+MAX_WAIT_S = 30
+
+
+def test_variables_are_set_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards the environment is as before, also after an error."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+
+    with pytest.raises(ValueError), set_variables({"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}):
+        during = (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["CUDA_DEVICE_ORDER"])
+        raise ValueError
+
+    assert during == ("1", "PCI_BUS_ID")
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ.get("CUDA_DEVICE_ORDER")) == ("0,1", None)
+
+
+def test_two_cores_never_get_the_variables_of_each_other() -> None:
+    """A second start waits until the first has its process."""
+    seen: list[str] = []
+
+    def start(gpu: str) -> None:
+        with set_variables({"CUDA_VISIBLE_DEVICES": gpu}):
+            seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+
+    with set_variables({"CUDA_VISIBLE_DEVICES": "0"}):
+        other = threading.Thread(target=start, args=("1",))
+        other.start()
+        seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    other.join(MAX_WAIT_S)
+
+    assert seen == ["0", "1"]
+
+
+def test_each_engine_has_its_own_exit_report() -> None:
+    """An engine that died is not told of the memory of another one's core."""
+    first, second = ExitReport(), ExitReport()
+
+    assert first.variables.keys() == second.variables.keys()
+    assert first.variables != second.variables
