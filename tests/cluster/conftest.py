@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -55,8 +56,18 @@ class RayNodes:
                         found[node] = process
         return found
 
-    def wait_for_actors(self, count: int) -> dict[int, psutil.Process]:
-        return wait_for(self.find_actors, lambda actors: len(actors) >= count)
+    def find_readers(self, store: str) -> dict[int, psutil.Process]:
+        """The actors that have a job now: they are connected to the store at this address."""
+        port = urlsplit(store).port
+        return {
+            node: actor
+            for node, actor in self.find_actors().items()
+            if any(connection.raddr and connection.raddr.port == port for connection in list_connections(actor))
+        }
+
+    def wait_for_reader(self, store: str) -> tuple[int, psutil.Process]:
+        """A node whose actor has a job, and this actor."""
+        return next(iter(wait_for(lambda: self.find_readers(store), bool).items()))
 
     def kill_node(self, node: int) -> None:
         """End a node as a power failure would: its raylet and everything below it."""
@@ -65,6 +76,13 @@ class RayNodes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self.nodes.remove(node)
+
+
+def list_connections(process: psutil.Process) -> list[Any]:
+    try:
+        return list(process.net_connections("tcp"))
+    except psutil.NoSuchProcess:
+        return []
 
 
 def wait_for(look: Callable[[], T], is_done: Callable[[T], bool]) -> T:
@@ -86,6 +104,7 @@ def started_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # Ray's 15 lets actors starve beside other work
     }
     with (home / "log").open("w") as log:
         process = subprocess.Popen(

@@ -76,12 +76,12 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def test_a_killed_actor_costs_only_its_pages_in_flight(
-    bucket: Any, cluster: RayNodes, environment: dict[str, str], tmp_path: Path
+    bucket: Any, cluster: RayNodes, endpoint: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Its jobs are sent again to another actor, and the campaign ends as if nothing had happened."""
     with submit(tmp_path, environment, *read_bucket("s3://bucket/actor/"), "--ray", cluster.address) as running:
         wait_for_pages(bucket, "actor/", 3)
-        killed = cluster.wait_for_actors(2)[cluster.nodes[0]]
+        _, killed = cluster.wait_for_reader(endpoint)
         killed.kill()
         code = running.wait(RUN_S)
 
@@ -95,13 +95,13 @@ def test_a_killed_actor_costs_only_its_pages_in_flight(
 
 
 def test_a_killed_node_costs_only_the_pages_in_flight_there(
-    bucket: Any, cluster: RayNodes, environment: dict[str, str], tmp_path: Path
+    bucket: Any, cluster: RayNodes, endpoint: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """The jobs of the actor on a lost node are sent again, to the actors that are left or can be started."""
     with submit(tmp_path, environment, *read_bucket("s3://bucket/node/"), "--ray", cluster.address) as running:
         wait_for_pages(bucket, "node/", 3)
-        cluster.wait_for_actors(2)
-        cluster.kill_node(cluster.nodes[1])
+        node, _ = cluster.wait_for_reader(endpoint)
+        cluster.kill_node(node)
         code = running.wait(RUN_S)
 
     errors = (tmp_path / "stderr").read_text()
@@ -112,7 +112,7 @@ def test_a_killed_node_costs_only_the_pages_in_flight_there(
 
 
 def test_an_interrupted_command_continues_from_the_stored_pages(
-    bucket: Any, cluster: RayNodes, environment: dict[str, str], tmp_path: Path
+    bucket: Any, cluster: RayNodes, endpoint: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """After Ctrl-C, and after SIGKILL, no actor is left, and the same command reads only what is missing."""
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", cluster.address) as running:
@@ -121,7 +121,7 @@ def test_an_interrupted_command_continues_from_the_stored_pages(
         interrupted = running.wait(RUN_S)
     stopped = wait_for(cluster.find_actors, lambda actors: not actors)
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", cluster.address) as running:
-        cluster.wait_for_actors(1)
+        cluster.wait_for_reader(endpoint)
         running.kill()
     wait_for(cluster.find_actors, lambda actors: not actors)
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", "auto") as running:
@@ -146,8 +146,8 @@ def test_a_dead_engine_ends_the_process_of_its_actor(cluster: RayNodes, tmp_path
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=RUN_S,
     )  # fmt: skip
 
-    processes = [int(number) for number in (tmp_path / "processes").read_text().split()]
     assert ran.returncode == 0, ran.stderr
+    processes = [int(number) for number in (tmp_path / "processes").read_text().split()]
     assert json.loads(ran.stdout.splitlines()[-1]) == {"status": "success", "pages": {"read": 3}}
     assert len(processes) == len(set(processes)) == 2
     wait_for(lambda: psutil.pid_exists(processes[0]), lambda is_alive: not is_alive)

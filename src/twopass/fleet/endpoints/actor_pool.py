@@ -146,7 +146,8 @@ class ActorPool:
         try:
             reply = await member.actor.read(job_id, job_input)
         except ActorLost as lost:
-            log.warning("actor lost", reason=str(lost)[:500], job=job_id)
+            if member in self._members:  # the first of its jobs to notice
+                log.warning("actor lost", reason=str(lost)[:500], jobs=len(member.jobs))
             self._retire(member)
             return JobStatus(JobState.GONE, error=str(lost))
         except ActorFailed as failure:
