@@ -42,12 +42,17 @@ def create_engine(settings: Settings, processes: Path) -> Engine:
     return DyingEngine(processes)
 
 
-class NullListener:
+class Listener:
+    """Keeps the last outcome."""
+
+    outcome: DocumentOutcome
+
     def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
-    def document_ended(self, outcome: DocumentOutcome) -> None: ...
+    async def document_ended(self, outcome: DocumentOutcome) -> None:
+        self.outcome = outcome
 
 
 async def run(address: str, folder: Path) -> DocumentOutcome:
@@ -56,9 +61,9 @@ async def run(address: str, folder: Path) -> DocumentOutcome:
     async with RayCluster(RayOptions(address), settings, open_dying) as endpoint:
         preparer, ledger = DocumentPreparer(settings, None, shares_files=True), Ledger(folder / "state.jsonl")
         plan = Plan({"output": str(folder / "read")}, "ray", poll_s=0.1)
-        campaign = Campaign(endpoint, preparer, ledger, plan, NullListener())
-        (outcome,) = await campaign.run([DocumentRef(str(folder / "report.pdf"))])
-        return outcome
+        listener = Listener()
+        await Campaign(endpoint, preparer, ledger, plan, listener).run([DocumentRef(str(folder / "report.pdf"))])
+        return listener.outcome
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,16 @@ class Listener:
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
-    def document_ended(self, outcome: DocumentOutcome) -> None:
+    async def document_ended(self, outcome: DocumentOutcome) -> None:
         self.ended.append(outcome)
 
 
 async def run(endpoint: ScriptedEndpoint, state: Path, plan: Plan = PLAN, documents: int = 1) -> list[DocumentOutcome]:
     """Read remote documents, which are not counted, with the state in this file."""
     refs = [DocumentRef(f"s3://bucket/{number}.pdf") for number in range(documents)]
-    campaign = Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(state), plan, Listener())
-    return await campaign.run(refs)
+    listener = Listener()
+    await Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(state), plan, listener).run(refs)
+    return sorted(listener.ended, key=lambda outcome: outcome.number)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +120,32 @@ async def test_jobs_that_end_with_the_command_have_no_key(tmp_path: Path) -> Non
     await run(endpoint, tmp_path / "state.jsonl", replace(PLAN, outlives_command=False))
 
     assert "idempotency_key" not in endpoint.inputs[0]
+
+
+async def test_documents_are_taken_when_there_is_room_for_them(tmp_path: Path) -> None:
+    """A long list takes no memory ahead of its jobs: no more documents are taken than jobs may be in flight."""
+    taken = 0
+    ahead: list[int] = []
+
+    def name_documents() -> Iterator[DocumentRef]:
+        nonlocal taken
+        for taken in range(1, 31):
+            yield DocumentRef(f"s3://bucket/{taken}.pdf")
+
+    polled: set[str] = set()
+
+    def answer(job: Mapping[str, Any]) -> JobStatus:
+        ahead.append(taken - len(listener.ended))
+        is_first_poll = job["source"] not in polled
+        polled.add(job["source"])
+        return JobStatus(JobState.RUNNING) if is_first_poll else succeed(job)
+
+    endpoint, listener, plan = ScriptedEndpoint(answer), Listener(), replace(PLAN, in_flight=4)
+    campaign = Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(tmp_path / "s"), plan, listener)
+    await campaign.run(name_documents())
+
+    assert max(ahead) == 4
+    assert sorted(outcome.number for outcome in listener.ended) == list(range(30))
+    assert {f"s3://bucket/{outcome.number + 1}.pdf" for outcome in listener.ended} == {
+        outcome.name for outcome in listener.ended
+    }

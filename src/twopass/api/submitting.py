@@ -19,14 +19,18 @@ from twopass.settings import Settings
 from twopass.telemetry import logs
 
 
-class _NullListener:
-    """Shows no progress."""
+class _Collector:
+    """Keeps the outcomes and shows no progress."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[DocumentOutcome] = []
 
     def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
-    def document_ended(self, outcome: DocumentOutcome) -> None: ...
+    async def document_ended(self, outcome: DocumentOutcome) -> None:
+        self.outcomes.append(outcome)
 
 
 def submit(
@@ -70,7 +74,9 @@ def submit(
 
 async def _send(places: Sequence[str], request: Submission, settings: Settings) -> list[DocumentOutcome]:
     documents = await find_documents(places, settings, request.results)
-    return await submission.send(documents, request, settings, _NullListener())
+    collector = _Collector()
+    await submission.send(documents, request, settings, collector)
+    return sorted(collector.outcomes, key=lambda outcome: outcome.number)
 
 
 def _open_folder(folder: Location | None) -> AbstractContextManager[Location]:

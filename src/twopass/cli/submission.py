@@ -8,14 +8,13 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
+from twopass.cli import submit_summary
+from twopass.cli.submit_summary import SummaryWriter
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
-from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.discovery import DocumentRef, find_documents
 from twopass.fleet.estimate import estimate
 from twopass.fleet.ledger import Ledger
@@ -23,7 +22,6 @@ from twopass.fleet.submission import Submission
 from twopass.settings import Settings
 
 SUCCESS, INCOMPLETE, USAGE_ERROR, ENDPOINT_ERROR, STOPPED = 0, 1, 2, 3, 130  # exit codes
-SUMMARY = "submit_summary.json"
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,6 @@ class Options:
     cancel: bool
     pages_per_s: float | None
     workers: int
-
-    @property
-    def summary_file(self) -> Path:
-        return self.submission.folder / SUMMARY
 
 
 def run(options: Options, settings: Settings, console: Console) -> int:
@@ -86,15 +80,16 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
         return _fail(USAGE_ERROR, f"no document to read in {', '.join(options.places)}", console)
     if options.dry_run:
         return await _print_estimate(options, documents, settings, console)
-    with display.CampaignDisplay(len(documents), console) as board:
-        started = time.monotonic()
-        outcomes = await submission.send(documents, options.submission, settings, board)
-    summary = summarize(outcomes, time.monotonic() - started)
-    options.submission.folder.mkdir(parents=True, exist_ok=True)
-    options.summary_file.write_text(json.dumps(summary, ensure_ascii=True, indent=1) + "\n")
-    display.print_summary(outcomes, console)
-    console.print(f"{summary['success']} of {len(outcomes)} documents read; {options.summary_file}", highlight=False)
-    return SUCCESS if summary["success"] == len(outcomes) else INCOMPLETE
+    started = time.monotonic()
+    with (
+        display.CampaignDisplay(len(documents), console) as board,
+        SummaryWriter(options.submission.folder, len(documents), board) as summary,
+    ):
+        await submission.send(documents, options.submission, settings, summary)
+        summary.finish(time.monotonic() - started)
+    display.print_summary(summary.shown, len(documents), console)
+    console.print(f"{summary.success_count} of {len(documents)} documents read; {summary.path}", highlight=False)
+    return SUCCESS if summary.success_count == len(documents) else INCOMPLETE
 
 
 async def _cancel_jobs(request: Submission, settings: Settings, console: Console) -> int:
@@ -120,51 +115,8 @@ async def _print_estimate(
         for document in documents:
             ready = await preparer.prepare(document, upload=False)
             rows.append((document.name, plan.selected_pages(ready.pages), len(plan.slices(ready.pages)) + 1))
-    last = _load_last_summary(options)
+    last = submit_summary.load_last(request.folder)
     figures = estimate(rows, options.pages_per_s, options.workers, request.price_per_hour, last)
     display.print_estimate(rows, figures, console)
     print(json.dumps(figures))
     return SUCCESS
-
-
-def _load_last_summary(options: Options) -> dict[str, Any]:
-    """The summary of the last run in this folder; empty where there was none."""
-    path = options.summary_file
-    return dict(json.loads(path.read_text())) if path.exists() else {}
-
-
-def summarize(outcomes: Sequence[DocumentOutcome], seconds: float) -> dict[str, Any]:
-    """Build what `submit_summary.json` holds."""
-    statuses = [outcome.status for outcome in outcomes]
-    pages_now = sum(outcome.pages_now for outcome in outcomes)
-    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
-    cost = round(sum(costs), 9) if costs else None
-    return {
-        "total_documents": len(outcomes),
-        "success": statuses.count("success"),
-        "partial": statuses.count("partial_success"),
-        "failed": statuses.count("failure"),
-        "pages_read_now": pages_now,
-        "total_time": round(seconds, 3),
-        "pages_per_s": round(pages_now / seconds, 4) if pages_now else None,
-        "cost": cost,
-        "cost_per_1000_pages": round(1000 * cost / pages_now, 6) if cost is not None and pages_now else None,
-        "documents": [_make_row(outcome) for outcome in outcomes],
-    }
-
-
-def _make_row(outcome: DocumentOutcome) -> dict[str, Any]:
-    artefacts = outcome.result.get("artefacts", {})
-    row = {
-        "source": outcome.name,
-        "status": outcome.status,
-        "id": outcome.result.get("id"),
-        "pages": dict(outcome.result.get("pages", {})),
-        "jobs": outcome.jobs,
-        "seconds": outcome.seconds,
-        "cost": outcome.cost,
-        "artefacts": {name: artefact["uri"] for name, artefact in artefacts.items()},
-        "problems": list(outcome.problems),
-        "error": outcome.error,
-    }
-    return {name: value for name, value in row.items() if value is not None}

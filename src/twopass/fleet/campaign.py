@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -32,13 +32,16 @@ RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attem
 
 
 class CampaignListener(Protocol):
-    """Receives the progress of every document. Calls may be frequent."""
+    """Receives the progress of every document. Calls may be frequent.
+
+    The campaign keeps no outcome. It waits for `document_ended`, so that it reads no faster than results are saved.
+    """
 
     def document_started(self, name: str, pages: int | None, jobs: int) -> None: ...
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
-    def document_ended(self, outcome: DocumentOutcome) -> None: ...
+    async def document_ended(self, outcome: DocumentOutcome) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class DocumentOutcome:
     """How one document ended: its result from the worker, and the sums of all its jobs.
 
     `seconds` are engine seconds where the worker reports them, else job seconds. `pages_now` are the pages that were
-    read now and not found in the store. `pages` is None if they could not be counted.
+    read now and not found in the store. `pages` is None if they could not be counted. `number` is the document's place
+    in the campaign, from 0: documents end in any order.
     """
 
     name: str
@@ -58,6 +62,7 @@ class DocumentOutcome:
     result: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None
+    number: int = 0
 
     @property
     def status(self) -> str:
@@ -155,23 +160,22 @@ class Campaign:
         self._job_slots = asyncio.Semaphore(plan.in_flight)
         self._sends_keys = plan.outlives_command
 
-    async def run(self, documents: Sequence[DocumentRef]) -> list[DocumentOutcome]:
-        """Return the outcome of each document, in their order. Raises EndpointError if the endpoint fails."""
-        slots = asyncio.Semaphore(self._plan.in_flight)  # limits how many are counted and uploaded ahead of their jobs
+    async def run(self, documents: Iterable[DocumentRef]) -> None:
+        """Read the documents; the listener gets each outcome. Raises EndpointError if the endpoint fails.
 
-        async def run_document(document: DocumentRef) -> DocumentOutcome:
-            async with slots:
+        So many are counted, uploaded and read at once as jobs may be in flight.
+        """
+        numbered = enumerate(documents)
+
+        async def run_documents() -> None:
+            for number, document in numbered:  # whichever of the tasks is free takes the next one
                 outcome = await self._try_document(document)
-                self._listener.document_ended(outcome)
-                return outcome
+                await self._listener.document_ended(replace(outcome, number=number))
+                await asyncio.sleep(0)  # recorded outcomes are found without waiting, and there may be many
 
-        tasks = [asyncio.create_task(run_document(document)) for document in documents]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with task_group.open_group() as group:
+            for _ in range(self._plan.in_flight):
+                group.create_task(run_documents())
 
     async def _try_document(self, document: DocumentRef) -> DocumentOutcome:
         """Run the document; an error other than the endpoint's own is its outcome."""
@@ -198,8 +202,10 @@ class Campaign:
 
             return report
 
-        async with task_group.open_group() as group:
-            tasks = [group.create_task(self._run_job(prepared, part, progress_callback(part))) for part in slices]
+        tasks: list[asyncio.Task[_JobOutcome]] = []
+        if slices:
+            async with task_group.open_group() as group:
+                tasks = [group.create_task(self._run_job(prepared, part, progress_callback(part))) for part in slices]
         last = await self._run_job(prepared, None, progress_callback(None))  # reads pages that the slices left unread
         return _sum_up(document, pages, [*(task.result() for task in tasks), last])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,18 +16,34 @@ from rich.table import Table
 from twopass.fleet.campaign import DocumentOutcome
 
 MAX_BARS = 12  # documents with a bar of their own at one time; the total includes the others
+MAX_LINES = 1000  # of more documents, only those that were not read completely get a line
+MAX_SHOWN = 200  # documents in the table at the end
+UPDATE_S = 0.1  # between two changes of the bar of all documents
+
+
+@dataclass
+class _Counts:
+    """The pages of a running document: known, and done."""
+
+    known: int
+    done: int = 0
+    note: str = ""
 
 
 class CampaignDisplay:
-    """A bar for each running document, and one for all: pages, pages per second, time left, cost."""
+    """A bar for each running document, and one for all: pages, pages per second, time left, cost.
+
+    Every call takes the same time, however many documents there are.
+    """
 
     def __init__(self, documents: int, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._started = clock, clock()
-        self._pages: dict[str, int | None] = {}
-        self._done: dict[str, int] = {}
+        self._running: dict[str, _Counts] = {}
         self._bars: dict[str, TaskID] = {}
         self._documents, self._ended = documents, 0
+        self._known, self._done = 0, 0
         self._cost: float | None = None
+        self._updated: float | None = None
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -45,37 +62,44 @@ class CampaignDisplay:
         self._progress.stop()
 
     def document_started(self, name: str, pages: int | None, jobs: int) -> None:
-        self._pages[name] = pages
-        if len(self._bars) < MAX_BARS:
-            note = f"in {jobs} jobs" if jobs > 1 else ""
-            self._bars[name] = self._progress.add_task(name[-40:], total=pages, note=note)
+        self._running[name] = _Counts(pages or 0, note=f"in {jobs} jobs" if jobs > 1 else "")
+        self._known += pages or 0
         self._update_total()
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
-        self._done[name] = max(pages_done, self._done.get(name, 0))
-        if name in self._bars:
-            self._progress.update(self._bars[name], completed=self._done[name], note=phase)
+        counts = self._running.setdefault(name, _Counts(0))
+        self._done += max(pages_done - counts.done, 0)
+        counts.done = max(pages_done, counts.done)
+        if name not in self._bars and len(self._bars) < MAX_BARS:
+            self._bars[name] = self._progress.add_task(name[-40:], total=counts.known or None, note=counts.note)
+        elif name in self._bars:
+            self._progress.update(self._bars[name], completed=counts.done, note=phase)
         self._update_total()
 
-    def document_ended(self, outcome: DocumentOutcome) -> None:
+    async def document_ended(self, outcome: DocumentOutcome) -> None:
         self._ended += 1
+        counts = self._running.pop(outcome.name, _Counts(0))
         if outcome.result:  # the pages of a failed document stay undone
-            self._pages[outcome.name] = self._done[outcome.name] = outcome.pages or 0
+            self._known += (outcome.pages or 0) - counts.known
+            self._done += (outcome.pages or 0) - counts.done
         if outcome.cost is not None:
             self._cost = (self._cost or 0.0) + outcome.cost
         if outcome.name in self._bars:
             self._progress.remove_task(self._bars.pop(outcome.name))
-        style = {"success": "green", "partial_success": "yellow"}.get(outcome.status, "red")
-        reason = f"  {outcome.error}" if outcome.error else ""
-        line = f"[{style}]{outcome.status}[/]  {escape(outcome.name)}{escape(reason)}"
-        self._progress.console.print(line, soft_wrap=True)
-        self._update_total()
+        if outcome.status != "success" or self._documents <= MAX_LINES:
+            style = {"success": "green", "partial_success": "yellow"}.get(outcome.status, "red")
+            reason = f"  {outcome.error}" if outcome.error else ""
+            line = f"[{style}]{outcome.status}[/]  {escape(outcome.name)}{escape(reason)}"
+            self._progress.console.print(line, soft_wrap=True)
+        self._update_total(is_last=self._ended == self._documents)
 
-    def _update_total(self) -> None:
-        known = sum(pages or 0 for pages in self._pages.values())
-        done = sum(self._done.values())
-        note = self.format_note(known, done)
-        self._progress.update(self._total_bar, total=known or None, completed=done, note=note)
+    def _update_total(self, is_last: bool = False) -> None:
+        now = self._clock()
+        if self._updated is not None and now - self._updated < UPDATE_S and not is_last:
+            return
+        self._updated = now
+        note = self.format_note(self._known, self._done)
+        self._progress.update(self._total_bar, total=self._known or None, completed=self._done, note=note)
 
     def format_note(self, known: int, done: int) -> str:
         """Pages per second, time left for the known pages, documents, cost."""
@@ -96,8 +120,8 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def print_summary(outcomes: Sequence[DocumentOutcome], console: Console) -> None:
-    """Print one line for each document."""
+def print_summary(outcomes: Sequence[DocumentOutcome], documents: int, console: Console) -> None:
+    """Print one line for each outcome, which are those of all documents or the first that were not read completely."""
     table = Table("document", "status", "pages", "jobs", "seconds", "cost", "id")
     for outcome in outcomes:
         pages = ", ".join(f"{count} {state}" for state, count in outcome.result.get("pages", {}).items())
@@ -106,7 +130,10 @@ def print_summary(outcomes: Sequence[DocumentOutcome], console: Console) -> None
         seconds = f"{outcome.seconds:.1f}"
         cells = (outcome.name, outcome.status, pages, str(outcome.jobs), seconds, cost, document_id)
         table.add_row(*map(escape, cells))
-    console.print(table)
+    if outcomes:
+        console.print(table)
+    if len(outcomes) < documents:
+        console.print(f"the table has only documents that were not read completely, at most {MAX_SHOWN}")
 
 
 def print_estimate(rows: Sequence[tuple[str, int | None, int]], figures: dict[str, Any], console: Console) -> None:

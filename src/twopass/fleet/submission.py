@@ -10,7 +10,7 @@ from typing import Any
 
 from twopass.errors import Code, InvalidJob
 from twopass.fleet import save_results
-from twopass.fleet.campaign import Campaign, CampaignListener, DocumentOutcome, Plan
+from twopass.fleet.campaign import Campaign, CampaignListener, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
 from twopass.fleet.endpoints.local_api import LocalApi
 from twopass.fleet.endpoints.ray_cluster import RayCluster, RayOptions
@@ -19,6 +19,7 @@ from twopass.fleet.ledger import Ledger
 from twopass.job import EntryPoint, Job
 from twopass.runtime import retry
 from twopass.settings import Settings
+from twopass.storage.sources import open_sources
 
 STATE = "state.jsonl"
 IN_FLIGHT = 16  # jobs at once
@@ -115,13 +116,12 @@ async def open_preparer(
 
 async def send(
     documents: Sequence[DocumentRef], submission: Submission, settings: Settings, listener: CampaignListener
-) -> list[DocumentOutcome]:
-    """Read the documents with the endpoint's workers; returns each outcome, in their order. Raises EndpointError."""
+) -> None:
+    """Read the documents with the endpoint's workers; the listener gets each outcome. Raises EndpointError."""
     async with AsyncExitStack() as stack:
         preparer = await open_preparer(submission, settings, stack, counts_pages=bool(submission.slice_pages))
         endpoint = await stack.enter_async_context(submission.open_endpoint(settings))
-        saver = save_results.ResultSaver(listener, submission.folder, settings, everything=submission.save)
+        sources = await stack.enter_async_context(open_sources(settings)) if submission.save else None
+        saver = save_results.ResultSaver(listener, submission.folder, sources)
         ledger = Ledger(submission.state_file)
-        outcomes = await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)
-        await saver.wait()
-        return outcomes
+        await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)
