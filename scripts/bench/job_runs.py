@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.local_s3 import BUCKET
 from scripts.bench.mix_documents import DocumentSet
 from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine, TokenMeter
@@ -38,7 +37,9 @@ async def run_jobs(worker: Worker, documents: DocumentSet, count: int, **fields:
     engine = _script_engine(worker, documents)
     scripted = replace(worker, engine=engine)
     tasks = [
-        asyncio.create_task(_run_job(_make_job(documents.uris[n::count], scripted, **fields), scripted))
+        asyncio.create_task(
+            _run_job(_make_job(documents.uris[n::count], documents.output, scripted, **fields), scripted)
+        )
         for n in range(count)
     ]
     await _wait_for_last_page(engine.meter, tasks)
@@ -68,7 +69,7 @@ async def measure_latency(worker: Worker, documents: DocumentSet) -> tuple[float
     meter = TokenMeter(2, documents.asked_pages)
     scripted = replace(worker, engine=ScriptedAnswerEngine(worker.engine, documents.answers, meter))
     started = time.monotonic()
-    (document,) = (await _run_job(_make_job(documents.uris, scripted), scripted)).documents
+    (document,) = (await _run_job(_make_job(documents.uris, documents.output, scripted), scripted)).documents
     seconds = time.monotonic() - started
     stages = document.timings["stages"]
     return seconds, {name: 1000 * stage["cpu_s"] / len(documents.pages) for name, stage in stages.items()}
@@ -79,9 +80,9 @@ def _script_engine(worker: Worker, documents: DocumentSet) -> ScriptedAnswerEngi
     return ScriptedAnswerEngine(worker.engine, documents.answers, meter)
 
 
-def _make_job(uris: Sequence[str], worker: Worker, **fields: str) -> Job:
+def _make_job(uris: Sequence[str], output: str, worker: Worker, **fields: str) -> Job:
     name = f"job{next(_numbers)}"
-    job_input = {"sources": uris, "output": f"s3://{BUCKET}/out/{name}/", "mode": "gundam", "resume": False, **fields}
+    job_input = {"sources": uris, "output": f"{output}/{name}/", "mode": "gundam", "resume": False, **fields}
     return Job.parse({"id": name, "input": job_input}, worker.settings, EntryPoint.LOCAL)
 
 

@@ -1,4 +1,4 @@
-"""Start the loopback S3 server in a process of its own, and connect to it."""
+"""Start the loopback S3 server in a process of its own, and connect to it. boto3 is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-
-import boto3
-from botocore.config import Config
 
 from scripts import ROOT
 
@@ -34,6 +31,9 @@ def start_server() -> Iterator[str]:
 
 
 def connect(endpoint: str) -> Any:
+    import boto3
+    from botocore.config import Config
+
     config = Config(s3={"addressing_style": "path"}, max_pool_connections=32)
     session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name="us-east-1")
     return session.client("s3", endpoint_url=endpoint, config=config)

@@ -1,4 +1,4 @@
-"""Turn pages of the mix into PDFs on the loopback S3, with the answers that an engine is to give about them."""
+"""Turn pages of the mix into PDFs on S3 or in a folder, with the answers that an engine is to give about them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,13 @@ def select_asked(answers: Mapping[str, ScriptedAnswer], pass2_all: bool = False)
 
 @dataclass(frozen=True)
 class DocumentSet:
-    """Documents on S3, and the scripted answers of each."""
+    """Documents on S3 or in a folder, the scripted answers of each, and where jobs write."""
 
     pages: Sequence[Mapping[str, Any]]
     uris: Sequence[str]
     document_answers: Sequence[Mapping[str, ScriptedAnswer]]
     pass2_all: bool = False
+    output: str = f"s3://{BUCKET}/out"
 
     def take(self, count: int) -> DocumentSet:
         """Return the first documents that have at least so many pages."""
@@ -91,3 +93,14 @@ def upload_documents(
         client.put_object(Bucket=BUCKET, Key=f"{folder}/{number:03d}.pdf", Body=data)
         document_answers.append(answers)
     return DocumentSet(pages, uris, document_answers)
+
+
+def write_documents(pages: Sequence[Mapping[str, Any]], folder: Path) -> DocumentSet:
+    """Write the documents into a folder, where jobs write, too: no server and no boto3 are needed."""
+    paths, document_answers = list[str](), list[Mapping[str, ScriptedAnswer]]()
+    for number, (data, answers) in enumerate(build_documents(pages)):
+        path = folder / f"{number:03d}.pdf"
+        path.write_bytes(data)
+        paths.append(str(path))
+        document_answers.append(answers)
+    return DocumentSet(pages, paths, document_answers, output=str(folder / "out"))

@@ -20,6 +20,7 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
 
     engine          one thing that the vLLM engine does: modes, decoder or pages
     jobs            whole jobs against the engine alone
+    gpus            whole jobs with engines on one GPU, on two and so on; or how many pages the host can feed
     encoder         the vision encoder by part and by number of pages
     host            CPU time until a model can read a page
     stages          CPU time of a job by stage with the cpu engine; memory

@@ -29,7 +29,7 @@ VLLM_TITLE = "VLLM::"  # how the command lines of vLLM's own processes begin
 EXCLUDED = ("scripts.bench.s3_server", "nvidia-smi", "scripts.bench.usage")  # the measurement's own processes
 GPU_EVERY_S, MEMORY_EVERY_S = 0.5, 2.0
 NVIDIA_SMI = (
-    "nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits", "--id=0",
+    "nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits",
     f"--loop-ms={GPU_EVERY_S * 1000:.0f}",
 )  # fmt: skip
 
@@ -52,13 +52,13 @@ def read_cpu_seconds() -> dict[str, float]:
 
 @dataclass
 class Usage:
-    """Samples, each with its time on the monotonic clock."""
+    """Samples, each with its time on the monotonic clock and, of several GPUs, of one GPU."""
 
     gpu: list[tuple[float, float, float]]  # time, load in percent, MiB
     host: list[tuple[float, float]]  # time, MiB
 
     def summarize(self, since: float, until: float) -> dict[str, Any]:
-        """Return the GPU's mean load between two times, and the peaks of memory until the second."""
+        """Return the mean load of the GPUs between two times, and the peaks of memory until the second."""
         loads = [load for at, load, _ in self.gpu if since <= at <= until]
         gpu = [mib for at, _, mib in self.gpu if at <= until]
         host = [mib for at, mib in self.host if at <= until]
@@ -67,9 +67,9 @@ class Usage:
 
 
 @contextmanager
-def sample_usage() -> Iterator[Usage]:
-    """Sample while the context is open; without an NVIDIA driver, only the host."""
-    with sample_memory(MEMORY_EVERY_S) as host, _sample_gpu() as gpu:
+def sample_usage(gpus: int = 1) -> Iterator[Usage]:
+    """Sample while the context is open; without an NVIDIA driver, only the host. The first `gpus` GPUs are sampled."""
+    with sample_memory(MEMORY_EVERY_S) as host, _sample_gpus(gpus) as gpu:
         yield Usage(gpu, host)
 
 
@@ -87,7 +87,7 @@ def sample_memory(every_s: float) -> Iterator[list[tuple[float, float]]]:
 
 
 @contextmanager
-def _sample_gpu() -> Iterator[list[tuple[float, float, float]]]:
+def _sample_gpus(count: int) -> Iterator[list[tuple[float, float, float]]]:
     samples: list[tuple[float, float, float]] = []
 
     def add(line: str) -> None:
@@ -98,7 +98,7 @@ def _sample_gpu() -> Iterator[list[tuple[float, float, float]]]:
     if not shutil.which(NVIDIA_SMI[0]):
         yield samples
         return
-    with _read_lines(NVIDIA_SMI, add):
+    with _read_lines((*NVIDIA_SMI, f"--id={','.join(map(str, range(count)))}"), add):
         yield samples
 
 
