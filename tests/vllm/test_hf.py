@@ -17,7 +17,7 @@ from PIL import Image
 from twopass.engines import factory
 from twopass.engines.hf.engine import HfEngine
 from twopass.engines.interface import Prompt, Sampling
-from twopass.errors import EngineError
+from twopass.errors import EngineError, InvalidSetting
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -145,7 +145,7 @@ async def test_a_folder_without_a_model_is_an_engine_error(tmp_path: Path) -> No
         await HfEngine("deepseek_ocr2", tmp_path, "float32").open(PagePool(0, PixelBufferPool(0, 0)))
 
 
-async def test_an_unknown_dtype_is_an_engine_error(tmp_path: Path) -> None:
+async def test_an_unknown_dtype_is_an_invalid_setting(tmp_path: Path) -> None:
     """The message lists the valid values."""
-    with pytest.raises(EngineError, match="DTYPE is one of float32, bfloat16, float16"):
+    with pytest.raises(InvalidSetting, match="DTYPE is one of float32, bfloat16, float16"):
         await HfEngine("deepseek_ocr2", tmp_path, "fp8").open(PagePool(0, PixelBufferPool(0, 0)))
