@@ -59,7 +59,7 @@ async def run(address: str, folder: Path) -> DocumentOutcome:
     settings = Settings()
     open_dying = partial(open_worker, create_engine=partial(create_engine, processes=folder / "processes"))
     async with RayCluster(RayOptions(address), settings, open_dying) as endpoint:
-        preparer, ledger = DocumentPreparer(settings, None, shares_files=True), Ledger(folder / "state.jsonl")
+        preparer, ledger = DocumentPreparer(shares_files=True), Ledger(folder / "state.jsonl")
         plan = Plan({"output": str(folder / "read")}, "ray", poll_s=0.1)
         listener = Listener()
         await Campaign(endpoint, preparer, ledger, plan, listener).run([DocumentRef(str(folder / "report.pdf"))])

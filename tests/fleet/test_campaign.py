@@ -16,7 +16,7 @@ from twopass.fleet.campaign import Campaign, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef
 from twopass.fleet.endpoints.interface import JobState, JobStatus
 from twopass.fleet.ledger import Ledger
-from twopass.settings import Settings
+from twopass.storage.folder_store import FolderStore
 
 PLAN = Plan({}, "x", poll_s=0.0, outlives_command=True)
 
@@ -39,7 +39,7 @@ async def run(endpoint: ScriptedEndpoint, state: Path, plan: Plan = PLAN, docume
     """Read remote documents, which are not counted, with the state in this file."""
     refs = [DocumentRef(f"s3://bucket/{number}.pdf") for number in range(documents)]
     listener = Listener()
-    await Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(state), plan, listener).run(refs)
+    await Campaign(endpoint, DocumentPreparer(), Ledger(state), plan, listener).run(refs)
     return sorted(listener.ended, key=lambda outcome: outcome.number)
 
 
@@ -141,7 +141,7 @@ async def test_documents_are_taken_when_there_is_room_for_them(tmp_path: Path) -
         return JobStatus(JobState.RUNNING) if is_first_poll else succeed(job)
 
     endpoint, listener, plan = ScriptedEndpoint(answer), Listener(), replace(PLAN, in_flight=4)
-    campaign = Campaign(endpoint, DocumentPreparer(Settings(), None), Ledger(tmp_path / "s"), plan, listener)
+    campaign = Campaign(endpoint, DocumentPreparer(), Ledger(tmp_path / "s"), plan, listener)
     await campaign.run(name_documents())
 
     assert max(ahead) == 4
@@ -149,3 +149,32 @@ async def test_documents_are_taken_when_there_is_room_for_them(tmp_path: Path) -
     assert {f"s3://bucket/{outcome.number + 1}.pdf" for outcome in listener.ended} == {
         outcome.name for outcome in listener.ended
     }
+
+
+async def test_a_document_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    """A document that is not counted is known by its address; a listing says whether its bytes are others."""
+    endpoint = ScriptedEndpoint()
+    for version in ("v1", "v1", "v2", None):
+        campaign = Campaign(endpoint, DocumentPreparer(), Ledger(tmp_path / "state.jsonl"), PLAN, Listener())
+        await campaign.run([DocumentRef("s3://bucket/a.pdf", version)])
+
+    assert len(endpoint.inputs) == 2
+
+
+async def test_a_file_is_uploaded_only_for_a_job_that_is_sent(tmp_path: Path) -> None:
+    """A repeated command makes no request for documents that were read."""
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    (tmp_path / "up").mkdir()
+    endpoint, store = ScriptedEndpoint(), FolderStore(tmp_path / "up")
+    for _ in range(2):
+        ledger = Ledger(tmp_path / "state.jsonl")
+        campaign = Campaign(endpoint, DocumentPreparer(upload=store, ledger=ledger), ledger, PLAN, Listener())
+        await campaign.run([DocumentRef(str(tmp_path / "a.pdf"))])
+        uploaded = [path for path in (tmp_path / "up").rglob("*") if path.is_file()]
+        for path in uploaded:
+            path.unlink()
+    await store.close()
+
+    (job,) = endpoint.inputs
+    assert job["source"].startswith(str(tmp_path / "up")) and job["source"].endswith("/a.pdf")
+    assert uploaded == []

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from twopass.fleet.discovery import DocumentRef, find_documents
+import pymupdf
+
+from tests.fakes import s3
+from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PageCounter, find_documents
+from twopass.fleet.ledger import Ledger
+from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
+from twopass.storage.download import DownloadResult
 
 
 def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
@@ -25,3 +34,64 @@ def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:
         DocumentRef(f"{tmp_path}/in/b.TIF"),
         DocumentRef("https://h/x.pdf"),
     ]
+
+
+@dataclass
+class CountingSources:
+    """Downloads a PDF of three pages; `fetched` lists the addresses."""
+
+    fetched: list[str] = field(default_factory=list)
+
+    async def fetch(self, uri: str, target: Path) -> DownloadResult:
+        self.fetched.append(uri)
+        with pymupdf.open() as document:
+            for _ in range(3):
+                document.new_page()
+            target.write_bytes(document.tobytes())
+        return DownloadResult(None, target.stat().st_size, "ab" * 32, None)
+
+
+def counter(page_pool: PagePool, sources: CountingSources) -> PageCounter:
+    return PageCounter(page_pool, sources, Settings())  # type: ignore[arg-type]
+
+
+async def test_a_document_is_fetched_again_only_if_it_has_changed(tmp_path: Path, page_pool: PagePool) -> None:
+    """A repeated command knows the pages of every version that a listing names; an address alone says nothing."""
+    places = [("a", "v1"), ("a", "v1"), ("a", "v2"), ("b", None), ("b", None)]
+    sources = CountingSources()
+
+    prepared = []
+    for name, version in places:  # each as a command of its own
+        preparer = DocumentPreparer(counter(page_pool, sources), ledger=Ledger(tmp_path / "state.jsonl"))
+        prepared.append(await preparer.prepare(DocumentRef(f"s3://bucket/{name}.pdf", version)))
+
+    assert [uri[-5:] for uri in sources.fetched] == ["a.pdf", "a.pdf", "b.pdf", "b.pdf"]
+    assert {(document.sha256, document.pages) for document in prepared} == {("ab" * 32, 3)}
+
+
+async def test_a_local_file_is_hashed_again_only_if_it_has_changed(tmp_path: Path, page_pool: PagePool) -> None:
+    """What is remembered without pages is not enough when they are counted."""
+    path, ledger = tmp_path / "a.pdf", Ledger(tmp_path / "state.jsonl")
+    with pymupdf.open() as document:
+        document.new_page()
+        path.write_bytes(document.tobytes())
+    uncounted = await DocumentPreparer(shares_files=True, ledger=ledger).prepare(DocumentRef(str(path)))
+    preparer = DocumentPreparer(counter(page_pool, CountingSources()), shares_files=True, ledger=ledger)
+    counted = await preparer.prepare(DocumentRef(str(path)))
+    path.write_bytes(path.read_bytes() + b"% changed")
+    changed = await preparer.prepare(DocumentRef(str(path)))
+
+    assert (uncounted.pages, counted.pages, changed.pages) == (None, 1, 1)
+    assert uncounted.sha256 == counted.sha256 != changed.sha256
+
+
+async def test_a_listing_says_the_version_of_every_document(bucket: Any, endpoint: str) -> None:
+    """The listing is paged: more documents than fit into one answer are found, each once, with its etag."""
+    for number in range(1005):
+        bucket.put_object(Bucket="bucket", Key=f"in/{number:04d}.pdf", Body=b"%d" % number)
+    bucket.put_object(Bucket="bucket", Key="in/notes.txt", Body=b"")
+
+    documents = await find_documents(["s3://bucket/in/", "s3://bucket/in/0007.pdf"], s3.settings(endpoint), ())
+
+    assert [document.location for document in documents] == [f"s3://bucket/in/{n:04d}.pdf" for n in range(1005)]
+    assert documents[7].version == f'"{hashlib.md5(b"7", usedforsecurity=False).hexdigest()}"'

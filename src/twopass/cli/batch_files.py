@@ -83,9 +83,9 @@ def check_pages(files: Sequence[InputFile], pages: str | None, password: str | N
 async def _check_pages(
     files: Sequence[InputFile], selection: PageRange, password: str | None, settings: Settings
 ) -> None:
-    async with discovery.open_page_counter() as page_pool:
+    async with discovery.open_page_counter(settings, password) as counter:
         for file in files:
-            count = await discovery.count_pages(Path(file.location), page_pool, settings, password)
+            count = await counter.count(Path(file.location))
             if count is None or selection.select(count):
                 return
     found = f"{file.location} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"

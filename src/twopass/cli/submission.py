@@ -15,12 +15,13 @@ from twopass.cli import submit_summary
 from twopass.cli.submit_summary import SummaryWriter
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
-from twopass.fleet.discovery import DocumentRef, find_documents
+from twopass.fleet.discovery import DocumentPreparer, DocumentRef, find_documents, open_page_counter
 from twopass.fleet.estimate import estimate
 from twopass.fleet.ledger import Ledger
 from twopass.fleet.submission import Submission
 from twopass.settings import Settings
 
+MANY = 2000  # documents, of which counting the pages may take longer than reading them
 SUCCESS, INCOMPLETE, USAGE_ERROR, ENDPOINT_ERROR, STOPPED = 0, 1, 2, 3, 130  # exit codes
 
 
@@ -80,6 +81,9 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
         return _fail(USAGE_ERROR, f"no document to read in {', '.join(options.places)}", console)
     if options.dry_run:
         return await _print_estimate(options, documents, settings, console)
+    if options.submission.slice_pages and len(documents) > MANY:
+        advice = "--slice-pages 0 avoids that; enough documents keep all workers busy without slices"
+        console.print(f"remote documents are fetched to count their pages; {advice}", highlight=False)
     started = time.monotonic()
     with (
         display.CampaignDisplay(len(documents), console) as board,
@@ -111,9 +115,10 @@ async def _print_estimate(
     request, rows = options.submission, []
     plan = request.plan
     async with AsyncExitStack() as stack:
-        preparer = await submission.open_preparer(request, settings, stack, counts_pages=True)
+        counter = await stack.enter_async_context(open_page_counter(settings, request.job.get("password")))
+        preparer = DocumentPreparer(counter, shares_files=True)  # nothing is sent, so nothing must be uploaded
         for document in documents:
-            ready = await preparer.prepare(document, upload=False)
+            ready = await preparer.prepare(document)
             rows.append((document.name, plan.selected_pages(ready.pages), len(plan.slices(ready.pages)) + 1))
     last = submit_summary.load_last(request.folder)
     figures = estimate(rows, options.pages_per_s, options.workers, request.price_per_hour, last)

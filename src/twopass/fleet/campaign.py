@@ -191,6 +191,8 @@ class Campaign:
         slices = self._plan.slices(prepared.pages)
         pages = self._plan.selected_pages(prepared.pages)
         self._listener.document_started(document.name, pages, len(slices) + 1)
+        if prepared.upload and not all(self._ledger.has_outcome(self._key(prepared, part)) for part in (*slices, None)):
+            await self._preparer.deliver(document, prepared)
         done: dict[str | None, int] = {}  # pages by slice; None: the last job, without slice
 
         def progress_callback(page_slice: str | None) -> ReportProgress:
@@ -213,9 +215,9 @@ class Campaign:
         self, document: PreparedDocument, page_slice: str | None, report_progress: ReportProgress
     ) -> _JobOutcome:
         """Run one job to its end, and again while that may help; the error is JOB_LOST if all attempts fail."""
-        job = self._plan.job_input(document, page_slice)
-        key = Ledger.key(self._plan.endpoint, document.sha256, {**job, "source": document.source[:4096]})
-        if recorded := self._ledger.outcome(key):
+        job, key = self._plan.job_input(document, page_slice), self._key(document, page_slice)
+        recorded = self._ledger.outcome(key)
+        if recorded and not _is_outdated(recorded, document):
             return _JobOutcome(recorded["output"], recorded["error"], 0.0, None)
         remaining, reason = self._plan.attempts, "never sent"
         total = _JobOutcome({}, None, 0.0, None)
@@ -234,8 +236,7 @@ class Campaign:
             is_lost = status.state is JobState.GONE
             is_hopeless = remaining == 1 and not is_lost and not outcome.pages_now
             if is_hopeless or not (is_lost or _should_retry(outcome)):
-                if outcome.body.get("status") == "success":  # a worse result may improve when the command is repeated
-                    self._ledger.record_outcome(key, {"output": _strip_inline(outcome.output), "error": None})
+                self._record_success(key, outcome, document.version)
                 return total
             log.warning(
                 "job sent again", document=redact_uri(document.source)[:200], slice=page_slice, reason=reason[:200]
@@ -244,6 +245,17 @@ class Campaign:
             await asyncio.sleep(retry.FLEET_JOB.delay(1))
         lost = EndpointError(Code.JOB_LOST, f"{reason}, {self._plan.attempts} times")
         return replace(total, error=str(lost))
+
+    def _record_success(self, key: str, outcome: _JobOutcome, version: str | None) -> None:
+        """Record a job that need not be sent again; a worse result may improve when the command is repeated."""
+        if outcome.body.get("status") == "success":
+            recorded = {"output": _strip_inline(outcome.output), "error": None}
+            self._ledger.record_outcome(key, {**recorded, **({"version": version} if version else {})})
+
+    def _key(self, document: PreparedDocument, page_slice: str | None) -> str:
+        """The ledger's key of a job."""
+        job = self._plan.job_input(document, page_slice)
+        return Ledger.key(self._plan.endpoint, document.sha256, {**job, "source": document.source[:4096]})
 
     async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> JobStatus:
         """Submit the job, unless an earlier run did, and poll it until it ends."""
@@ -302,6 +314,12 @@ def _sum_up(document: DocumentRef, pages: int | None, jobs: Sequence[_JobOutcome
         problems=tuple(last.body.get("problems", ())),
         error=last.error,
     )
+
+
+def _is_outdated(recorded: Mapping[str, Any], document: PreparedDocument) -> bool:
+    """Whether the outcome is that of another version of the document."""
+    version = recorded.get("version")
+    return version is not None and document.version is not None and version != document.version
 
 
 def _find_original(status: JobStatus) -> str | None:

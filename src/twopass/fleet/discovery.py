@@ -7,11 +7,12 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
+from twopass.fleet.ledger import Ledger, PageCount
 from twopass.job import redact_uri
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
@@ -19,19 +20,24 @@ from twopass.settings import Settings
 from twopass.steps import fetch
 from twopass.storage import error_mapping
 from twopass.storage.download import CHUNK_BYTES, DownloadResult
-from twopass.storage.outputs import create_store
-from twopass.storage.sources import open_sources
+from twopass.storage.s3_store import S3Store
+from twopass.storage.sources import Sources, open_sources
+from twopass.storage.store import Store, uri_of
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
 MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
 MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DocumentRef:
-    """One document as the user named it: a path of this machine, or a URI."""
+    """One document as the user named it: a path of this machine, or a URI.
+
+    `version` changes with the document's bytes; None where a listing did not say it.
+    """
 
     location: str
+    version: str | None = field(default=None, compare=False)
 
     @property
     def is_local(self) -> bool:
@@ -44,11 +50,17 @@ class DocumentRef:
 
 @dataclass(frozen=True)
 class PreparedDocument:
-    """One document as a job names it. Pages are None where they could not be counted on this machine."""
+    """One document as a job names it. Pages are None where they could not be counted on this machine.
+
+    `upload` is the key under which the file must be stored before a job is sent; None if a worker sees it already.
+    `version` is that of a document that was not hashed.
+    """
 
     source: str
     sha256: str | None
     pages: int | None
+    upload: str | None = None
+    version: str | None = None
 
 
 async def find_documents(places: Sequence[str], settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
@@ -83,96 +95,129 @@ async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> 
 
 
 async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
-    store = create_store(prefix, settings, None)
+    store = S3Store(prefix, settings, None)
     try:
-        keys = await store.keys("")
+        versions = await store.versions("")
     finally:
         await store.close()
-    uris = [prefix + key for key in sorted(keys) if Path(key).suffix.lower() in SUFFIXES]
     results = tuple(f"{folder.rstrip('/')}/" for folder in excluded)
-    return [DocumentRef(uri) for uri in uris if not uri.startswith(results)]
+    return [
+        DocumentRef(uri, versions[key])
+        for key in sorted(versions)
+        if Path(key).suffix.lower() in SUFFIXES and not (uri := prefix + key).startswith(results)
+    ]
+
+
+@dataclass(frozen=True)
+class PageCounter:
+    """Fetches documents and counts their pages in a child process, so that a file that crashes it costs only its count.
+
+    All documents share the connections of `sources`.
+    """
+
+    page_pool: PagePool
+    sources: Sources
+    settings: Settings
+    password: str | None = None
+
+    async def fetch(self, uri: str, target: Path) -> DownloadResult:
+        return await self.sources.fetch(uri, target)
+
+    async def count(self, path: Path) -> int | None:
+        """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
+        limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
+        try:
+            mime = fetch.detect_type(path)
+            return len((await self.page_pool.call(fetch.inspect, str(path), mime, self.password, limits)).pages)
+        except TwopassError:
+            return None
 
 
 @asynccontextmanager
-async def open_page_counter() -> AsyncIterator[PagePool]:
-    """Start a child process that opens untrusted files to count their pages; a crash there costs only the count."""
+async def open_page_counter(settings: Settings, password: str | None = None) -> AsyncIterator[PageCounter]:
+    """Start the child process."""
     buffers = PixelBufferPool(0, 0)
     page_pool = PagePool(1, buffers)
     await page_pool.open()
     try:
-        yield page_pool
+        async with open_sources(settings) as sources:
+            yield PageCounter(page_pool, sources, settings, password)
     finally:
         await page_pool.close()
         buffers.close()
-
-
-async def count_pages(path: Path, page_pool: PagePool, settings: Settings, password: str | None) -> int | None:
-    """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
-    limits = fetch.Limits(settings.max_pages, settings.max_image_pixels)
-    try:
-        mime = fetch.detect_type(path)
-        return len((await page_pool.call(fetch.inspect, str(path), mime, password, limits)).pages)
-    except TwopassError:
-        return None
 
 
 @dataclass(frozen=True)
 class DocumentPreparer:
     """Makes documents available to a worker.
 
-    Local files go to the prefix `upload`, or into the job itself without one; with `shares_files` the worker sees this
-    machine's files. Without a `page_pool` no pages are counted, and remote sources are not fetched.
+    Local files go to the store `upload`, or into the job itself without one; with `shares_files` the worker sees this
+    machine's files. Without a `counter` no pages are counted, and remote sources are not fetched. What was counted is
+    remembered in the `ledger`, for as long as a document's version stays the same.
     """
 
-    settings: Settings
-    page_pool: PagePool | None
-    upload: str | None = None
+    counter: PageCounter | None = None
+    upload: Store | None = None
     shares_files: bool = False
-    password: str | None = None
+    ledger: Ledger | None = None
 
-    async def prepare(self, document: DocumentRef, *, upload: bool = True) -> PreparedDocument:
-        """Count the document's pages and, with `upload`, put it where a worker can fetch it. Raises TwopassError."""
-        if not document.is_local and not self.page_pool:
-            return PreparedDocument(document.location, None, None)
-        with TemporaryDirectory(prefix="submit-") as folder:
-            path = Path(document.location) if document.is_local else Path(folder) / "source"
-            try:
-                file = await self._fetch(document, path)
-            except SourceError:
-                if document.is_local:
-                    raise
-                # The worker's credentials may be able to read it.
-                return PreparedDocument(document.location, None, None)
-            pages = None
-            if self.page_pool:
-                pages = await count_pages(path, self.page_pool, self.settings, self.password)
-            needs_upload = upload and document.is_local
-            source = await self._upload(document, path, file) if needs_upload else document.location
-        return PreparedDocument(source, file.sha256, pages)
-
-    async def _fetch(self, document: DocumentRef, path: Path) -> DownloadResult:
+    async def prepare(self, document: DocumentRef) -> PreparedDocument:
+        """Count the document's pages, and say how a job names it. Raises TwopassError."""
         if not document.is_local:
-            async with open_sources(self.settings) as sources:
-                return await sources.fetch(document.location, path)
+            unknown = PreparedDocument(document.location, None, None, version=document.version)
+            if not self.counter:
+                return unknown
+            try:
+                counted = await self._count(document)
+            except SourceError:
+                return unknown  # the worker's credentials may be able to read it
+            return PreparedDocument(document.location, counted.sha256, counted.pages)
+        path = Path(document.location)
         if not path.is_file():
             raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
-        return await asyncio.to_thread(_hash_file, path)
-
-    async def _upload(self, document: DocumentRef, path: Path, file: DownloadResult) -> str:
-        """Return the source for the job: a path, a data: URI, or the URI of the uploaded file."""
+        counted = await self._count(document)
         if self.shares_files:
-            return str(path.resolve())
+            return PreparedDocument(str(path.resolve()), counted.sha256, counted.pages)
         if self.upload is None:
-            return _to_data_uri(document, path, file.bytes)
+            source = await asyncio.to_thread(_to_data_uri, document, path)
+            return PreparedDocument(source, counted.sha256, counted.pages)
         # The key contains the hash: a file is uploaded once, and a changed file never replaces one that is being read.
-        store = create_store(self.upload, self.settings, None)
-        key = f"{file.sha256[:16]}/{path.name}"
-        try:
-            if key not in await store.keys(f"{file.sha256[:16]}/"):
-                await store.put(key, await asyncio.to_thread(path.read_bytes), _guess_mime(path))
-        finally:
-            await store.close()
-        return f"{self.upload.rstrip('/')}/{key}"
+        key = f"{counted.sha256[:16]}/{path.name}"
+        return PreparedDocument(uri_of(self.upload, key), counted.sha256, counted.pages, key)
+
+    async def deliver(self, document: DocumentRef, prepared: PreparedDocument) -> None:
+        """Upload the file if a worker cannot see it yet."""
+        if prepared.upload is None or self.upload is None:
+            return
+        path = Path(document.location)
+        if prepared.upload not in await self.upload.keys(prepared.upload):
+            await self.upload.put(prepared.upload, await asyncio.to_thread(path.read_bytes), _guess_mime(path))
+
+    async def _count(self, document: DocumentRef) -> PageCount:
+        """Hash the document and count its pages, or return what an earlier run has counted of this version."""
+        key = self._version_key(document)
+        known = self.ledger.count(key) if self.ledger and key else None
+        if known and (known.pages is not None or not self.counter):
+            return known
+        with TemporaryDirectory(prefix="submit-") as folder:
+            path = Path(document.location) if document.is_local else Path(folder) / "source"
+            if document.is_local:
+                file = await asyncio.to_thread(_hash_file, path)
+            else:
+                assert self.counter
+                file = await self.counter.fetch(document.location, path)
+            counted = PageCount(file.sha256, await self.counter.count(path) if self.counter else None)
+        if self.ledger and key and (counted.pages is not None or not self.counter):
+            self.ledger.record_count(key, counted)
+        return counted
+
+    def _version_key(self, document: DocumentRef) -> str | None:
+        """The key of what is counted; None if nothing says when the document's bytes change."""
+        if not document.is_local:
+            return Ledger.key("counted", document.location, document.version) if document.version else None
+        path = Path(document.location).resolve()
+        status = path.stat()
+        return Ledger.key("counted", str(path), status.st_size, status.st_mtime_ns)
 
 
 def _hash_file(path: Path) -> DownloadResult:
@@ -183,7 +228,8 @@ def _hash_file(path: Path) -> DownloadResult:
         return DownloadResult(None, file.tell(), digest.hexdigest(), None)
 
 
-def _to_data_uri(document: DocumentRef, path: Path, size: int) -> str:
+def _to_data_uri(document: DocumentRef, path: Path) -> str:
+    size = path.stat().st_size
     if size > MAX_INLINE_BYTES:
         limit = f"and a job can hold {MAX_INLINE_BYTES:,}; set a bucket with --upload"
         message = f"source: {document.name} has {size:,} bytes {limit}"

@@ -10,17 +10,28 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-_ENDED = re.compile(rb'\{"key": "([0-9a-f]{24})", "ended": ')  # how the line of an outcome begins
+# How the lines begin that stay in the file.
+_STORED = re.compile(rb'\{"key": "([0-9a-f]{24})", "(ended|counted)": ')
+
+
+@dataclass(frozen=True)
+class PageCount:
+    """The hash of a document's bytes, and its pages; None if they were not counted."""
+
+    sha256: str
+    pages: int | None
 
 
 class Ledger:
     """An append-only file. A line that a crash cut off is skipped.
 
-    Outcomes stay in the file, and only their places are kept in memory: a campaign may have hundreds of thousands.
+    Outcomes and counts of pages stay in the file, and only their places are kept in memory: there may be hundreds of
+    thousands.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,6 +39,7 @@ class Ledger:
         self._job_ids: dict[str, str] = {}
         self._sending: dict[str, str] = {}
         self._outcomes: dict[str, int] = {}  # where the line begins
+        self._counts: dict[str, int] = {}
         self._separator = b""
         if path.exists():
             self._load()
@@ -36,8 +48,9 @@ class Ledger:
         place, line = 0, b"\n"
         with self._path.open("rb") as file:
             for line in file:
-                if ended := _ENDED.match(line):
-                    self._outcomes[ended[1].decode()] = place
+                if stored := _STORED.match(line):
+                    places = self._outcomes if stored[2] == b"ended" else self._counts
+                    places[stored[1].decode()] = place
                 else:
                     self._try_apply(line, place)
                 place += len(line)
@@ -58,12 +71,17 @@ class Ledger:
 
     def outcome(self, key: str) -> dict[str, Any] | None:
         """The recorded outcome of a job that need not be sent again; None if there is none."""
-        place = self._outcomes.get(key)
-        if place is None:
-            return None
-        with self._path.open("rb") as file:
-            file.seek(place)
-            return _parse_outcome(file.readline(), key)
+        return self._read(self._outcomes.get(key), key, "ended")
+
+    def has_outcome(self, key: str) -> bool:
+        """Whether an outcome is recorded; does not read it."""
+        return key in self._outcomes
+
+    def count(self, key: str) -> PageCount | None:
+        """What was counted of the document version with this key."""
+        counted = self._read(self._counts.get(key), key, "counted") or {}
+        sha256, pages = counted.get("sha256"), counted.get("pages")
+        return PageCount(sha256, pages) if isinstance(sha256, str) and isinstance(pages, int | None) else None
 
     @property
     def open_jobs(self) -> dict[str, str]:
@@ -88,6 +106,22 @@ class Ledger:
 
     def record_outcome(self, key: str, outcome: Mapping[str, Any]) -> None:
         self._write({"key": key, "ended": dict(outcome)})
+
+    def record_count(self, key: str, count: PageCount) -> None:
+        self._write({"key": key, "counted": asdict(count)})
+
+    def _read(self, place: int | None, key: str, name: str) -> dict[str, Any] | None:
+        """What the line at this place holds; None if it was cut off, or another process has changed the file."""
+        if place is None:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(place)
+            line = file.readline()
+        try:
+            event = json.loads(line)
+            return dict(event[name]) if event["key"] == key else None
+        except (ValueError, KeyError, TypeError):
+            return None
 
     def _write(self, event: dict[str, Any]) -> None:
         line = f"{json.dumps(event, ensure_ascii=True)}\n".encode()
@@ -114,6 +148,9 @@ class Ledger:
         if "sending" in event:
             self._sending[key] = str(event["sending"])
             return
+        if "counted" in event:
+            self._counts[key] = place
+            return
         if "ended" in event:
             self._outcomes[key] = place
         elif event["job"] is None:
@@ -121,12 +158,3 @@ class Ledger:
         else:
             self._job_ids[key] = str(event["job"])
         self._sending.pop(key, None)
-
-
-def _parse_outcome(line: bytes, key: str) -> dict[str, Any] | None:
-    """The outcome in this line; None if the line was cut off, or another process has changed the file."""
-    try:
-        event = json.loads(line)
-        return dict(event["ended"]) if event["key"] == key else None
-    except (ValueError, KeyError, TypeError):
-        return None

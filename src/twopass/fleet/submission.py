@@ -19,6 +19,7 @@ from twopass.fleet.ledger import Ledger
 from twopass.job import EntryPoint, Job
 from twopass.runtime import retry
 from twopass.settings import Settings
+from twopass.storage.outputs import create_store
 from twopass.storage.sources import open_sources
 
 STATE = "state.jsonl"
@@ -104,14 +105,19 @@ class Submission:
 
 
 async def open_preparer(
-    submission: Submission, settings: Settings, stack: AsyncExitStack, *, counts_pages: bool
+    submission: Submission, settings: Settings, stack: AsyncExitStack, ledger: Ledger | None, *, counts_pages: bool
 ) -> DocumentPreparer:
-    page_pool = await stack.enter_async_context(open_page_counter()) if counts_pages else None
-    upload = submission.upload or (f"{settings.default_output}in/" if settings.default_output else None)
+    """Open what makes documents available to workers; what it counts is remembered in the ledger."""
     password = submission.job.get("password")
+    counter = await stack.enter_async_context(open_page_counter(settings, password)) if counts_pages else None
     # The nodes of a Ray cluster see this machine's files unless these are uploaded.
     shares_files = bool(submission.local or (submission.ray and not submission.upload))
-    return DocumentPreparer(settings, page_pool, upload, shares_files, password)
+    upload = submission.upload or (f"{settings.default_output}in/" if settings.default_output else None)
+    if upload is None or shares_files:
+        return DocumentPreparer(counter, None, shares_files, ledger)
+    store = create_store(upload, settings, None)
+    stack.push_async_callback(store.close)
+    return DocumentPreparer(counter, store, ledger=ledger)
 
 
 async def send(
@@ -119,9 +125,9 @@ async def send(
 ) -> None:
     """Read the documents with the endpoint's workers; the listener gets each outcome. Raises EndpointError."""
     async with AsyncExitStack() as stack:
-        preparer = await open_preparer(submission, settings, stack, counts_pages=bool(submission.slice_pages))
+        ledger, counts_pages = Ledger(submission.state_file), bool(submission.slice_pages)
+        preparer = await open_preparer(submission, settings, stack, ledger, counts_pages=counts_pages)
         endpoint = await stack.enter_async_context(submission.open_endpoint(settings))
         sources = await stack.enter_async_context(open_sources(settings)) if submission.save else None
         saver = save_results.ResultSaver(listener, submission.folder, sources)
-        ledger = Ledger(submission.state_file)
         await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -99,11 +99,13 @@ class S3Store:
     @run_on_threads
     @retry_call
     def keys(self, prefix: str) -> frozenset[str]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=self._prefix + prefix
-        )
-        keys = (entry["Key"] for page in pages for entry in page.get("Contents", ()))
-        return frozenset(key.removeprefix(self._prefix) for key in keys)
+        return frozenset(key for key, _ in self._list(prefix))
+
+    @run_on_threads
+    @retry_call
+    def versions(self, prefix: str) -> dict[str, str]:
+        """The etag of every key that begins with the prefix, in the order of the keys."""
+        return dict(self._list(prefix))
 
     @run_on_threads
     @retry_call
@@ -122,6 +124,15 @@ class S3Store:
     @property
     def _client(self) -> Any:
         return self._lazy_client.client
+
+    def _list(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Keys with their etags, a thousand in each request."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix + prefix
+        )
+        for page in pages:
+            for entry in page.get("Contents", ()):
+                yield entry["Key"].removeprefix(self._prefix), entry.get("ETag", "")
 
     def _location(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
