@@ -105,6 +105,7 @@ def started_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes
         "RAY_AUTH_TOKEN": token,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",  # Ray's 15 lets actors starve beside other work
+        "RAY_memory_monitor_refresh_ms": "0",  # which kills actors because other programs need memory
     }
     with (home / "log").open("w") as log:
         process = subprocess.Popen(

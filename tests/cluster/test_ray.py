@@ -71,6 +71,14 @@ def assert_read_once(client: Any, prefix: str) -> None:
     assert shelf.read_results(client, prefix) == shelf.read_results(client, "alone/")
 
 
+def wait_for_end(running: subprocess.Popen[bytes], folder: Path) -> int:
+    """Wait for the command and return its exit code; one that hangs fails the test with what it wrote."""
+    try:
+        return running.wait(RUN_S)
+    except subprocess.TimeoutExpired:
+        raise AssertionError((folder / "stderr").read_text()) from None
+
+
 def read_summary(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "submitted" / "submit_summary.json").read_text()))
 
@@ -83,7 +91,7 @@ def test_a_killed_actor_costs_only_its_pages_in_flight(
         wait_for_pages(bucket, "actor/", 3)
         _, killed = cluster.wait_for_reader(endpoint)
         killed.kill()
-        code = running.wait(RUN_S)
+        code = wait_for_end(running, tmp_path)
 
     errors = (tmp_path / "stderr").read_text()
     assert code == 0, errors
@@ -102,7 +110,7 @@ def test_a_killed_node_costs_only_the_pages_in_flight_there(
         wait_for_pages(bucket, "node/", 3)
         node, _ = cluster.wait_for_reader(endpoint)
         cluster.kill_node(node)
-        code = running.wait(RUN_S)
+        code = wait_for_end(running, tmp_path)
 
     errors = (tmp_path / "stderr").read_text()
     assert code == 0, errors
@@ -118,14 +126,14 @@ def test_an_interrupted_command_continues_from_the_stored_pages(
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", cluster.address) as running:
         wait_for_pages(bucket, "driver/", 3)
         running.send_signal(signal.SIGINT)
-        interrupted = running.wait(RUN_S)
+        interrupted = wait_for_end(running, tmp_path)
     stopped = wait_for(cluster.find_actors, lambda actors: not actors)
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", cluster.address) as running:
         cluster.wait_for_reader(endpoint)
         running.kill()
     wait_for(cluster.find_actors, lambda actors: not actors)
     with submit(tmp_path, environment, *read_bucket("s3://bucket/driver/"), "--ray", "auto") as running:
-        code = running.wait(RUN_S)
+        code = wait_for_end(running, tmp_path)
 
     errors = (tmp_path / "stderr").read_text()
     assert interrupted == 130, errors
@@ -162,7 +170,7 @@ def test_a_cluster_of_this_machine_begins_and_ends_with_the_command(tmp_path: Pa
         command = psutil.Process(running.pid)
         raylet = wait_for(lambda: find_below(command, "raylet"), bool)[0]
         variables, started = raylet.environ(), [raylet, *find_below(command, "gcs_server")]
-        code = running.wait(RUN_S)
+        code = wait_for_end(running, tmp_path)
 
     assert code == 0, (tmp_path / "stderr").read_text()
     assert read_summary(tmp_path)["success"] == 2

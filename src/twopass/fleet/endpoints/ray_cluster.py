@@ -85,10 +85,11 @@ class RayOptions:
             raise InvalidSetting(Code.INVALID_SETTING, message)
 
     def actor_options(self, settings: Settings) -> dict[str, Any]:
-        """Ray's options of an actor: a GPU for an engine that needs one, and a CPU for each of its page workers."""
+        """Ray's options of an actor: GPUs for an engine that needs them, and a CPU for each of its page workers."""
         has_gpu = settings.engine in GPU_ENGINES
         cpus = settings.page_workers or (GPU_ACTOR_CPUS if has_gpu else 1)
-        return {"num_gpus": settings.tensor_parallel_size if has_gpu else 0, "num_cpus": cpus, **self.actor}
+        gpus = settings.tensor_parallel_size if settings.gpus == "auto" else settings.gpus
+        return {"num_gpus": gpus if has_gpu else 0, "num_cpus": cpus, **self.actor}
 
 
 class RayCluster:
