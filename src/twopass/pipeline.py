@@ -46,7 +46,7 @@ async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: boo
     watch, deadline = worker.stopwatch(), contexts.resolve_deadline(job, worker)
     earlier_incidents = len(worker.engine.incidents)
     async with (
-        open_output(job.output, worker.settings, job.s3) as output,
+        open_output(job.output, worker.settings, job.s3, worker.checked_outputs) as output,
         open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
         if owner := await claim.find_owner(output, job):

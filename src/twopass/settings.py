@@ -299,6 +299,9 @@ class Settings(BaseSettings):
     write_reserve_s: float = Field(default=30.0, ge=0, description="time after the deadline for writing what was read")
     shutdown_grace_s: float = Field(default=20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
     progress_interval_s: float = Field(default=2.0, gt=0, description="minimum time between two progress posts")
+    progress_file_interval_s: float = Field(
+        default=10.0, gt=0, description="minimum time between two writes of progress.json, each of which costs money"
+    )
     progress_drain_s: float = Field(
         default=3.0, gt=0, description="longest wait for the last progress post before the result"
     )

@@ -69,6 +69,7 @@ class Worker:
     shutdown: Shutdown = field(default_factory=Shutdown)
     # seconds of each stage of the start, and in total; of several engines also their number
     started: Mapping[str, float] = field(default_factory=dict)
+    checked_outputs: dict[str, bool] = field(default_factory=dict)  # see storage/outputs.py
     pick_start: Callable[[int], int] = secrets.randbelow  # which of so many pages is read first: random, so that
     # workers that begin a document together begin at different pages
 

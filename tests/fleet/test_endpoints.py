@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.bench.simulated_fleet import SimulatedLoop
 from tests.fakes.platform import Json, Platform, ScriptedBackend
 from twopass.errors import EndpointError
-from twopass.fleet.endpoints.http_api import parse_status
+from twopass.fleet.endpoints.http_api import Pace, parse_status
 from twopass.fleet.endpoints.interface import JobState
 from twopass.fleet.endpoints.local_api import LocalApi
 from twopass.fleet.endpoints.runpod import Health, RunPod, parse_health
@@ -45,6 +47,28 @@ async def test_a_job_of_the_local_api_is_unknown_to_the_next_process() -> None:
 
     assert earlier != later
     assert gone.state is JobState.GONE
+
+
+def test_calls_are_spread_when_there_are_many() -> None:
+    """RunPod limits the requests of an endpoint: calls at once begin one after the other, and a single one at once."""
+
+    async def call_all() -> list[float]:
+        pace, loop = Pace(10), asyncio.get_running_loop()
+        begun: list[float] = []
+
+        async def call() -> None:
+            await pace.wait()
+            begun.append(loop.time())
+
+        await asyncio.gather(*(call() for _ in range(4)))
+        await asyncio.sleep(5)
+        await call()
+        return begun
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        begun = runner.run(call_all())
+
+    assert begun == pytest.approx([0, 0.1, 0.2, 0.3, 5.3])
 
 
 JSON = st.recursive(

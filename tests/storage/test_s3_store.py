@@ -11,6 +11,7 @@ import pytest
 
 from tests.fakes import s3
 from twopass.errors import StoreError
+from twopass.job import S3
 from twopass.storage.outputs import open_output
 from twopass.storage.s3_client import SMALL_BODY_BYTES, S3Limits
 from twopass.storage.s3_store import S3Store
@@ -95,6 +96,22 @@ async def test_requests_carry_our_user_agent(endpoint: str, bucket: Any) -> None
 
     names = [request.headers["User-Agent"] for request in proxy.requests]
     assert names and all(name.startswith(f"twopass/{VERSION}") for name in names)
+
+
+async def test_a_worker_probes_an_output_once(endpoint: str, bucket: Any) -> None:
+    """Later jobs with the same output send no probe; a job with keys of its own is checked each time."""
+    proxy, checked = s3.Proxy(endpoint), dict[str, bool]()
+    keys = S3(access_key_id=s3.KEY, secret_access_key=s3.SECRET, endpoint_url=endpoint)
+    with proxy.serve() as url:
+        for _ in range(2):
+            async with open_output("s3://bucket/out/", s3.settings(url), None, checked) as output:
+                assert output.conditional is True
+
+    async with open_output("s3://bucket/keys/", s3.settings(None, allow_private_sources=True), keys, checked):
+        pass
+
+    assert [request.method for request in proxy.requests] == ["PUT", "PUT", "DELETE"]
+    assert checked == {"s3://bucket/out/": True}
 
 
 async def test_another_workers_probe_is_left_alone(s3_output: S3Store, bucket: Any) -> None:

@@ -253,3 +253,21 @@ async def test_the_interval_delays_posts_but_not_a_new_phase() -> None:
         await asyncio.sleep(0.01)
 
     assert sent == ["reading", "assembling"]
+
+
+async def test_a_short_job_sends_only_its_end_if_each_post_costs_money() -> None:
+    """Neither the first report nor a new phase is sent before the interval is over; the last one always is."""
+    sent: list[str] = []
+
+    async def post(now: dict[str, Any]) -> None:
+        sent.append(now["phase"])
+
+    async with Sender(post, interval_s=60.0, drain_s=1.0, spares_phases=True) as sender:
+        tracker = Tracker(sender.offer)
+        pages = start_document(tracker, 1)
+        await asyncio.sleep(0.01)
+        pages.finish()
+        await asyncio.sleep(0.01)
+        tracker.finish()
+
+    assert sent == ["done"]

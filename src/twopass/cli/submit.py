@@ -50,7 +50,7 @@ def command(
     slice_pages: Annotated[int, typer.Option(min=0, help="Pages of one job; 0: never slice or count.")] = 100,
     in_flight: Annotated[
         int | None,
-        typer.Option(min=1, max=200, help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker."),
+        typer.Option(min=1, max=5000, help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker."),
     ] = None,
     tries: Annotated[int, typer.Option(min=1, help="Tries of a job that makes no progress.")] = 4,
     poll_s: Annotated[float, typer.Option(min=0, help="Seconds between two polls of a job.")] = 2.0,

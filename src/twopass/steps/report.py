@@ -322,6 +322,7 @@ async def keep_progress_file(output: Store, job_id: str, settings: Settings, pro
         except StoreError as error:  # not fatal: if the store is down, storing the pages reports it
             log.warning("progress not stored", code=error.code)
 
-    async with Sender(put, settings.progress_interval_s, settings.progress_drain_s) as sender:
+    interval_s, drain_s = settings.progress_file_interval_s, settings.progress_drain_s
+    async with Sender(put, interval_s, drain_s, spares_phases=True) as sender:
         progress.add_listener(sender.offer)
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from twopass.storage.memory_store import MemoryStore
 from twopass.storage.s3_store import S3Store
 from twopass.storage.store import Store
 
+MAX_CHECKED = 1000  # outputs of which a worker remembers that they can be written
+
 
 def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store:
     """Return the store of this output. It connects at its first call; the caller closes it."""
@@ -22,11 +24,24 @@ def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Stor
 
 
 @asynccontextmanager
-async def open_output(uri: str | None, settings: Settings, s3: job.S3 | None) -> AsyncIterator[Store]:
-    """Open the output and close it at the end; raises StoreError first when it cannot be written."""
+async def open_output(
+    uri: str | None, settings: Settings, s3: job.S3 | None, checked: MutableMapping[str, bool] | None = None
+) -> AsyncIterator[Store]:
+    """Open the output and close it at the end; raises StoreError first when it cannot be written.
+
+    `checked` remembers addresses in buckets that were opened with the worker's own credentials, and whether conditional
+    writes are atomic there: to find that out takes three requests.
+    """
     store = create_store(uri, settings, s3)
+    known = {} if checked is None or s3 or not isinstance(store, S3Store) else checked
     try:
+        if store.uri in known:
+            store.conditional = known[store.uri]
         await store.prepare()
+        if store.conditional is not None:
+            if len(known) >= MAX_CHECKED:
+                known.clear()
+            known[store.uri] = store.conditional
         yield store
     finally:
         await store.close()

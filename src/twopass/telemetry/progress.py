@@ -175,15 +175,25 @@ class PageProgress:
 
 
 class Sender:
-    """Sends the newest Progress, one at a time and at least `interval_s` apart; a new phase is sent at once.
+    """Sends the newest Progress, one at a time and at least `interval_s` apart.
+
+    The first one and each new phase are sent at once, unless each costs money (`spares_phases`): then a short job sends
+    only its last one.
 
     It runs on the event loop where it is entered; `offer` may be called from any thread. At the end it waits at most
     `drain_s` for the last one to be sent, and does not send it if the job is cancelled. Progress that cannot be sent
     is logged and does not fail the job.
     """
 
-    def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]], interval_s: float, drain_s: float) -> None:
+    def __init__(
+        self,
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        interval_s: float,
+        drain_s: float,
+        spares_phases: bool = False,
+    ) -> None:
         self._send = send
+        self._spares_phases = spares_phases
         self._interval_s = interval_s
         self._drain_s = drain_s
         self._newest: Progress | None = None
@@ -229,8 +239,10 @@ class Sender:
 
     async def _pause(self, sent: Progress) -> None:
         """Wait for the rest of the interval, unless the phase is new or the job ends."""
-        until = self._loop.time() + (self._interval_s if sent.seq else 0)
-        while not self._closing and self._newest is not None and self._newest.phase is sent.phase:
+        until = self._loop.time() + (self._interval_s if sent.seq or self._spares_phases else 0)
+        while not self._closing and self._newest is not None:
+            if self._newest.phase is not sent.phase and not self._spares_phases:
+                return
             remaining = until - self._loop.time()
             if remaining <= 0:
                 return

@@ -33,6 +33,22 @@ STATES: Mapping[str, JobState] = {
 }
 
 
+class Pace:
+    """Spreads calls: none waits while they are few, and no more than `per_s` begin in a second."""
+
+    def __init__(self, per_s: float) -> None:
+        self._interval_s = 1 / per_s
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        """Wait for the turn of a call."""
+        now = asyncio.get_running_loop().time()
+        turn = max(now, self._next)
+        self._next = turn + self._interval_s
+        if turn > now:
+            await asyncio.sleep(turn - now)
+
+
 class ApiClient:
     """One HTTP client. A 429 delays all of its requests: the limit is the endpoint's, not the job's."""
 

@@ -9,10 +9,12 @@ from typing import Any, Self
 
 from twopass.errors import Code, EndpointError
 from twopass.fleet.endpoints import http_api
-from twopass.fleet.endpoints.http_api import ApiClient
+from twopass.fleet.endpoints.http_api import ApiClient, Pace
 from twopass.fleet.endpoints.interface import JobState, JobStatus
 
 API_URL = "https://api.runpod.ai/v2"
+# RunPod answers 1,000 requests to /run and 2,000 to /status in ten seconds, and 429 to more.
+SUBMITS_PER_S, POLLS_PER_S = 90.0, 180.0
 NO_CAPACITY = ("throttled", "unhealthy")  # states of workers that take no jobs
 
 
@@ -40,6 +42,7 @@ class RunPod:
         It deletes a job `ttl_s` after it was sent, whatever its state; None: after a day.
         """
         self._api = ApiClient(endpoint if "://" in endpoint else f"{API_URL}/{endpoint}", key)
+        self._submit_pace, self._poll_pace = Pace(SUBMITS_PER_S), Pace(POLLS_PER_S)
         self._policy = {"executionTimeout": round(execution_s * 1000)}
         if ttl_s is not None:
             self._policy["ttl"] = round(ttl_s * 1000)
@@ -57,6 +60,7 @@ class RunPod:
         await self._api.close()
 
     async def submit(self, job_input: Mapping[str, Any]) -> str:
+        await self._submit_pace.wait()
         return str((await self._send("/run", job_input))["id"])
 
     async def submit_and_wait(self, job_input: Mapping[str, Any], wait_s: float) -> tuple[str, JobStatus]:
@@ -78,6 +82,7 @@ class RunPod:
         return parse_health(answer, self.url)
 
     async def poll(self, job_id: str) -> JobStatus:
+        await self._poll_pace.wait()
         answer = await self._api.request("GET", f"/status/{job_id}")
         if answer is None:
             return JobStatus(JobState.GONE, error="the endpoint does not know the job any more")
