@@ -6,7 +6,7 @@ import importlib
 import sys
 
 # modules of this package
-COMMANDS = ("all", "engine", "families", "detector", "jobs", "gpus", "encoder", "host", "stages", "corpus")
+COMMANDS = ("all", "engine", "families", "detector", "jobs", "gpus", "encoder", "host", "stages", "corpus", "campaign")
 DEFAULT = "all"
 
 

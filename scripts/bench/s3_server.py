@@ -10,15 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 from aiohttp import web
 
 MAX_OBJECT_BYTES = 1 << 30
 
 
-def create_application() -> web.Application:
+def create_application(on_request: Callable[[str, str], None] = lambda operation, path: None) -> web.Application:
+    """`on_request` is called with the operation (PUT, GET, HEAD, DELETE or LIST) and the path of each request."""
     objects: dict[str, bytes] = {}
+
+    @web.middleware
+    async def report(request: web.Request, handler: Any) -> web.StreamResponse:
+        on_request("LIST" if "list-type" in request.query else request.method, request.path)
+        response: web.StreamResponse = await handler(request)
+        return response
 
     async def put(request: web.Request) -> web.Response:
         data = await request.read()
@@ -39,7 +48,7 @@ def create_application() -> web.Application:
         objects.pop(request.path, None)
         return web.Response(status=204)
 
-    application = web.Application(client_max_size=MAX_OBJECT_BYTES)
+    application = web.Application(client_max_size=MAX_OBJECT_BYTES, middlewares=[report])
     application.router.add_put("/{path:.*}", put)
     application.router.add_get("/{path:.*}", get)  # heads, too
     application.router.add_delete("/{path:.*}", delete)

@@ -25,6 +25,7 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     host            CPU time until a model can read a page
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's
+    campaign        a campaign of many documents, simulated; S3 requests of a job
 """
 
 from __future__ import annotations
