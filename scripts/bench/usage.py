@@ -110,7 +110,8 @@ def _read_lines(command: Sequence[str], handle: Callable[[str], None]) -> Iterat
         def read() -> None:
             assert child.stdout
             for line in child.stdout:
-                handle(line)
+                if line.endswith("\n"):  # the last one may be cut off
+                    handle(line)
 
         thread = threading.Thread(target=read)
         thread.start()
