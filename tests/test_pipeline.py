@@ -623,7 +623,8 @@ async def test_a_continued_job_reports_only_its_own_usage(reader: Reader, tmp_pa
     names = ("tokens_in", "tokens_out", "engine_s", "pages_read_now")
     assert [part[name] for name in names] == [400, 28, 8.0, 4]
     assert [completed.usage[name] for name in names] == [200, 14, 4.0, 2]
-    assert completed.usage["pages_per_s"] == pytest.approx(2 / completed.timings["duration_s"], rel=0.1)
+    pages_in_all = completed.usage["pages_per_s"] * completed.timings["duration_s"]
+    assert 1.9 < pages_in_all < 4  # of its own pages; the job ends a little after they are counted
 
 
 async def test_a_missing_crop_is_cut_again(reader: Reader, tmp_path: Path) -> None:

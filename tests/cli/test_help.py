@@ -110,7 +110,7 @@ WRONG = {
     "submit a.pdf --local localhost:8000": ["--local", "http://localhost:8000"],
     "submit a.pdf --endpoint x --job {": ["--job", "JSON object"],
     "submit a.pdf --endpoint x --job []": ["--job", "JSON object"],
-    "submit a.pdf --endpoint x --in-flight 201": ["--in-flight", "1<=x<=200"],
+    "submit a.pdf --endpoint x --in-flight 5001": ["--in-flight", "1<=x<=5000"],
     "submit a.pdf --endpoint x --folder file.pdf": ["--folder", "name a folder"],
     "reparse": ["FOLDER"],
     "reparse out/a --formats pdf": ["--formats", "docjson, markdown, html"],

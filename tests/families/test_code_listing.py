@@ -115,6 +115,7 @@ def test_the_font_of_an_invisible_layer_makes_no_code() -> None:
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.floats(-900, 900), st.floats(-900, 900)), min_size=1, max_size=8))
 @example([("a", 0.0, 0.0), ("b", 0.0, 5e-324), ("c", 0.0, 9.0)])
+@example([("a", 0.0, 0.0), ("b", 0.0, 2.2e-309), ("c", 0.0, -1.0)])
 def test_no_word_of_a_listing_is_lost(rows: list[tuple[str, float, float]]) -> None:
     """Wherever the lines stand, every word is in the listing, in order."""
     lines = [Line(box=(x, y, x + 50, y + 10), text=text) for text, x, y in rows]

@@ -112,4 +112,4 @@ def _count_blank_lines(lines: Sequence[Line]) -> list[int]:
     pitch = statistics.median_low(down) if down else 0.0
     if pitch <= 0:
         return [0] * len(steps)
-    return [max(round(min(step / pitch, MAX_BLANK_LINES + 1)) - 1, 0) for step in steps]
+    return [round(min(max(step / pitch, 1), MAX_BLANK_LINES + 1)) - 1 for step in steps]
