@@ -126,6 +126,8 @@ def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> An
     must_be_public = access.is_from_job and bool(access.endpoint_url) and not settings.allow_private_sources
     session = botocore.session.Session()
     session.register_component("data_loader", _data_loader())
+    # No caller needs times. Parsing them takes two thirds of the time of a listing.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
     config = Config(
         signature_version="s3v4",
         retries={"mode": "standard", "total_max_attempts": limits.request.attempts},
