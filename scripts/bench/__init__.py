@@ -5,9 +5,11 @@ suite, table        `all`: every stage in a process of its own, results in one J
 twopass_stages, baseline_stages, throughput                 the suite's stages, what they share
 engine, engine_setup                                        the vLLM engine alone
 jobs, job_runs, scripted_engine, mix_documents, page_drawing   whole jobs
+gpus, host_engine                                           engines on one GPU, on two and so on
 families, reader_checkpoints, chat_server                   other families than DeepSeek-OCR, and `vllm serve`
 detector                                                    the layout detector alone
 encoder, vision_encoder                                     the vision encoder alone
 host, stages, corpus                                        parts that need no GPU
-workload, mix, report, usage, local_s3, s3_server           shared
+campaign, simulated_fleet, corpus_server, s3_calls          many documents, and what a job asks of S3
+workload, mix, report, usage, local_s3, s3_server, loopback shared
 """

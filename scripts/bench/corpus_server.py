@@ -7,9 +7,7 @@ Nothing is stored. A document is a PDF with empty pages and a mark that makes it
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from functools import cache, cached_property
 import pymupdf
 from aiohttp import web
 
-from scripts import ROOT
+from scripts.bench import loopback
 
 BUCKET, PREFIX = "corpus", "shelf/"
 LISTED = 1000  # keys in one answer, S3's own limit
@@ -102,25 +100,9 @@ def _list(corpus: Corpus, order: list[int], start: int) -> web.Response:
 @contextmanager
 def start_server(corpus: Corpus) -> Iterator[str]:
     """Yield the endpoint URL of a new server, a process of its own."""
-    command = [sys.executable, "-m", "scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout
-        try:
-            yield child.stdout.readline().strip()
-        finally:
-            child.terminate()
-
-
-def main(documents: int, pages: int) -> None:
-    async def serve() -> None:
-        runner = web.AppRunner(create_application(Corpus(documents, pages)), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(serve())
+    with loopback.start_process("scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages)) as url:
+        yield url
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    loopback.serve_for_ever(create_application(Corpus(int(sys.argv[1]), int(sys.argv[2]))))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from scripts import ROOT
+from scripts.bench import loopback
 
 BUCKET = "bench"
 ACCESS_KEY, SECRET_KEY = "key", "secret"  # any will do
@@ -21,13 +19,8 @@ PUTS, PUT_BYTES, PUT_THREADS = 400, 30_000, 16
 @contextmanager
 def start_server() -> Iterator[str]:
     """Yield the endpoint URL of a new server."""
-    command = [sys.executable, "-m", "scripts.bench.s3_server"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout
-        try:
-            yield child.stdout.readline().strip()
-        finally:
-            child.terminate()
+    with loopback.start_process("scripts.bench.s3_server") as url:
+        yield url
 
 
 def connect(endpoint: str) -> Any:

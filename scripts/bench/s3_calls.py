@@ -14,10 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from aiohttp import web
-
 from scripts import ROOT
-from scripts.bench import local_s3, s3_server
+from scripts.bench import local_s3, loopback, s3_server
 from twopass import pipeline
 from twopass.job import EntryPoint, Job
 from twopass.runtime import loop_thread
@@ -71,15 +69,8 @@ class RequestCounter:
 @contextmanager
 def serve(counter: RequestCounter) -> Iterator[str]:
     """Yield the endpoint URL of a server in this process."""
-
-    async def start() -> tuple[web.AppRunner, str]:
-        runner = web.AppRunner(s3_server.create_application(counter.count), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"
-
     with loop_thread.open_loop() as loop:
-        runner, url = loop_thread.run(start(), loop)
+        runner, url = loop_thread.run(loopback.start(s3_server.create_application(counter.count)), loop)
         try:
             yield url
         finally:

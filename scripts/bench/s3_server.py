@@ -8,13 +8,14 @@ are not checked.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from html import escape
 from typing import Any
 
 from aiohttp import web
+
+from scripts.bench import loopback
 
 MAX_OBJECT_BYTES = 1 << 30
 
@@ -75,16 +76,5 @@ def _list(request: web.Request, objects: dict[str, bytes]) -> web.Response:
     return web.Response(text=text, content_type="application/xml")
 
 
-def main() -> None:
-    async def serve() -> None:
-        runner = web.AppRunner(create_application(), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(serve())
-
-
 if __name__ == "__main__":
-    main()
+    loopback.serve_for_ever(create_application())

@@ -92,7 +92,7 @@ class _Member:
 
 
 class ActorPool:
-    """Use it on one event loop; whoever creates it calls `close`."""
+    """Use it on one event loop, and call `close` at the end."""
 
     def __init__(
         self, start_actor: Callable[[], Actor], size: PoolSize, retry_policy: RetryPolicy = retry.ACTOR_START

@@ -12,17 +12,17 @@ import re
 import secrets
 import socket
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import structlog
 
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
-from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.fleet.endpoints.interface import JobStatus
+from twopass.fleet.endpoints.local_jobs import LocalJobs
 from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
 from twopass.settings import Settings
 from twopass.version import VERSION
@@ -115,7 +115,7 @@ class RayCluster:
         self._arguments = (fixed, open_worker)
         size = PoolSize(options.min_actors, options.max_actors, settings.concurrency)
         self._pool = ActorPool(self._start_actor, size)
-        self._jobs: dict[str, asyncio.Task[JobStatus]] = {}
+        self._jobs = LocalJobs("ray")
 
     async def __aenter__(self) -> Self:
         self._connect()
@@ -124,27 +124,20 @@ class RayCluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for job_id in self._jobs:
-            await self.cancel(job_id)
+        await self._jobs.cancel_all()
         await self._pool.close()
         self._ray.shutdown()
 
     async def submit(self, job_input: Mapping[str, Any]) -> str:
-        job_id = f"ray-{uuid4().hex}"  # unique beyond this process, because the ledger remembers it
-        self._jobs[job_id] = asyncio.create_task(self._pool.run(job_id, job_input))
+        job_id = self._jobs.create_id()
+        self._jobs.start(job_id, self._pool.run(job_id, job_input))
         return job_id
 
     async def poll(self, job_id: str) -> JobStatus:
-        job = self._jobs.get(job_id)
-        if job is None:
-            return JobStatus(JobState.GONE, error="the job belongs to an earlier run")
-        return await job if job.done() else await self._pool.progress(job_id)
+        return await self._jobs.find_end(job_id) or await self._pool.progress(job_id)
 
     async def cancel(self, job_id: str) -> None:
-        if job := self._jobs.get(job_id):
-            job.cancel()
-            with suppress(asyncio.CancelledError, EndpointError):
-                await job
+        await self._jobs.cancel(job_id)
 
     def _connect(self) -> None:
         """Join the cluster or start one; raises EndpointError, which says why that is impossible."""
