@@ -7,7 +7,8 @@ import sys
 
 # modules of this package
 COMMANDS = (
-    "all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder", "host", "stages", "corpus", "campaign",
+    "all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder", "host", "stages", "corpus",
+    "campaign",
 )  # fmt: skip
 DEFAULT = "all"
 
