@@ -1,11 +1,11 @@
 """Measure how long a document takes that is read alone, in a fresh worker and in one that has read others.
 
-    python -m scripts.bench latency [--pages 1 19] [--rounds 5] [--workers 14] [--tokens-per-s 400]
+    python -m scripts.bench latency [--pages 1 19] [--rounds 5] [--jobs 10] [--workers 14]
 
 Each round is a fresh process that opens a worker with a scripted engine, waits --idle-s, and reads the same pages of
-docs/bench/mix.json ten times from and to a loopback S3 server: `first` is the first job, `tenth` the tenth. The engine
+docs/bench/mix.json --jobs times from and to a loopback S3 server: `first` is the first job, `last` the last. The engine
 writes its images as vLLM's does; by default its tokens cost no time. Medians of the rounds, in seconds: of the start
-(`ready`), of the jobs, and of the stages of the first and the tenth job. Stages of several pages overlap. `MiB` is the
+(`ready`), of the jobs, and of the stages of the first and the last job. Stages of several pages overlap. `MiB` is the
 memory of a page worker before the first job and after the last, of its own (USS).
 """
 
@@ -30,7 +30,6 @@ from scripts import ROOT
 from scripts.bench import local_s3
 from scripts.bench.workload import read_mix
 
-JOBS = 10  # in one process
 SEQUENCES = 64
 STAGES = ("fetch", "render", "pass1", "pass2", "assemble", "upload")
 
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         print(json.dumps(measure(options)))
         return
     with local_s3.start_server() as endpoint, tempfile.TemporaryDirectory() as folder:
-        table = Table("pages", "round", "ready", *_columns("first"), *_columns("tenth"), "MiB before", "MiB after")
+        table = Table("pages", "round", "ready", *_columns("first"), *_columns("last"), "MiB before", "MiB after")
         for count in options.pages:
             documents = Path(folder) / f"{count}.pickle"
             documents.write_bytes(pickle.dumps(_upload(count, endpoint)))
@@ -62,6 +61,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     )
     parser.add_argument("--pages", type=int, nargs="+", default=[1, 19])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=10, help="in each process")
     parser.add_argument("--workers", type=int, default=0, help="page workers; the default is that of PAGE_WORKERS")
     parser.add_argument("--tokens-per-s", type=float, help="of the engine; by default, tokens cost no time")
     parser.add_argument("--idle-s", type=float, default=3.0, help="between the start and the first job")
@@ -117,7 +117,7 @@ def measure(options: Any) -> Facts:
         time.sleep(options.idle_s)
         before = _measure_page_workers()
         documents = pickle.loads(options.child.read_bytes())
-        jobs = [_run_job(worker, documents) for _ in range(JOBS)]
+        jobs = [_run_job(worker, documents) for _ in range(options.jobs)]
         return {"ready_s": worker.started["ready_s"], "jobs": jobs, "mib": [before, _measure_page_workers()]}
 
 
