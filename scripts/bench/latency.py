@@ -132,4 +132,4 @@ def _measure_page_workers() -> float:
     """Return the mean MiB that a page worker shares with no other process."""
     import psutil
 
-    return statistics.mean(child.memory_full_info().uss for child in psutil.Process().children()) / 2**20
+    return float(statistics.mean(child.memory_full_info().uss for child in psutil.Process().children())) / 2**20

@@ -57,7 +57,8 @@ READER_PRESETS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 READERS = frozenset({"glm_ocr", "paddleocr_vl"})
-GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"})  # also accepted as PRESET
+# also accepted as PRESET
+GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"})
 
 
 def find_preset(name: str, memory_gb: float, model: str = "") -> Preset:

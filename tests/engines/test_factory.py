@@ -37,8 +37,17 @@ def test_a_missing_vllm_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("memory", "name"),
     [
-        (0.0, "cpu"), (8.2, "8"), (15.8, "16"), (23.6, "24"), (34.2, "32"), (47.5, "48"), (79.6, "80"), (143.8, "141"),
-        (11.5, "8"), (25.8, "24"), (42.4, "32"),
+        (0.0, "cpu"),
+        (8.2, "8"),
+        (15.8, "16"),
+        (23.6, "24"),
+        (34.2, "32"),
+        (47.5, "48"),
+        (79.6, "80"),
+        (143.8, "141"),
+        (11.5, "8"),
+        (25.8, "24"),
+        (42.4, "32"),
     ],  # fmt: skip
 )
 def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) -> None:
