@@ -25,6 +25,7 @@ from twopass.result import Result
 from twopass.runtime import environment
 from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
+from twopass.storage import s3_client
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.worker import Worker, check_settings, open_monitored_worker
@@ -69,8 +70,8 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
         log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
     reporter, started = create_reporter(settings), time.monotonic()
-    with open_monitored_worker(settings) as worker:
-        runpod = _import_sdk(entry_point)  # takes seconds, so it is imported after the page workers were started
+    with open_monitored_worker(settings, lambda: _preload(entry_point)) as worker:
+        runpod = _import_sdk(entry_point)
 
         @runpod.serverless.register_fitness_check  # type: ignore[untyped-decorator]
         def disk() -> None:
@@ -101,6 +102,13 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
             for result in results:  # after the last output of the SDK
                 figures = Figures.measure(result.documents, opened - started, time.monotonic() - started)
                 reporter.report_result(result, figures.describe())
+
+
+def _preload(entry_point: EntryPoint) -> None:
+    """Import what takes seconds while the engine starts. Local runs may need no S3."""
+    _import_sdk(entry_point)
+    if entry_point is not EntryPoint.LOCAL:
+        s3_client.preload()
 
 
 def _import_sdk(entry_point: EntryPoint) -> Any:

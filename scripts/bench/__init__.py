@@ -5,7 +5,8 @@ suite, table        `all`: every stage in a process of its own, results in one J
 twopass_stages, baseline_stages, throughput                 the suite's stages, what they share
 engine, engine_setup                                        the vLLM engine alone
 jobs, job_runs, scripted_engine, mix_documents, page_drawing   whole jobs
-gpus, host_engine                                           engines on one GPU, on two and so on
+latency, host_engine                                        a document alone, in a fresh worker and in one in use
+gpus                                                        engines on one GPU, on two and so on
 families, reader_checkpoints, chat_server                   other families than DeepSeek-OCR, and `vllm serve`
 detector                                                    the layout detector alone
 encoder, vision_encoder                                     the vision encoder alone

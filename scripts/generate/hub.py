@@ -29,6 +29,7 @@ ICON = ".runpod/icon.png"
 PRESET_LABELS = {
     "16": "16 GB: RTX A4000, RTX 2000 Ada",
     "24": "24 GB: RTX 4090, L4, RTX A5000",
+    "32": "32 GB: RTX 5090",
     "48": "48 GB: L40S, A40, RTX A6000",
     "80": "80 GB: A100, H100",
     "141": "141 GB: H200",

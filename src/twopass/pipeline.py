@@ -23,7 +23,7 @@ from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassErr
 from twopass.job import Job, redact_uri
 from twopass.pages.rendered_page import RenderedPage
 from twopass.result import Result
-from twopass.runtime import admission, page_slots, retry
+from twopass.runtime import admission, page_slots, retry, task_group
 from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
 from twopass.runtime.shutdown import RESEND_HINT
@@ -174,21 +174,21 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
         run = contexts.describe_run(job, worker)
         folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
-        async with worker.shutdown.start_work(context.deadline):
-            manifest = None if job.slice else await upload.load_manifest(folder)
-            stored_names = await folder.list_names()
+        async with worker.shutdown.start_work(context.deadline), task_group.open_group() as group:
+            loading = None if job.slice else group.create_task(upload.load_manifest(folder))
+            listing = group.create_task(folder.list_names())
         yield DocumentContext(
             job_context=context,
             file=file,
             folder=folder,
             run=run,
-            manifest=manifest,
+            manifest=loading.result() if loading else None,
             was_read=was_read,
             ticket=ticket,
             page_progress=page_progress,
             watch=watch,
             failure_budget=EngineFailureBudget(worker.page_slots.count),
-            page_order=PageOrder(folder, stored_names, worker.pick_start),
+            page_order=PageOrder(folder, listing.result(), worker.pick_start),
         )
 
 

@@ -35,6 +35,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "8": Preset(4, 2048, 0.9, 4096, quantization="fp8", eager=True),
         "16": Preset(32, 4096),
         "24": Preset(100, 8192),
+        # 34.2 GB × 0.9 - 6.7 GB of weights - 2 GB of graphs and activations: 2,200 tokens of cache for each prompt
+        "32": Preset(160, 8192),
         "48": Preset(256, 8192),
         "80": Preset(256, 8192),
         "141": Preset(512, 8192, 0.88),  # 512 answers do not need more cache; above 0.9 the memory alert fires
@@ -48,13 +50,15 @@ READER_PRESETS: Mapping[str, Preset] = MappingProxyType(
         "8": Preset(64, 8192, 0.9, context=16384),
         "16": Preset(256, 8192, 0.9, context=16384),
         "24": Preset(384, 8192, 0.9, context=16384),
+        "32": Preset(512, 8192, 0.9, context=16384),
         "48": Preset(512, 16384, 0.9, context=16384),
         "80": Preset(1024, 32768, 0.9, context=16384),
         "141": Preset(1024, 65536, 0.88, context=16384),
     }
 )
 READERS = frozenset({"glm_ocr", "paddleocr_vl"})
-GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24"})  # also accepted as PRESET
+# also accepted as PRESET
+GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"})
 
 
 def find_preset(name: str, memory_gb: float, model: str = "") -> Preset:

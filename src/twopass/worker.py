@@ -34,7 +34,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
-from twopass.steps import canary
+from twopass.steps import canary, preload
 from twopass.telemetry.metrics import Metrics, serve
 from twopass.telemetry.metrics_push import push
 from twopass.telemetry.observer import CompositeObserver, NullObserver, Observer
@@ -118,9 +118,11 @@ def open_worker(
     settings: Settings,
     observer: Observer | None = None,
     create_engine: Callable[[Settings], Engine] | None = None,
+    preload_main: Callable[[], object] = lambda: None,
 ) -> Iterator[Worker]:
     """Open a warm worker, on the main thread before the SDK starts.
 
+    `preload_main` runs on this thread while the event loop's thread waits for the engine and tests it.
     Raises InvalidSetting, and EngineError, also for a failed canary.
     """
     preflight.check_platform(sys.platform)
@@ -147,12 +149,15 @@ def open_worker(
         more_buffers=engine.buffer_pools,
         memory_bytes=settings.worker_memory_bytes,
         calls=settings.worker_calls,
+        preload=preload.list_names(engine.kind, family),
     )
     with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
         observer = observer or NullObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
-            verdict = worker.submit(_warm_up(worker, stages)).result()
+            starting = worker.submit(_warm_up(worker, stages))
+            preload_main()  # not before: the engine may fork, and no import may have started threads by then
+            verdict = starting.result()
             stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _process_age_s()}.items()}
             log.info("worker ready", **stages)
             yield replace(worker, canary=verdict, started=stages)
@@ -163,14 +168,14 @@ def open_worker(
 
 
 @contextmanager
-def open_monitored_worker(settings: Settings) -> Iterator[Worker]:
+def open_monitored_worker(settings: Settings, preload_main: Callable[[], object] = lambda: None) -> Iterator[Worker]:
     """Open a worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
     metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
     with ExitStack() as stack:
         observers: list[Observer] = [metrics] if metrics else []
         if settings.otel_exporter_otlp_endpoint:
             observers.append(stack.enter_context(closing(Traces())))
-        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers)))
+        worker = stack.enter_context(open_worker(settings, CompositeObserver(*observers), preload_main=preload_main))
         if metrics:  # after the engine, which may fork: the server is a thread
             metrics.observe_slots(worker.page_slots)
             metrics.observe_engines(lambda: worker.engine.statuses)

@@ -36,7 +36,19 @@ def test_a_missing_vllm_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("memory", "name"),
-    [(0.0, "cpu"), (8.2, "8"), (15.8, "16"), (23.6, "24"), (47.5, "48"), (79.6, "80"), (143.8, "141"), (11.5, "8")],
+    [
+        (0.0, "cpu"),
+        (8.2, "8"),
+        (15.8, "16"),
+        (23.6, "24"),
+        (34.2, "32"),
+        (47.5, "48"),
+        (79.6, "80"),
+        (143.8, "141"),
+        (11.5, "8"),
+        (25.8, "24"),
+        (42.4, "32"),
+    ],  # fmt: skip
 )
 def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) -> None:
     """A GPU reports slightly more or less memory than its name says, and still gets its preset."""
@@ -44,8 +56,20 @@ def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) ->
 
 
 def test_a_preset_can_be_named_by_gpu_model() -> None:
-    """rtx4060 and rtx4090 are aliases of the presets by memory."""
-    assert {card: find_preset(card, 0) for card in GPU_NAMES} == {"rtx4060": PRESETS["8"], "rtx4090": PRESETS["24"]}
+    """The names of cards are aliases of the presets by memory."""
+    sizes = {"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"}
+
+    assert {card: find_preset(card, 0) for card in GPU_NAMES} == {card: PRESETS[size] for card, size in sizes.items()}
+
+
+@pytest.mark.parametrize(("name", "card_bytes"), [("24", 25.76e9), ("32", 34.19e9), ("48", 47.5e9)])
+def test_a_preset_leaves_cache_for_every_prompt(name: str, card_bytes: float) -> None:
+    """After 6.23 GiB of weights and 2 GB of graphs and activations, each prompt has 2,000 tokens of cache, or more."""
+    preset = PRESETS[name]
+
+    cache = preset.memory * card_bytes - 6.23 * 2**30 - 2e9
+
+    assert cache / 61_440 / preset.sequences >= 2000
 
 
 # ---- the layout detector ------------------------------------------------------------------------

@@ -390,3 +390,18 @@ async def test_a_page_worker_is_replaced_after_its_last_call(buffers: PixelBuffe
     await page_pool.close()
 
     assert [pids.index(pid) for pid in pids] == [0, 0, 0, 3, 3, 3, 6]
+
+
+async def test_an_idle_page_worker_imports_what_calls_will_need(buffers: PixelBufferPool) -> None:
+    """The first name is imported before any call, the others between calls; a missing library is left out."""
+    page_pool = PagePool(1, buffers, preload=("colorsys", "not_installed", "gc:collect", "sched"))
+    await page_pool.open()
+    try:
+        loaded = "set(__import__('sys').modules)"
+
+        assert "colorsys" in await page_pool.call(eval, loaded)
+        async with asyncio.timeout(60):
+            while "sched" not in await page_pool.call(eval, loaded):
+                await asyncio.sleep(0.05)
+    finally:
+        await page_pool.close()

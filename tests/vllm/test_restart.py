@@ -12,7 +12,9 @@ import pytest
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from twopass.engines.interface import Completion, Prompt
+from twopass.engines.vllm.core_process import set_variables
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.plugin import exit_report
 from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
@@ -213,3 +215,70 @@ async def test_an_engine_of_several_is_named_by_its_gpu() -> None:
     assert {incident.message.partition(" died")[0] for incident in pinned.incidents} == {"the engine on GPU 3"}
     assert {incident.message.partition(" died")[0] for incident in alone.incidents} == {"the engine"}
     assert [(status.gpus, status.restarts, status.is_ready) for status in pinned.statuses] == [("3", 3, True)]
+
+
+class StartingCore:
+    """A core that cannot capture CUDA graphs, or not even start without them if it `always_fails`."""
+
+    running: list[StartingCore] = []
+
+    def __init__(self, arguments: dict[str, Any], variables: dict[str, str], always_fails: bool) -> None:
+        self.has_graphs, self._variables, self._always_fails = not arguments["enforce_eager"], variables, always_fails
+        StartingCore.running.append(self)
+
+    def wait(self) -> None:
+        if self.has_graphs or self._always_fails:
+            with set_variables(self._variables), exit_report.report_no_graphs():  # as in the core's process
+                raise RuntimeError("Engine core initialization failed")
+
+    def stop(self) -> None:
+        StartingCore.running.remove(self)
+
+
+class StartingEngine(VllmEngine):
+    """The engine with scripted starts of cores."""
+
+    always_fails = False
+
+    def _launch_core(self) -> Any:
+        return StartingCore(self.arguments, self._core_variables, self.always_fails)
+
+    def _connect(self, starting: Any) -> Any:
+        return Core()
+
+
+class FailingEngine(StartingEngine):
+    always_fails = True
+
+
+GRAPHS = Settings(preset="cpu", page_workers=1, enforce_eager=False)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small card serves, more slowly, with a warning; the core that failed is ended, alone and among others."""
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROCESSING_METHOD", "fork")
+    StartingCore.running = []
+
+    engine = StartingEngine(GRAPHS, Path("nowhere"), waits=waits)
+    if not waits:
+        engine.wait_for_core()
+        engine.connect()
+
+    assert [core.has_graphs for core in StartingCore.running] == [False]
+    assert engine.arguments["enforce_eager"] and "compilation_config" not in engine.arguments
+    assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD]
+    assert "ENFORCE_EAGER=true" in engine.incidents[0].message
+
+
+def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started twice and not for ever, and no core is left running."""
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROCESSING_METHOD", "fork")
+    StartingCore.running = []
+
+    with pytest.raises(EngineError, match="vLLM did not start"):
+        FailingEngine(GRAPHS, Path("nowhere"))
+
+    assert StartingCore.running == []

@@ -65,7 +65,8 @@ class PagePool:
     """A fixed number of page workers, started by `open` and killed by `close`, on one event loop.
 
     `timeout_s` limits the processor time of a call; a budget around the call may leave it less. Slow calls get
-    substitutes: at most `count` more children.
+    substitutes: at most `count` more children. Children that wait for a call import `preload` meanwhile, names of
+    modules or `module:function`; the first of them before any call.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class PagePool:
         calls: int = MAX_CALLS,
         slow_call_s: float = SLOW_CALL_S,
         more_inherited: Sequence[str] = (),
+        preload: Sequence[str] = (),
     ) -> None:
         self.count = count
+        self._preload = preload
         self._calls = calls
         self._buffers = (buffers, *more_buffers)
         self._timeout_s = timeout_s
@@ -220,7 +223,7 @@ class PagePool:
         descriptors = {number: fd for buffers in self._buffers for number, fd in buffers.descriptors.items()}
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "twopass.runtime.page_worker", str(os.getpid()),
+                sys.executable, "-m", "twopass.runtime.page_worker", str(os.getpid()), ",".join(self._preload),
                 *(f"{number}:{fd}" for number, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
                 limit=1 << 20, env={**self._filter(os.environ), **CHILD_ENVIRONMENT}, start_new_session=False,

@@ -1,6 +1,7 @@
 """The page worker process: reads pickled calls from stdin and writes their results to stdout, until stdin ends.
 
-Arguments: the parent's process id, then `number:descriptor` of each pixel buffer.
+Arguments: the parent's process id, the names to preload with commas between them, then `number:descriptor` of each
+pixel buffer.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import pkgutil
 import select
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -34,13 +37,15 @@ def main() -> None:
     _die_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # if the machine runs out of memory, this process is killed instead of its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
-    shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[2:]))
+    shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[3:]))
     sys.excepthook = _print_without_message
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the output of libraries that print must not get into the pipe
     _send(answers, "hello")
+    _preload_when_idle(preloading := preload(sys.argv[2].split(",")))
     while (message := _receive(sys.stdin.buffer)) is not None:
         _send(answers, _run(message))
+        _preload_when_idle(preloading)
         _close_files_when_idle()
 
 
@@ -51,12 +56,37 @@ def _die_with_parent(parent: int) -> None:
         sys.exit()
 
 
-def _close_files_when_idle() -> None:
-    """Wait for the next call; meanwhile close documents whose file was deleted.
+def preload(names: Sequence[str]) -> Iterator[None]:
+    """Import each name when the next item is asked for; call it if it is a function.
+
+    A library that is not installed is left out: what needs it says so.
+    """
+    for name in filter(None, names):
+        with suppress(ImportError):
+            loaded = pkgutil.resolve_name(name)
+            if callable(loaded):
+                loaded()
+        yield
+
+
+def _preload_when_idle(preloading: Iterator[None]) -> None:
+    """Preload until a call waits: it must not wait for what it may not need."""
+    for _ in preloading:
+        if _is_called():
+            return
+
+
+def _is_called(wait_s: float = 0.0) -> bool:
+    """Whether a call arrives within `wait_s`.
 
     The buffer of stdin is empty here, because the parent sends the next call only after the answer.
     """
-    while not select.select([sys.stdin], [], [], IDLE_CHECK_S)[0]:
+    return bool(select.select([sys.stdin], [], [], wait_s)[0])
+
+
+def _close_files_when_idle() -> None:
+    """Wait for the next call; meanwhile close documents whose file was deleted."""
+    while not _is_called(IDLE_CHECK_S):
         if not source_files.close_deleted_files():
             return
 

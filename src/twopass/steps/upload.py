@@ -37,12 +37,12 @@ from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions, Images
 from twopass.formats import zip_archive
 from twopass.formats.draft import Draft
-from twopass.formats.registry import WRITERS
+from twopass.formats.registry import WRITERS, Writer
 from twopass.job import Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
 from twopass.result import Artefact, DocumentResult
-from twopass.runtime import retry
+from twopass.runtime import retry, task_group
 from twopass.runtime.page_pool import PagePool
 from twopass.storage.document_folder import (
     MANIFEST,
@@ -172,14 +172,21 @@ async def store_crops(
 
     Crops whose page worker died twice are removed from the returned page.
     """
-    for element in page.elements:
-        if element.image and element.image not in stored_names and element.box:
-            try:
-                png = await page_pool.call_with_retry(encode_png, pixels, element.box)
-            except WorkerDied as died:
-                page = drop_images(page, {element.image}, died)
-            else:
-                await folder.store.put(folder.key(element.image), png, "image/png")
+
+    async def store(name: str, box: Box) -> WorkerDied | None:
+        try:
+            png = await page_pool.call_with_retry(encode_png, pixels, box)
+        except WorkerDied as died:
+            return died
+        await folder.store.put(folder.key(name), png, "image/png")
+        return None
+
+    missing = [(e.image, e.box) for e in page.elements if e.image and e.image not in stored_names and e.box]
+    async with task_group.open_group() as group:
+        tasks = {name: group.create_task(store(name, box)) for name, box in missing}
+    for name, task in tasks.items():
+        if died := task.result():
+            page = drop_images(page, {name}, died)
     return page
 
 
@@ -264,15 +271,22 @@ async def write_artefacts(
     folder: DocumentFolder, draft: Draft, formats: Sequence[Format], existing: Sequence[str] = ()
 ) -> dict[str, Artefact]:
     """Write the formats; returns the artefacts by name. The ZIP archive also contains the `existing` artefacts."""
-    written: dict[str, Artefact] = {}
-    for name in formats:
-        writer = WRITERS[name]
+
+    async def store(writer: Writer, data: bytes) -> Artefact:
+        await folder.store.put(folder.key(writer.name), data, writer.content_type)
+        return describe_artefact(folder, writer.name, data, writer.content_type)
+
+    writers, storing = [WRITERS[name] for name in formats], dict[str, asyncio.Task[Artefact]]()
+    async with task_group.open_group() as group:
+        for writer in writers:
+            if writer.write:
+                data = await asyncio.to_thread(writer.write, draft)  # takes seconds for a thousand pages
+                storing[writer.name] = group.create_task(store(writer, data))
+    written = {name: task.result() for name, task in storing.items()}
+    for writer in writers:
         if writer.write is None:
             data = await _build_zip(folder, draft.document, [*written, *existing])
-        else:
-            data = await asyncio.to_thread(writer.write, draft)  # takes seconds for a thousand pages
-        await folder.store.put(folder.key(writer.name), data, writer.content_type)
-        written[writer.name] = describe_artefact(folder, writer.name, data, writer.content_type)
+            written[writer.name] = await store(writer, data)
     return written
 
 

@@ -114,6 +114,18 @@ def _data_loader() -> Any:
     return create_loader()
 
 
+def preload() -> None:
+    """Import boto3, and read what botocore reads for the first client of a process. No connection is made."""
+    import boto3
+    import botocore.session
+
+    session = botocore.session.Session()
+    session.register_component("data_loader", _data_loader())
+    keys = _botocore_keys("none", "none", None)
+    boto3.Session(botocore_session=session, region_name="us-east-1").client("s3", **keys).close()
+    multipart_config(1)
+
+
 def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> Any:
     """Return a boto3 client, which many threads may use; raises SourceError for a refused endpoint."""
     import boto3

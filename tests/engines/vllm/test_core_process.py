@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 
 import pytest
 
 from twopass.engines.vllm.core_process import set_variables
-from twopass.engines.vllm.plugin.exit_report import ExitReport
+from twopass.engines.vllm.plugin.exit_report import ExitReport, OutOfMemoryHandler, report_no_graphs
 
 MAX_WAIT_S = 30
 
@@ -48,3 +49,18 @@ def test_each_engine_has_its_own_exit_report() -> None:
 
     assert first.variables.keys() == second.variables.keys()
     assert first.variables != second.variables
+
+
+@pytest.mark.parametrize("message", ["CUDA out of memory", "operation not permitted when stream is capturing"])
+def test_a_failed_capture_is_reported_whatever_the_error(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that the core logs afterwards does not replace the report; reading it clears it."""
+    report = ExitReport()
+    for name, value in report.variables.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(RuntimeError) as caught, report_no_graphs():
+        raise RuntimeError(message)
+    error = (RuntimeError, caught.value, None)
+    OutOfMemoryHandler().emit(logging.LogRecord("vllm", logging.ERROR, "", 0, "died", None, error))
+
+    assert [report.pop_no_graphs(), report.pop_no_graphs(), report.pop_out_of_memory()] == [True, False, False]

@@ -185,6 +185,18 @@ class VllmEngine(GroupMember):
     def wait_for_core(self) -> None:
         """Wait until the core that was started has loaded its model, in any thread; raises EngineError."""
         with _raise_start_errors():
+            self._await_core()
+
+    def _await_core(self) -> None:
+        """Wait for the core; one that cannot capture its CUDA graphs is started once more, without them."""
+        try:
+            self._starting.wait()
+        except Exception:
+            if self.arguments["enforce_eager"] or not self._exit_report.pop_no_graphs():
+                raise
+            self._starting.stop()
+            self._forgo_graphs()
+            self._starting = self._launch_core()
             self._starting.wait()
 
     def connect(self) -> None:
@@ -198,13 +210,23 @@ class VllmEngine(GroupMember):
 
     def _start_core(self) -> Any:
         """Start a core and return its client when it has loaded its model; raises EngineError."""
-        starting = self._launch_core()
+        self._starting = self._launch_core()
         with ExitStack() as stack, _raise_start_errors():
-            stack.callback(starting.stop)
-            starting.wait()
-            core = self._connect(starting)
+            stack.callback(self.abandon)
+            self._await_core()
+            core = self._connect(self._starting)
             stack.pop_all()
         return core
+
+    def _forgo_graphs(self) -> None:
+        """Let the next cores run without CUDA graphs, which costs speed and saves memory."""
+        self.arguments = {**self.arguments, "enforce_eager": True}
+        self.arguments.pop("compilation_config", None)
+        advice = "lower MAX_NUM_SEQS for graphs, or set ENFORCE_EAGER=true to start without them at once"
+        message = f"{self._name} could not capture its CUDA graphs and was started without them; it is slower: {advice}"
+        self.incidents.append(Incident(Code.ENGINE_DEAD, message))
+        log.warning(message, code=Code.ENGINE_DEAD)
+        os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # other engines may be waited for in threads
 
     def _launch_core(self) -> CoreProcess:
         before = time.monotonic()

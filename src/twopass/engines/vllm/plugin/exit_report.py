@@ -1,7 +1,8 @@
-"""Tell the process that restarts an engine core whether the last core ran out of memory.
+"""Tell the process that restarts an engine core why the last core ended: out of memory, or without its CUDA graphs.
 
-vLLM itself reports only that the core died. The core logs the exception that ends it, so a handler on its log writes
-a marker into a file that the parent has named.
+vLLM itself reports only that the core died. The core writes a marker into a file that the parent has named: its worker
+when the graphs cannot be captured, and a handler on its log, where the core logs the exception that ends it. The first
+marker is kept, because the exception of the graphs is logged, too.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 PATH_VARIABLE = "TWOPASS_LAST_WORDS"
-OUT_OF_MEMORY = "memory"
+OUT_OF_MEMORY, NO_GRAPHS = "memory", "graphs"
 
 
 class ExitReport:
@@ -33,11 +35,18 @@ class ExitReport:
 
     def pop_out_of_memory(self) -> bool:
         """Whether the core that just died ran out of memory; clears the report."""
+        return self._pop() == OUT_OF_MEMORY
+
+    def pop_no_graphs(self) -> bool:
+        """Whether the core that just died could not capture its CUDA graphs; clears the report."""
+        return self._pop() == NO_GRAPHS
+
+    def _pop(self) -> str | None:
         with suppress(OSError):
             report = self._path.read_text()
             self.clear()
-            return report == OUT_OF_MEMORY
-        return False
+            return report
+        return None
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -48,9 +57,25 @@ class OutOfMemoryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and is_out_of_memory(error) and (path := os.environ.get(PATH_VARIABLE)):
-            with suppress(OSError):
-                Path(path).write_text(OUT_OF_MEMORY)
+        if error is not None and is_out_of_memory(error):
+            _write(OUT_OF_MEMORY)
+
+
+@contextmanager
+def report_no_graphs() -> Iterator[None]:
+    """The core's side: report that an exception left the capture of CUDA graphs, whatever it was."""
+    try:
+        yield
+    except Exception:
+        _write(NO_GRAPHS)
+        raise
+
+
+def _write(marker: str) -> None:
+    """Write the marker unless there is one."""
+    if path := os.environ.get(PATH_VARIABLE):
+        with suppress(OSError), open(path, "x") as report:
+            report.write(marker)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

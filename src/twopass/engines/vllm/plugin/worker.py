@@ -17,6 +17,8 @@ from vllm import envs
 from vllm.platforms import current_platform
 from vllm.utils.torch_utils import PIN_MEMORY
 
+from twopass.engines.vllm.plugin import exit_report
+
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
 else:
@@ -52,7 +54,7 @@ class DecodingWorker(Worker):
             return int(super().determine_available_memory())
 
     def compile_or_warm_up_model(self) -> Any:
-        with self._measure_stage("graphs_s"):
+        with self._measure_stage("graphs_s"), exit_report.report_no_graphs():
             return super().compile_or_warm_up_model()
 
     def startup_seconds(self) -> dict[str, float]:

@@ -1,0 +1,77 @@
+"""steps/preload.py: page workers import what pages need before the first one."""
+
+from __future__ import annotations
+
+import pkgutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.bench import job_runs, mix_documents, workload
+from scripts.bench.host_engine import HostEngine
+from twopass import pipeline
+from twopass.families import registry
+from twopass.job import EntryPoint, Job
+from twopass.settings import Settings
+from twopass.steps import preload
+from twopass.telemetry.progress import Tracker
+from twopass.worker import Worker, open_worker
+
+LIST_MODULES = "set(__import__('sys').modules)"
+SETTINGS = {"page_workers": 1, "canary": False, "log_level": "ERROR"}
+
+
+def list_modules(worker: Worker) -> set[str]:
+    """The modules of the worker's only page worker."""
+    return worker.run(worker.page_pool.call(eval, LIST_MODULES))
+
+
+def wait_until_warm(worker: Worker) -> set[str]:
+    """The modules of the page worker when it has imported everything."""
+    ends = time.monotonic() + 60
+    while preload.READING[-1] not in (modules := list_modules(worker)):
+        assert time.monotonic() < ends, f"not imported: {preload.READING[-1]}"
+        time.sleep(0.2)
+    return modules
+
+
+def read_sample(worker: Worker, sample: Path, output: Path) -> None:
+    fields = {"source": str(sample), "output": str(output), "pages": "1"}
+    job = Job.parse({"id": "job", "input": fields}, worker.settings, EntryPoint.LOCAL)
+    assert worker.run(pipeline.run(job, worker, Tracker())).status == "success"
+
+
+def test_the_first_page_of_a_model_imports_nothing(tmp_path: Path) -> None:
+    """Rendering, views, answers, crops and keywords find their libraries imported, and no layout model is loaded."""
+    settings = Settings(**SETTINGS, engine="vllm", max_num_seqs=2)
+    page = max(workload.read_mix(20), key=lambda page: len({kind for kind, *_ in page["crops"]}))
+    documents = mix_documents.write_documents([page], tmp_path)
+
+    with open_worker(settings, create_engine=lambda settings: HostEngine("0", settings)) as worker:
+        before = wait_until_warm(worker)
+        worker.run(job_runs.measure_latency(worker, documents))
+        after = list_modules(worker)
+
+    assert sorted(after - before) == []
+    assert "pymupdf" in before and not {"onnxruntime", "pymupdf4llm"} & after
+
+
+def test_the_first_page_of_the_cpu_engine_imports_nothing(sample: Path, tmp_path: Path) -> None:
+    """A page with a text layer finds its libraries and the layout model loaded."""
+    with open_worker(Settings(**SETTINGS)) as worker:
+        before = wait_until_warm(worker)
+        read_sample(worker, sample, tmp_path)
+        after = list_modules(worker)
+
+    assert sorted(after - before) == []
+
+
+@pytest.mark.parametrize("engine", [*preload.ENGINES, "hf"])
+def test_every_name_can_be_imported(engine: str) -> None:
+    """A module that is renamed is not left out silently; functions are named as such."""
+    names = preload.list_names(engine, registry.get_family("deepseek_ocr"))
+    loaded: list[Any] = [pkgutil.resolve_name(name) for name in names]
+
+    assert [callable(value) for value in loaded] == [":" in name for name in names]
