@@ -33,6 +33,7 @@ class Member:
 
     kind, precision, family = "scripted", "none", "deepseek_ocr"
     needs_canary = has_ngram_ban = True
+    uses_drafts = False
     detector = None
     prompts_per_page = 1
     members: Sequence[Member] = ()
