@@ -289,8 +289,8 @@ async def _load_checkpoint(doc: DocumentContext, number: int) -> Checkpoint | No
 
 def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[RenderedPage]:
     worker = doc.worker
-    limit = worker.settings.max_page_pixels
-    rendering = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers)
+    limit, with_draft = worker.settings.max_page_pixels, worker.engine.uses_drafts
+    rendering = render.page(doc.file, number, doc.job.dpi, limit, worker.page_pool, worker.buffers, with_draft)
     return doc.watch.time_entry("render", rendering)
 
 

@@ -33,6 +33,7 @@ class Member:
 
     kind, precision, family = "scripted", "none", "deepseek_ocr"
     needs_canary = has_ngram_ban = True
+    uses_drafts = False
     detector = None
     prompts_per_page = 1
     members: Sequence[Member] = ()
@@ -421,3 +422,12 @@ async def test_a_detector_in_front_finds_regions_for_every_engine(page_pool: Pag
     assert verdict is Canary.PASSED
     assert members[0].asked == members[1].asked == ["canary/text", "canary/page", "canary/ban"]
     assert detector.pages == 2
+
+
+@pytest.mark.parametrize("uses_drafts", [False, True])
+def test_a_group_uses_drafts_if_its_engines_do(uses_drafts: bool) -> None:
+    """Drafts are made for a group as for a single engine."""
+    member = Member()
+    member.uses_drafts = uses_drafts
+
+    assert EngineGroup([member]).uses_drafts is uses_drafts

@@ -53,6 +53,7 @@ class SourceReader:
     page_pool: PagePool
     buffers: PixelBufferPool
     settings: Settings
+    with_draft: bool = False
 
     @asynccontextmanager
     async def open(self, data: bytes, name: str = "file.bin", **fields: Any) -> AsyncIterator[CheckedFile]:
@@ -67,6 +68,6 @@ class SourceReader:
         limit = self.settings.max_page_pixels
         async with (
             self.open(data, **fields) as file,
-            render.page(file, number, dpi, limit, self.page_pool, self.buffers) as rendered,
+            render.page(file, number, dpi, limit, self.page_pool, self.buffers, self.with_draft) as rendered,
         ):
             yield rendered

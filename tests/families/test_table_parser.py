@@ -179,6 +179,16 @@ def test_text_beside_a_table_becomes_rows_of_it() -> None:
     ]  # fmt: skip
 
 
+@given(st.lists(st.sampled_from(["<table>", "</table>", "<td>", "a", "| a |\n", "|---|\n", "\n"]), max_size=12))
+def test_sources_are_those_of_the_tables(pieces: list[str]) -> None:
+    """Without parsing cells, the same tables are found as with it."""
+    text = "".join(pieces)
+
+    found = [part.text for part in table_parser.split_tables(text) if part.table]
+
+    assert table_parser.find_sources(text) == found
+
+
 @given(st.text(alphabet="ab <>/td|-\n", max_size=80))
 def test_no_word_of_an_answer_about_a_table_is_lost(text: str) -> None:
     """Whatever surrounds a table, its words are words of the joined table."""

@@ -68,6 +68,26 @@ async def test_a_sideways_page_is_turned_upright(source_reader: SourceReader, tu
         assert (rendered.page.width_pt, rendered.page.height_pt) == ((842, 595) if sideways else (595, 842))
 
 
+@pytest.mark.parametrize("turn", [0, 180, 270])  # where text runs upwards, MuPDF makes a block of each line
+async def test_a_draft_has_the_paragraphs_of_the_page(source_reader: SourceReader, turn: int) -> None:
+    """The draft is the text as it reads on the upright page: paragraphs on lines of their own, broken words whole."""
+
+    def draw(page: Any) -> None:
+        broken = SENTENCE.replace("near", "ne-\nar")
+        for at in (100, 300):
+            page.insert_text({0: (90, at), 180: (500, 800 - at), 270: (500 - at, 90)}[turn], broken, rotate=turn)
+
+    async with replace(source_reader, with_draft=True).render(make_pdf(draw)) as rendered:
+        assert rendered.page.rotation_applied == turn
+        assert rendered.draft == f"{SENTENCE}\n{SENTENCE}"
+
+
+async def test_no_draft_is_written_unasked(source_reader: SourceReader) -> None:
+    """An engine that has no use for drafts costs no page worker time for them."""
+    async with source_reader.render(make_pdf(insert_text)) as rendered:
+        assert rendered.words and rendered.draft == ""
+
+
 async def test_a_page_without_ink_is_blank(source_reader: SourceReader) -> None:
     """An empty page is blank; a scan that shows only a page number is not."""
 

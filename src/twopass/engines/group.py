@@ -31,6 +31,7 @@ class EngineGroup(Engine):
         first = members[0]
         self.kind, self.precision, self.family = first.kind, first.precision, first.family
         self.needs_canary, self.has_ngram_ban = first.needs_canary, first.has_ngram_ban
+        self.uses_drafts = first.uses_drafts
         self.buffer_pools = tuple(pool for member in members for pool in member.buffer_pools)
         self._members = tuple(members)
         self._prompts: Counter[GroupMember] = Counter()

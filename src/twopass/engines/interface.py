@@ -45,7 +45,9 @@ class Prompt:
     """One question about one image; priority 0 is served before 1.
 
     The engine calls `loop_check` with the answer so far about every hundred tokens; True ends the request with
-    finish_reason loop.
+    finish_reason loop. `draft` is text that the answer probably contains: an engine may verify it instead of generating
+    it token by token. It changes the speed and never the answer, so that it is neither recorded nor part of any
+    identity.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Prompt:
     sampling: Sampling = Sampling()
     priority: int = 1
     loop_check: Callable[[str], bool] | None = None
+    draft: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class Engine(Protocol):
     `family`: name of the family whose prompts it answers.
     `needs_canary`: whether it runs a model, which must read a known image correctly before it serves.
     `has_ngram_ban`: whether it has to apply `Sampling.ngram`; then it must be seen to act before the engine serves.
+    `uses_drafts`: whether prompts need a draft; for other engines none is made.
     `buffer_pools`: pixel buffers of its own that page workers must share.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
@@ -116,6 +120,7 @@ class Engine(Protocol):
     sequences: int
     needs_canary: bool
     has_ngram_ban: bool = True
+    uses_drafts: bool = False
     buffer_pools: Sequence[PixelBufferPool] = ()
     startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()

@@ -25,7 +25,7 @@ from twopass.text.confidence import judge_unknown_layer
 DETECTOR_REVISION = "pp-doclayout-v3"
 REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
 WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
-DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS)
+DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS, is_transcript=False)
 MISSED = "missed_by_detector"  # element flags
 LAYER_TEXT = "layer_text"  # named after the setting that takes the words
 ORDER_CORRECTED = "order_corrected"  # page flags

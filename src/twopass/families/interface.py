@@ -78,7 +78,8 @@ class Rung:
     """One attempt at a page; a ladder is the sequence of attempts, from the normal one to the last resort.
 
     `mode` is None where the family has no modes. `grammar` names the form of the answer and is passed back to the
-    family's parser. `sampling` holds only the fields that differ from the job's sampling.
+    family's parser. `sampling` holds only the fields that differ from the job's sampling. `is_transcript`: the answer
+    repeats text of the page.
     """
 
     name: str
@@ -86,13 +87,14 @@ class Rung:
     mode: str | None = None
     grammar: str = "document"
     sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    is_transcript: bool = True
 
     def renamed(self, name: str) -> Rung:
         return replace(self, name=name)
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # A mapping proxy cannot be pickled, and rungs are sent to page workers.
-        return type(self), (self.name, self.prompt, self.mode, self.grammar, dict(self.sampling))
+        return type(self), (self.name, self.prompt, self.mode, self.grammar, dict(self.sampling), self.is_transcript)
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,15 @@ class ParsedPage:
 class Question:
     """One question of pass 2 about one crop. `name` says what is asked; each family has its own set of names.
 
-    `sampling` holds only the fields that differ from the job's sampling.
+    `sampling` holds only the fields that differ from the job's sampling. `is_transcript`: the answer repeats text of
+    the crop.
     """
 
     name: str
     prompt: str
     mode: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    is_transcript: bool = True
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # A mapping proxy cannot be pickled, and questions are sent to page workers.

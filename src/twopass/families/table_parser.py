@@ -55,9 +55,7 @@ def split_tables(text: str) -> list[Part]:
     """Split an answer into prose and tables, in order; only blank parts are dropped."""
     found: list[Part] = []
     at = 0
-    for start, end in sorted((*_find_html_tables(text), *(match.span() for match in _GFM_TABLE.finditer(text)))):
-        if start < at:
-            continue
+    for start, end in _find_tables(text):
         source = text[start:end]
         table = parse_html(source) if source[0] == "<" else parse_gfm(source)
         found += [Part(text[at:start], None), Part(source, table)]
@@ -86,6 +84,20 @@ def join_parts(parts: Sequence[Part]) -> Table | None:
             cells.append(Cell(row=row, col=0, col_span=columns, text=text))
             row += 1
     return table_markup.build_table(row, columns, cells)
+
+
+def find_sources(text: str) -> list[str]:
+    """Return the tables of an answer as the model wrote them, in order."""
+    return [text[start:end] for start, end in _find_tables(text)]
+
+
+def _find_tables(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each outermost table."""
+    at = 0
+    for start, end in sorted((*_find_html_tables(text), *(match.span() for match in _GFM_TABLE.finditer(text)))):
+        if start >= at:
+            yield start, end
+            at = end
 
 
 def _find_html_tables(text: str) -> Iterator[tuple[int, int]]:

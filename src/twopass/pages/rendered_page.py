@@ -38,7 +38,8 @@ class PagePointer:
 class RenderedPage:
     """A page and its pixels, which are valid only while the rendering context is open.
 
-    `words` is the page's text layer. `ink` is the share of the page that differs from its background.
+    `words` is the page's text layer. `ink` is the share of the page that differs from its background. `draft` is the
+    text of the layer as an answer probably has it; empty if it is garbage or the engine has no use for it.
     """
 
     page: Page
@@ -47,6 +48,7 @@ class RenderedPage:
     words: TextLayer = NO_LAYER
     ink: float = 0.0
     problems: tuple[Problem, ...] = ()
+    draft: str = ""
 
 
 def report_omission(number: int, parts: Sequence[str]) -> Problem:

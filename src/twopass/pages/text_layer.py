@@ -24,9 +24,9 @@ class TextLayer(Sequence[Word]):
     """Words in the order of the layer. Pickled as texts and one array; pickling objects took 3 ms per page."""
 
     def __init__(self, texts: Sequence[str] = (), corners: bytes = b"") -> None:
-        """`corners` are x0, y0, x1, y1 of each word in turn, as doubles."""
+        """`corners` are x0, y0, x1, y1 of each word in turn, as doubles; as an attribute, one row per word."""
         self.texts = tuple(texts)
-        self._corners: npt.NDArray[np.float64] = np.frombuffer(corners).reshape(len(self.texts), 4)
+        self.corners: npt.NDArray[np.float64] = np.frombuffer(corners).reshape(len(self.texts), 4)
 
     @classmethod
     def of(cls, words: Iterable[Word]) -> Self:
@@ -34,15 +34,15 @@ class TextLayer(Sequence[Word]):
         return cls([word.text for word in words], np.array([word.box for word in words], np.float64).tobytes())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.texts, self._corners.tobytes())
+        return type(self), (self.texts, self.corners.tobytes())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TextLayer):
             return NotImplemented
-        return self.texts == other.texts and self._corners.tobytes() == other._corners.tobytes()
+        return self.texts == other.texts and self.corners.tobytes() == other.corners.tobytes()
 
     def __hash__(self) -> int:
-        return hash((self.texts, self._corners.tobytes()))
+        return hash((self.texts, self.corners.tobytes()))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -55,15 +55,15 @@ class TextLayer(Sequence[Word]):
 
     def __getitem__(self, index: int | slice) -> Word | TextLayer:
         if isinstance(index, slice):
-            return TextLayer(self.texts[index], self._corners[index].tobytes())
-        return Word(Box(*self._corners[index].tolist()), self.texts[index])
+            return TextLayer(self.texts[index], self.corners[index].tobytes())
+        return Word(Box(*self.corners[index].tolist()), self.texts[index])
 
     def __iter__(self) -> Iterator[Word]:
-        return (Word(Box(*corners), text) for corners, text in zip(self._corners.tolist(), self.texts, strict=True))
+        return (Word(Box(*corners), text) for corners, text in zip(self.corners.tolist(), self.texts, strict=True))
 
     def inside(self, boxes: Iterable[Box], margin: float = 0.0) -> str:
         """The words whose centre lies in one of the boxes grown by `margin`, joined by spaces in the layer's order."""
-        x, y = (self._corners[:, 0] + self._corners[:, 2]) / 2, (self._corners[:, 1] + self._corners[:, 3]) / 2
+        x, y = (self.corners[:, 0] + self.corners[:, 2]) / 2, (self.corners[:, 1] + self.corners[:, 3]) / 2
         is_inside = np.zeros(len(self), bool)
         for x0, y0, x1, y1 in boxes:
             is_inside |= (x0 - margin <= x) & (x <= x1 + margin) & (y0 - margin <= y) & (y <= y1 + margin)

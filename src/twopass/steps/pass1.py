@@ -103,6 +103,7 @@ def _build_prompt(rung: Rung, rendered: RenderedPage, source_key: str, job: Job,
         sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True), rung.sampling),
         priority=0 if suffix else 1,
         loop_check=family.is_looping,
+        draft=rendered.draft if rung.is_transcript else "",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from twopass.document import Checkpoint, Element, RawCompletion
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
+from twopass.families import table_parser
 from twopass.families.interface import UNREAD, Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
@@ -30,19 +31,22 @@ async def read(
 
     async def ask(element: Element) -> tuple[Element, list[RawCompletion], float]:
         question: Question | None = questions[element.id]
+        layer_text = _layer_text(element, rendered)
+        draft = written.get(element.id) or (layer_text if rendered.draft else None) or ""
         replies: list[Reply] = []
         completions: list[RawCompletion] = []
         seconds = 0.0
         while question and len(replies) < MAX_QUESTIONS:
-            prompt = _build_prompt(element, question, len(replies), rendered, source_key, job, family)
+            prompt = _build_prompt(element, question, len(replies), rendered, source_key, job, family, draft)
             completion = await engine.generate(prompt)
-            replies.append(Reply(question, completion.text, completion.finish_reason, _layer_text(element, rendered)))
+            replies.append(Reply(question, completion.text, completion.finish_reason, layer_text))
             completions.append(to_raw_completion(prompt, completion))
             seconds += completion.seconds
             question = _next_question(element, checkpoint, rendered, family, job, replies)
         return await page_pool.call(apply_replies, family, element, replies), completions, seconds
 
     questions = select_questions(checkpoint, rendered, family, job)
+    written = _find_written(checkpoint) if engine.uses_drafts else {}
     async with task_group.open_group() as group:
         tasks = [group.create_task(ask(element)) for element in checkpoint.elements if element.id in questions]
     answers = [task.result() for task in tasks]
@@ -98,6 +102,7 @@ def _build_prompt(
     source_key: str,
     job: Job,
     family: Family,
+    draft: str,
 ) -> Prompt:
     """The first prompt's id is the element's; ids of further prompts end with their number."""
     return Prompt(
@@ -110,7 +115,19 @@ def _build_prompt(
         sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True), question.sampling),
         priority=0,
         loop_check=family.is_looping,
+        draft=draft if question.is_transcript else "",
     )
+
+
+def _find_written(checkpoint: Checkpoint) -> dict[str, str]:
+    """What pass 1 wrote about each element, by id: its text, or its table as the model wrote it.
+
+    Where the answer has more or fewer tables than the page, a table's HTML is our own.
+    """
+    tables = [element.id for element in checkpoint.elements if element.table]
+    sources = table_parser.find_sources(checkpoint.completions[-1].text) if tables and checkpoint.completions else []
+    written = {element.id: element.table.html if element.table else element.text for element in checkpoint.elements}
+    return written | dict(zip(tables, sources, strict=True)) if len(tables) == len(sources) else written
 
 
 def _layer_text(element: Element, rendered: RenderedPage) -> str | None:

@@ -10,7 +10,7 @@ import io
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ import structlog
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import orientation
+from twopass.pages import draft_text, orientation
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
@@ -56,6 +56,7 @@ TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
 MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
+DrawInputs = tuple[PagePointer, float, PixelBuffer, int, bool]  # the arguments of draw_pdf
 
 log = structlog.get_logger()
 
@@ -64,7 +65,7 @@ log = structlog.get_logger()
 class DrawResult:
     """What a page worker reports about a page that it drew into a buffer: pixels, rotations, ink, words and links.
 
-    `omitted` names what was left out.
+    `draft` is the text of the words, if it was asked for. `omitted` names what was left out.
     """
 
     width: int
@@ -74,15 +75,25 @@ class DrawResult:
     ink: float
     is_scalable: bool = False
     words: TextLayer = NO_LAYER
+    draft: str = ""
     links: tuple[Link, ...] = ()
     omitted: tuple[str, ...] = ()
 
 
 @asynccontextmanager
 async def page(
-    file: CheckedFile, number: int, dpi: int, max_pixels: int, page_pool: PagePool, buffers: PixelBufferPool
+    file: CheckedFile,
+    number: int,
+    dpi: int,
+    max_pixels: int,
+    page_pool: PagePool,
+    buffers: PixelBufferPool,
+    with_draft: bool = False,
 ) -> AsyncIterator[RenderedPage]:
-    """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied."""
+    """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied.
+
+    `with_draft`: also write the text of its text layer, with which an engine can draft answers.
+    """
     size = file.pages[number - 1]
     if size is None:
         raise SourceError(Code.DAMAGED, "the file's page object cannot be opened")
@@ -91,27 +102,26 @@ async def page(
     async with buffers.lend(max_bytes) as buffer:
         pointer = PagePointer(str(file.path), number, 0, file.password, is_pdf=file.is_pdf)
         if file.is_pdf:
-            result = await _draw_pdf(page_pool, pointer, size, zoom, buffer, max_bytes)
+            inputs = (pointer, zoom, buffer, max_bytes, with_draft)
+            result = await _draw_pdf(page_pool, inputs, has_annotations=size.has_annotations)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
         is_reduced = zoom < (size.dpi or dpi) / 72
         yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
 
 
-async def _draw_pdf(
-    page_pool: PagePool, pointer: PagePointer, size: PageSize, zoom: float, buffer: PixelBuffer, max_bytes: int
-) -> DrawResult:
+async def _draw_pdf(page_pool: PagePool, inputs: DrawInputs, has_annotations: bool) -> DrawResult:
     """Draw the page; if it has annotations and that takes half of its processor time, draw it without them."""
-    if not size.has_annotations:
-        return await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
+    if not has_annotations:
+        return await page_pool.call(draw_pdf, *inputs)
     try:
         with limit_share(FIRST_TRY_SHARE):
-            return await page_pool.call(draw_pdf, pointer, zoom, buffer, max_bytes)
+            return await page_pool.call(draw_pdf, *inputs)
     except WorkerDied as error:
         if error.code is not Code.RENDER_TIMEOUT:
             raise
-        log.warning("page is rendered again without annotations", page=pointer.number, code=error.code)
-        return await page_pool.call(draw_bare_pdf, pointer, zoom, buffer, max_bytes)
+        log.warning("page is rendered again without annotations", page=inputs[0].number, code=error.code)
+        return await page_pool.call(draw_bare_pdf, *inputs)
 
 
 def _compute_zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
@@ -148,7 +158,7 @@ def _build_page(
     problems += [report_omission(pointer.number, result.omitted)] if result.omitted else []
     pixels = Pixels(result.width, result.height, buffer)
     pointer = replace(pointer, turn=result.turn, is_scalable=result.is_scalable)
-    return RenderedPage(page, pixels, pointer, result.words, result.ink, tuple(problems))
+    return RenderedPage(page, pixels, pointer, result.words, result.ink, tuple(problems), result.draft)
 
 
 def _report_reduction(number: int, zoom: float) -> Problem:
@@ -156,25 +166,29 @@ def _report_reduction(number: int, zoom: float) -> Problem:
     return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
 
 
-def draw_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+def draw_pdf(
+    pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool = False
+) -> DrawResult:
     """In a page worker: draw a PDF page upright into the buffer, which has `max_bytes`."""
     try:
         with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
-            result = _draw_page(page, zoom, buffer, max_bytes)
+            result = _draw_page(page, zoom, buffer, max_bytes, with_draft)
             links, is_complete = read_links(page, LINKS_S)
     except SourceError:
-        return draw_bare_pdf(pointer, zoom, buffer, max_bytes)
+        return draw_bare_pdf(pointer, zoom, buffer, max_bytes, with_draft)
     return replace(result, links=links, omitted=() if is_complete else (SOME_LINKS,))
 
 
-def draw_bare_pdf(pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+def draw_bare_pdf(
+    pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool = False
+) -> DrawResult:
     """In a page worker: the same without annotations, links and form fields."""
     with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, had_annotations):
-        result = _draw_page(page, zoom, buffer, max_bytes)
+        result = _draw_page(page, zoom, buffer, max_bytes, with_draft)
     return replace(result, omitted=(LINKS, ANNOTATIONS) if had_annotations else ())
 
 
-def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int) -> DrawResult:
+def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool) -> DrawResult:
     rotation_in, text = page.rotation, get_text_page(page)
     turn = detect_text_turn(page, text)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
@@ -187,8 +201,10 @@ def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int) -> D
         page.set_rotation((rotation_in + turn) % 360)
         array = np.rot90(array, -turn // 90)
     height, width = _write_pixels(array, buffer, max_bytes)
-    words = _read_words(page, text)
-    return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, words)
+    words = text.extractWORDS()
+    layer = _to_layer(page, words)
+    draft = draft_text.write(layer, [word[5:7] for word in words]) if with_draft else ""
+    return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, layer, draft)
 
 
 def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer, max_bytes: int) -> DrawResult:
@@ -224,7 +240,7 @@ def read_text_only(pointer: PagePointer) -> tuple[int, float, float, TextLayer]:
     """In a page worker: the page's rotation in degrees, its width and height in points, and its words."""
     with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, _):
         size = round(page.rect.width, 3), round(page.rect.height, 3)
-        return page.rotation, *size, _read_words(page, get_text_page(page))
+        return page.rotation, *size, _to_layer(page, get_text_page(page).extractWORDS())
 
 
 async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
@@ -314,9 +330,8 @@ def _count_characters_by_turn(page: Any, text: Any) -> Counter[int]:
     return counts
 
 
-def _read_words(page: Any, text: Any) -> TextLayer:
-    """Read the text layer's words, with boxes as fractions of the displayed page."""
-    words = text.extractWORDS()
+def _to_layer(page: Any, words: Sequence[Sequence[Any]]) -> TextLayer:
+    """Convert MuPDF's words to a text layer, with boxes as fractions of the displayed page."""
     corners = np.array([word[:4] for word in words], np.float64).reshape(-1, 2, 2)  # word, corner, x and y
     a, b, c, d, e, f = page.rotation_matrix
     displayed = (corners @ ((a, b), (c, d)) + (e, f)) / (page.rect.width, page.rect.height)

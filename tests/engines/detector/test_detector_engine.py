@@ -155,3 +155,12 @@ async def test_a_detector_that_says_why_it_cannot_start_is_quoted() -> None:
 
     with pytest.raises(EngineError, match="^ENGINE_DEAD: set DETECTOR_DEVICE=cpu$"):
         await build(detector).open(pool())
+
+
+@pytest.mark.parametrize("uses_drafts", [False, True])
+def test_drafts_are_made_for_the_reader(uses_drafts: bool) -> None:
+    """With a detector in front, drafts are made if the reader uses them."""
+    reader = ReplayEngine({})
+    reader.uses_drafts = uses_drafts
+
+    assert DetectorFirstEngine(ScriptedDetector(), reader, "deepseek_ocr").uses_drafts is uses_drafts

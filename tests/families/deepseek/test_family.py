@@ -419,6 +419,12 @@ TASKS = {
 }
 
 
+@pytest.mark.parametrize(("task", "is_transcript"), [("document", True), ("free", True), ("describe", False)])
+def test_a_description_is_no_transcript(task: str, is_transcript: bool) -> None:
+    """Answers to all prompts but one repeat text of the page, also on later rungs."""
+    assert {rung.is_transcript for rung in FAMILY.ladder(A4, PageRequest(task=task))} == {is_transcript}
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_other_tasks_give_one_element(task: str) -> None:
     """The element has all text and boxes of the answer; an empty answer gives none."""

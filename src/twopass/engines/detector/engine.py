@@ -57,6 +57,7 @@ class DetectorFirstEngine(Engine):
         self.family = family
         self.needs_canary = reader.needs_canary
         self.has_ngram_ban = reader.has_ngram_ban
+        self.uses_drafts = reader.uses_drafts
         self.buffer_pools = reader.buffer_pools
         self.detector = name
         self.prompts_per_page = prompts_per_page

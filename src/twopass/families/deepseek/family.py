@@ -167,7 +167,8 @@ class DeepseekOcrFamily:
         A page that is detected is read at once if that fails; one that cannot be read at once is detected.
         """
         mode = choose_page_mode(features, self.page_modes) if request.mode == "auto" else request.mode
-        normal = Rung(NORMAL, _task_prompt(request), mode, request.task)
+        is_transcript = FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
+        normal = Rung(NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
@@ -201,7 +202,8 @@ class DeepseekOcrFamily:
         if name is None:
             return None
         sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, replies) else {}
-        return Question(name, QUESTION_PROMPTS[name], choose_crop_mode(crop_size, self.crop_modes), sampling)
+        mode, is_transcript = choose_crop_mode(crop_size, self.crop_modes), name is not QuestionName.DESCRIPTION
+        return Question(name, QUESTION_PROMPTS[name], mode, sampling, is_transcript)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element_prompts.apply_replies(element, replies)
