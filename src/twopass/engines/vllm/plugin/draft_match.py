@@ -1,0 +1,84 @@
+"""Find draft tokens for an answer in the text of its page and in the answer itself.
+
+This is the definition of drafting: the GPU kernel has to propose the same tokens. The cursor is the only state, and the
+prompt is never searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+MAX_MATCH = 8  # tokens compared; a longer match counts as this long
+MIN_MATCH = 2  # tokens that have to match in the buffer, where a single token occurs in too many places
+
+_Match = tuple[int, bool, bool, int, int]  # length, in the buffer, not before the cursor, nearness, where it ends
+
+
+def find_draft(
+    buffer: Sequence[int], cursor: int, output: Sequence[int], fresh: int, count: int, numbers: Container[int]
+) -> tuple[list[int], int]:
+    """Return up to `count` tokens that may follow `output`, and the new cursor.
+
+    `buffer` is the draft text; the answer is expected to continue it with `buffer[cursor]`. `output` is the answer so
+    far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of digits only.
+
+    The cursor moves over fresh tokens as far as they equal the buffer, and rests while the answer has tokens that the
+    buffer lacks, such as grounding tags. Then the first of these that exists is proposed:
+
+    1. What follows the longest match, of `MIN_MATCH` tokens or more, of the end of `output`. In `output` itself any
+       two numbers are equal: this drafts what stands between the coordinates of grounding tags. Among equal lengths,
+       the buffer comes before `output`; in the buffer, what is at or after the cursor comes first, then the nearest;
+       in `output`, the newest. A match in the buffer moves the cursor to what follows it.
+    2. The buffer after the cursor's token, if the last token of `output` stands in its place.
+    3. What follows the newest occurrence of the last token in `output`.
+    4. The buffer from the cursor, or from one token later if the last token of `output` is not from there.
+    """
+    kept = _count_equal(output[len(output) - fresh :], buffer[cursor:])
+    cursor += kept
+    matches = [*_match_buffer(buffer, cursor, output), *_match_output(output, numbers)]
+    length, in_buffer, _, _, end = max(matches, default=(0, False, False, 0, 0))
+    if length >= MIN_MATCH and in_buffer:
+        return list(buffer[end : end + count]), end
+    if length >= MIN_MATCH:
+        return list(output[end : end + count]), cursor
+    differs = kept < fresh
+    if differs and _is_replacement(buffer, cursor, output):
+        return list(buffer[cursor + 1 : cursor + 1 + count]), cursor
+    if length:
+        return list(output[end : end + count]), cursor
+    return list(buffer[cursor + differs : cursor + differs + count]), cursor
+
+
+def _match_buffer(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
+    """Return the matches that at least one token of the buffer follows."""
+    lengths = ((end, _count_matching(buffer, end, output)) for end in range(MIN_MATCH, len(buffer)))
+    return [(length, True, end >= cursor, -abs(end - cursor), end) for end, length in lengths if length >= MIN_MATCH]
+
+
+def _match_output(output: Sequence[int], numbers: Container[int]) -> list[_Match]:
+    lengths = ((end, _count_matching(output, end, output, numbers)) for end in range(1, len(output)))
+    return [(length, False, False, end, end) for end, length in lengths if length]
+
+
+def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numbers: Container[int] = ()) -> int:
+    """Return how many tokens before `end` equal the last ones of `output`, at most `MAX_MATCH`."""
+    length = 0
+    while length < min(MAX_MATCH, end, len(output)):
+        one, other = tokens[end - 1 - length], output[-1 - length]
+        if one != other and not (one in numbers and other in numbers):
+            break
+        length += 1
+    return length
+
+
+def _is_replacement(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> bool:
+    """Return whether the tokens before the last one of `output` are those before the cursor."""
+    if not MIN_MATCH <= cursor < len(buffer) - 1:
+        return False
+    return list(buffer[cursor - MIN_MATCH : cursor]) == list(output[-1 - MIN_MATCH : -1])
+
+
+def _count_equal(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the common beginning."""
+    length = min(len(one), len(other))
+    return next((at for at in range(length) if one[at] != other[at]), length)
