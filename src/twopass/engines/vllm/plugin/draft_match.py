@@ -51,16 +51,25 @@ def find_draft(
 
 def _match_buffer(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
     """Return the matches that at least one token of the buffer follows."""
-    lengths = ((end, _count_matching(buffer, end, output)) for end in range(MIN_MATCH, len(buffer)))
-    return [(length, True, end >= cursor, -abs(end - cursor), end) for end, length in lengths if length >= MIN_MATCH]
+    lengths = [(_count_matching(buffer, end, output, ()), end) for end in _list_ends(buffer, output, ())]
+    return [(length, True, end >= cursor, -abs(end - cursor), end) for length, end in lengths if length >= MIN_MATCH]
 
 
 def _match_output(output: Sequence[int], numbers: Container[int]) -> list[_Match]:
-    lengths = ((end, _count_matching(output, end, output, numbers)) for end in range(1, len(output)))
-    return [(length, False, False, end, end) for end, length in lengths if length]
+    lengths = [(_count_matching(output, end, output, numbers), end) for end in _list_ends(output, output, numbers)]
+    return [(length, False, False, end, end) for length, end in lengths]
 
 
-def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numbers: Container[int] = ()) -> int:
+def _list_ends(tokens: Sequence[int], output: Sequence[int], numbers: Container[int]) -> list[int]:
+    """Return the positions after a token that equals the last one of `output`, except the end of `tokens`."""
+    if not output:
+        return []
+    last, is_number = output[-1], output[-1] in numbers
+    ends = enumerate(tokens[:-1], 1)
+    return [end for end, token in ends if token == last or (is_number and token in numbers)]
+
+
+def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numbers: Container[int]) -> int:
     """Return how many tokens before `end` equal the last ones of `output`, at most `MAX_MATCH`."""
     length = 0
     while length < min(MAX_MATCH, end, len(output)):
