@@ -20,11 +20,11 @@ calls = st.tuples(tokens, st.integers(0, 24), tokens, st.integers(0, 9), st.inte
 
 
 @given(calls)
-def test_the_draft_is_what_enumerating_every_rule_in_order_finds(
+def test_the_draft_is_what_trying_each_candidate_in_order_finds(
     call: tuple[list[int], int, list[int], int, int],
 ) -> None:
-    """The scores order the candidates as the rules do."""
-    assert find_draft(*call, NUMBERS) == _enumerate_rules(*call)
+    """The order of the scores is that of the description."""
+    assert find_draft(*call, NUMBERS) == _try_in_order(*call)
 
 
 @given(calls)
@@ -101,10 +101,8 @@ def _count_steps(answer: Sequence[int], buffer: Sequence[int], count: int) -> in
     return steps
 
 
-def _enumerate_rules(
-    buffer: list[int], cursor: int, output: list[int], fresh: int, count: int
-) -> tuple[list[int], int]:
-    """Try the rules in the order of their description, with one candidate at a time."""
+def _try_in_order(buffer: list[int], cursor: int, output: list[int], fresh: int, count: int) -> tuple[list[int], int]:
+    """Try the candidates one by one, the longest matches first."""
     new = output[len(output) - fresh :]
     kept = max(length for length in range(fresh + 1) if buffer[cursor : cursor + length] == new[:length])
     cursor += kept
@@ -116,9 +114,6 @@ def _enumerate_rules(
             long_enough = length >= MIN_MATCH and end >= length and length <= len(output)
             if long_enough and buffer[end - length : end] == output[-length:]:
                 return buffer[end : end + count], end
-        replaced = length == 1 and kept < fresh and MIN_MATCH <= cursor < len(buffer) - 1
-        if replaced and buffer[cursor - MIN_MATCH : cursor] == output[-1 - MIN_MATCH : -1]:
-            return buffer[cursor + 1 : cursor + 1 + count], cursor
         for end in range(len(output) - 1, length - 1, -1):
             if classes[end - length : end] == classes[-length:]:
                 return output[end : end + count], cursor

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-MAX_MATCH = 8  # tokens compared; a longer match counts as this long
+# Longer matches count as this long. Eight tokens tell the third coordinate of a box, `[[1, 2, 3`, from the fourth, so
+# that after an unseen coordinate `,` or `]]` is drafted rightly.
+MAX_MATCH = 8
 MIN_MATCH = 2  # tokens that have to match in the buffer, where a single token occurs in too many places
 
 _Match = tuple[int, bool, bool, int, int]  # length, in the buffer, not before the cursor, nearness, where it ends
@@ -23,30 +25,27 @@ def find_draft(
     far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of digits only.
 
     The cursor moves over fresh tokens as far as they equal the buffer, and rests while the answer has tokens that the
-    buffer lacks, such as grounding tags. Then the first of these that exists is proposed:
+    buffer lacks, such as grounding tags. Then what follows the longest match of the end of `output` is proposed:
 
-    1. What follows the longest match, of `MIN_MATCH` tokens or more, of the end of `output`. In `output` itself any
-       two numbers are equal: this drafts what stands between the coordinates of grounding tags. Among equal lengths,
-       the buffer comes before `output`; in the buffer, what is at or after the cursor comes first, then the nearest;
-       in `output`, the newest. A match in the buffer moves the cursor to what follows it.
-    2. The buffer after the cursor's token, if the last token of `output` stands in its place.
-    3. What follows the newest occurrence of the last token in `output`.
-    4. The buffer from the cursor, or from one token later if the last token of `output` is not from there.
+    - A match in the buffer has at least `MIN_MATCH` tokens, one in `output` at least one.
+    - In `output` any two numbers are equal: this drafts what stands between the coordinates of grounding tags.
+    - Among equal lengths, the buffer comes before `output`. In the buffer, what is at or after the cursor comes first,
+      then the nearest; in `output`, the newest.
+    - A match in the buffer moves the cursor to what follows it. It has to be followed by at least one token.
+
+    Without a match, the buffer is proposed from the cursor on, or from one token later if the last token of `output` is
+    not the buffer's: it may have the place of the token at the cursor.
     """
     kept = _count_equal(output[len(output) - fresh :], buffer[cursor:])
     cursor += kept
     matches = [*_match_buffer(buffer, cursor, output), *_match_output(output, numbers)]
     length, in_buffer, _, _, end = max(matches, default=(0, False, False, 0, 0))
-    if length >= MIN_MATCH and in_buffer:
+    if in_buffer:
         return list(buffer[end : end + count]), end
-    if length >= MIN_MATCH:
-        return list(output[end : end + count]), cursor
-    differs = kept < fresh
-    if differs and _is_replacement(buffer, cursor, output):
-        return list(buffer[cursor + 1 : cursor + 1 + count]), cursor
     if length:
         return list(output[end : end + count]), cursor
-    return list(buffer[cursor + differs : cursor + differs + count]), cursor
+    start = cursor + (kept < fresh)
+    return list(buffer[start : start + count]), cursor
 
 
 def _match_buffer(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
@@ -78,13 +77,6 @@ def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numb
             break
         length += 1
     return length
-
-
-def _is_replacement(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> bool:
-    """Return whether the tokens before the last one of `output` are those before the cursor."""
-    if not MIN_MATCH <= cursor < len(buffer) - 1:
-        return False
-    return list(buffer[cursor - MIN_MATCH : cursor]) == list(output[-1 - MIN_MATCH : -1])
 
 
 def _count_equal(one: Sequence[int], other: Sequence[int]) -> int:
