@@ -8,6 +8,7 @@ jobs, job_runs, scripted_engine, mix_documents, page_drawing   whole jobs
 families, reader_checkpoints, chat_server                   other families than DeepSeek-OCR, and `vllm serve`
 detector                                                    the layout detector alone
 encoder, vision_encoder                                     the vision encoder alone
+acceptance, draft_replay, drafted_answers                   draft tokens from the page's text, without a model
 host, stages, corpus                                        parts that need no GPU
 workload, mix, report, usage, local_s3, s3_server           shared
 """

@@ -6,7 +6,10 @@ import importlib
 import sys
 
 # modules of this package
-COMMANDS = ("all", "engine", "families", "detector", "jobs", "gpus", "encoder", "host", "stages", "corpus", "campaign")
+COMMANDS = (
+    *("all", "engine", "families", "detector", "jobs", "gpus", "encoder"),
+    *("acceptance", "host", "stages", "corpus", "campaign"),
+)
 DEFAULT = "all"
 
 
