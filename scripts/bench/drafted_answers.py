@@ -6,6 +6,7 @@ import html
 import random
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,25 +75,31 @@ def read_pdf(file: Path, pages: int, with_ocr: bool) -> Iterator[Answer]:
     """
     layers = _read_layers(file, pages)
     for number, elements in _read_elements(file, len(layers)).items():
-        methods = {element.confidence.method for element in elements if element.confidence and element.text}
-        is_digital = bool(layers[number]) and methods == {ConfidenceMethod.TEXT_LAYER}
-        group = "born-digital page" if is_digital else "scan with a layer" if layers[number] else "scan without a layer"
-        yield from _make_answers(group, file, elements, layers[number])
+        layer = layers[number]
+        is_digital = bool(layer) and _is_from_layer(elements)
+        group = "born-digital page" if is_digital else "scan with a layer" if layer else "scan without a layer"
+        tables = [write_table(element.table) for element in elements if element.table]
+        answers = [Answer(group, file.stem, write_answer(elements), layer)]
+        answers += [Answer("table crop", file.stem, table, table) for table in tables]  # drafted from pass 1's answer
         if is_digital and with_ocr:
-            with tempfile.TemporaryDirectory() as folder:
-                image = _draw(file, number, Path(folder))
-                [(_, seen)] = _read_elements(image, 1).items() or [(1, [])]
-            yield from _make_answers("born-digital page, read by OCR", file, seen, layers[number])[:1]
+            answers.append(Answer("born-digital page, read by OCR", file.stem, _read_image(file, number), layer))
+        yield from (answer for answer in answers if len(answer.answer) >= MIN_CHARACTERS)
 
 
-def _make_answers(group: str, file: Path, elements: Sequence[Element], layer: str) -> list[Answer]:
-    """Return the page's answer, and one for each table, which pass 2 reads with pass 1's answer as its text."""
-    tables = [write_table(element.table) for element in elements if element.table]
-    answers = [
-        Answer(group, file.stem, write_answer(elements), layer),
-        *(Answer("table crop", file.stem, table, table) for table in tables),
-    ]
-    return [answer for answer in answers if len(answer.answer) >= MIN_CHARACTERS]
+def _is_from_layer(elements: Sequence[Element]) -> bool:
+    """Return whether most characters come from a text layer without flaws; text in figures never does."""
+    characters: Counter[ConfidenceMethod | None] = Counter()
+    for element in elements:
+        characters[element.confidence.method if element.confidence else None] += len(element.text)
+    return 2 * characters[ConfidenceMethod.TEXT_LAYER] > characters.total()
+
+
+def _read_image(file: Path, number: int) -> str:
+    """Return the answer for a page of which the cpu engine gets the pixels only."""
+    with tempfile.TemporaryDirectory() as folder, pymupdf.open(file) as pdf:
+        image = Path(folder) / "page.png"
+        pdf[number - 1].get_pixmap(dpi=DPI).save(image)
+        return write_answer(_read_elements(image, 1).get(1, []))
 
 
 def _read_layers(file: Path, pages: int) -> dict[int, str]:
@@ -108,14 +115,6 @@ def _read_elements(file: Path, pages: int) -> dict[int, list[Element]]:
     document = twopass.read(file, pages=f"1-{pages}")
     in_order = sorted(document.elements, key=lambda element: element.order)
     return {page.number: [element for element in in_order if element.page == page.number] for page in document.pages}
-
-
-def _draw(file: Path, number: int, folder: Path) -> Path:
-    """Write a page as an image."""
-    path = folder / "page.png"
-    with pymupdf.open(file) as pdf:
-        pdf[number - 1].get_pixmap(dpi=DPI).save(path)
-    return path
 
 
 def write_answer(elements: Sequence[Element]) -> str:
