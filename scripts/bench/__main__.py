@@ -7,9 +7,9 @@ import sys
 
 # modules of this package
 COMMANDS = (
-    "all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder", "host", "stages", "corpus",
-    "campaign",
-)  # fmt: skip
+    *("all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder"),
+    *("acceptance", "host", "stages", "corpus", "campaign"),
+)
 DEFAULT = "all"
 
 

@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pymupdf
-from rich.console import Console
 from rich.table import Table
 
+from scripts.bench.report import print_table
 from scripts.bench.usage import sample_memory
 from twopass import pipeline
 from twopass.job import EntryPoint, Job
@@ -66,9 +65,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--markdown", action="store_true", help="print rows for docs/log/")
     options = parser.parse_args(arguments)
     files = [file for path in options.paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    _print_table(measure_stages(files, options.pages), options.markdown)
+    print_table(measure_stages(files, options.pages), options.markdown)
     if options.memory:
-        _print_table(measure_memory(), options.markdown)
+        print_table(measure_memory(), options.markdown)
 
 
 def measure_stages(files: Sequence[Path], pages: str) -> Table:
@@ -122,15 +121,3 @@ def make_text_pdf(path: Path, count: int) -> None:
             ]
             pdf.new_page().insert_text((72, 90), lines, fontsize=10)
         pdf.save(path)
-
-
-def _print_table(table: Table, as_markdown: bool) -> None:
-    if not as_markdown:
-        Console(width=160).print(table)
-        return
-    columns: list[list[Any]] = [list(column.cells) for column in table.columns]
-    print("| " + " | ".join(str(column.header) for column in table.columns) + " |")
-    print("|" + "---|" * len(columns))
-    for row in zip(*columns, strict=True):
-        print("| " + " | ".join(row) + " |")
-    print()  # or the next table would be rows of this one

@@ -22,6 +22,7 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
     jobs            whole jobs against the engine alone
     gpus            whole jobs with engines on one GPU, on two and so on; or how many pages the host can feed
     encoder         the vision encoder by part and by number of pages
+    acceptance      tokens per decoder step with drafts from the page's text, without a model
     host            CPU time until a model can read a page
     stages          CPU time of a job by stage with the cpu engine; memory
     corpus          the cpu engine's text against pymupdf4llm's

@@ -1,0 +1,85 @@
+"""Find draft tokens for an answer in the text of its page and in the answer itself.
+
+This is the definition of drafting: the GPU kernel has to propose the same tokens. The cursor is the only state, and the
+prompt is never searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+# Longer matches count as this long. Eight tokens tell the third coordinate of a box, `[[1, 2, 3`, from the fourth, so
+# that after an unseen coordinate `,` or `]]` is drafted rightly.
+MAX_MATCH = 8
+MIN_MATCH = 2  # tokens that have to match in the buffer, where a single token occurs in too many places
+
+_Match = tuple[int, bool, bool, int, int]  # length, in the buffer, not before the cursor, nearness, where it ends
+
+
+def find_draft(
+    buffer: Sequence[int], cursor: int, output: Sequence[int], fresh: int, count: int, numbers: Container[int]
+) -> tuple[list[int], int]:
+    """Return up to `count` tokens that may follow `output`, and the new cursor.
+
+    `buffer` is the draft text; the answer is expected to continue it with `buffer[cursor]`. `output` is the answer so
+    far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of digits only.
+
+    The cursor moves over fresh tokens as far as they equal the buffer, and rests while the answer has tokens that the
+    buffer lacks, such as grounding tags. Then what follows the longest match of the end of `output` is proposed:
+
+    - A match in the buffer has at least `MIN_MATCH` tokens, one in `output` at least one.
+    - In `output` any two numbers are equal: this drafts what stands between the coordinates of grounding tags.
+    - Among equal lengths, the buffer comes before `output`. In the buffer, what is at or after the cursor comes first,
+      then the nearest; in `output`, the newest.
+    - A match in the buffer moves the cursor to what follows it. It has to be followed by at least one token.
+
+    Without a match, the buffer is proposed from the cursor on, or from one token later if the last token of `output` is
+    not the buffer's: it may have the place of the token at the cursor.
+    """
+    kept = _count_equal(output[len(output) - fresh :], buffer[cursor:])
+    cursor += kept
+    matches = [*_match_buffer(buffer, cursor, output), *_match_output(output, numbers)]
+    length, in_buffer, _, _, end = max(matches, default=(0, False, False, 0, 0))
+    if in_buffer:
+        return list(buffer[end : end + count]), end
+    if length:
+        return list(output[end : end + count]), cursor
+    start = cursor + (kept < fresh)
+    return list(buffer[start : start + count]), cursor
+
+
+def _match_buffer(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
+    """Return the matches that at least one token of the buffer follows."""
+    lengths = [(_count_matching(buffer, end, output, ()), end) for end in _list_ends(buffer, output, ())]
+    return [(length, True, end >= cursor, -abs(end - cursor), end) for length, end in lengths if length >= MIN_MATCH]
+
+
+def _match_output(output: Sequence[int], numbers: Container[int]) -> list[_Match]:
+    lengths = [(_count_matching(output, end, output, numbers), end) for end in _list_ends(output, output, numbers)]
+    return [(length, False, False, end, end) for length, end in lengths]
+
+
+def _list_ends(tokens: Sequence[int], output: Sequence[int], numbers: Container[int]) -> list[int]:
+    """Return the positions after a token that equals the last one of `output`, except the end of `tokens`."""
+    if not output:
+        return []
+    last, is_number = output[-1], output[-1] in numbers
+    ends = enumerate(tokens[:-1], 1)
+    return [end for end, token in ends if token == last or (is_number and token in numbers)]
+
+
+def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numbers: Container[int]) -> int:
+    """Return how many tokens before `end` equal the last ones of `output`, at most `MAX_MATCH`."""
+    length = 0
+    while length < min(MAX_MATCH, end, len(output)):
+        one, other = tokens[end - 1 - length], output[-1 - length]
+        if one != other and not (one in numbers and other in numbers):
+            break
+        length += 1
+    return length
+
+
+def _count_equal(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the length of the common beginning."""
+    length = min(len(one), len(other))
+    return next((at for at in range(length) if one[at] != other[at]), length)
