@@ -9,7 +9,7 @@
 #   docker build -t twopass-cpu --target cpu .                      the cpu engine: no GPU, no weights
 #
 # With --secret id=HF_TOKEN the weights are downloaded with that token; it is in no layer.
-ARG VLLM_VERSION=0.26.0
+ARG VLLM_VERSION=0.33.0
 
 # The weights at their pinned revisions (src/twopass/engines/weights.py), every file verified with the hub's checksums. This
 # stage has only what the download needs, and all timestamps are reset, so that the layer is the same when it is built again.

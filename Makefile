@@ -16,9 +16,9 @@ TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
 
-gpu: # vLLM 0.26 and runpod 1.12 require conflicting versions of fastapi; vLLM works with runpod's
+gpu: # vLLM 0.33 and runpod 1.12 require conflicting versions of fastapi; vLLM works with runpod's
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check vllm==0.26.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check vllm==0.33.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/run.txt --editable .
 
 test: $(VENV)/test
@@ -44,6 +44,7 @@ test-cluster: $(VENV)/cluster # what a cluster runs
 	$(BIN)/python -m pytest --durations=10 tests/cluster
 
 test-vllm: $(VLLM)/ready
+	$(VLLM)/bin/python -m pytest -W default tests/vllm_kernels # in Triton's interpreter, where no engine can start
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm
 
 test-families: $(VLLM)/ready
@@ -114,9 +115,9 @@ $(VENV)/cluster: $(VENV)/test requirements/cluster.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/cluster.txt
 	touch $@
 
-$(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml
+$(VLLM)/ready: requirements/run.txt requirements/test.txt requirements/vllm.txt pyproject.toml # === leaves out +cpu builds of torch, beside which torchvision fails
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.11.0 torchvision==0.26.0
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check torch===2.13.0 torchvision==0.28.0
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 		-r requirements/run.txt -r requirements/test.txt -r requirements/vllm.txt
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

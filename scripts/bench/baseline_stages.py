@@ -14,6 +14,7 @@ from scripts.bench.report import print_json
 from scripts.bench.throughput import make_sampling, measure_decoder, measure_mix, per_second
 from scripts.bench.workload import (
     A4,
+    BAN_ENVIRONMENT,
     CROP_PROMPT,
     CROP_SIDE,
     CROP_TOKENS,
@@ -113,6 +114,7 @@ def _make_images(width: int, height: int) -> list[Any]:
 
 def _build_arguments(options: Any) -> dict[str, Any]:
     os.environ["VLLM_PLUGINS"] = ""  # without ours
+    os.environ |= BAN_ENVIRONMENT["stock"]
     return {
         "model": str(options.model_dir), "dtype": "bfloat16", "load_format": choose_load_format(options.model_dir),
         "max_model_len": 8192,

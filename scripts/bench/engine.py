@@ -5,7 +5,10 @@ a process of its own, so that each measures a fresh engine:
 
     python -m scripts.bench engine modes --model-dir DIR
     python -m scripts.bench engine decoder --model-dir DIR --ban ours
-    python -m scripts.bench engine pages --model-dir DIR --pages 512 --tokens 500
+    python -m scripts.bench engine pages --model-dir DIR --pages 512 --tokens 500 --drafts 4 --acceptance 2.5
+
+--drafts is how many tokens of a text are verified at each step. --acceptance is the mean number of tokens that a step
+then yields, which vLLM simulates: random weights say nothing about how many would be right.
 """
 
 from __future__ import annotations
@@ -22,10 +25,25 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.engine_setup import build_settings, open_engine, read_process_start
+from scripts.bench.engine_setup import (
+    add_draft_options,
+    build_overrides,
+    build_settings,
+    open_engine,
+    read_process_start,
+)
 from scripts.bench.report import print_json
 from scripts.bench.throughput import generate_tokens, make_sampling
-from scripts.bench.workload import DISTINCT_PAGES, LOGITS_PROCESSORS, NGRAM_BAN, PAGE_PROMPT, STREAM_INTERVAL
+from scripts.bench.workload import (
+    BAN_ENVIRONMENT,
+    DISTINCT_PAGES,
+    DRAFT_TEXT,
+    LOGITS_PROCESSORS,
+    NGRAM_BAN,
+    PAGE_PROMPT,
+    STREAM_INTERVAL,
+    add_draft,
+)
 
 MODES = ("tiny", "small", "base", "large", "gundam")
 
@@ -39,12 +57,10 @@ def main(arguments: Sequence[str]) -> None:
     }  # fmt: skip
     from twopass.engines.vllm import engine as vllm
 
-    build_arguments = vllm.build_arguments
-    vllm.build_arguments = lambda *args: {
-        **build_arguments(*args), "logits_processors": LOGITS_PROCESSORS[options.ban],
-    }  # fmt: skip
+    os.environ |= BAN_ENVIRONMENT.get(options.ban, {})
+    overrides = {"logits_processors": LOGITS_PROCESSORS[options.ban]} | build_overrides(options)
     before = time.time()
-    engine = vllm.VllmEngine(build_settings(options, options.interval), options.model_dir)
+    engine = vllm.VllmEngine(build_settings(options, options.interval), options.model_dir, **overrides)
     print_json(stage="engine constructed", seconds=time.time() - before, since_start=time.time() - started)
     options.process_start = started
     asyncio.run(runs[options.what](engine, options))
@@ -66,6 +82,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
         "--interval", type=int, default=STREAM_INTERVAL, help="tokens between two outputs of a streamed answer"
     )
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    add_draft_options(parser)
     return parser.parse_args(arguments)
 
 
@@ -85,7 +102,9 @@ async def run_modes(engine: Any, options: Any) -> None:
 async def run_decoder(engine: Any, options: Any) -> None:
     """Measure tokens a second without images, with and without the ban: as many prompts as sequences, of one length."""
     rng = np.random.default_rng(1)
-    samplings = {name: make_sampling(options.tokens, ban) for name, ban in (("without", None), ("with", NGRAM_BAN))}
+    samplings = {
+        name: make_sampling(options.tokens, add_draft(ban)) for name, ban in (("without", {}), ("with", NGRAM_BAN))
+    }
 
     async def tokens_per_s(request_id: str, sampling: Any) -> float:
         before = time.time()
@@ -114,11 +133,14 @@ async def run_pages(engine: Any, options: Any) -> None:
         for repeat in range(options.repeats):
             before, cpu = time.time(), time.process_time()
             prompts = [
-                Prompt(str(n), PAGE_PROMPT, pages[n % DISTINCT_PAGES], mode="gundam", sampling=sampling)
+                Prompt(
+                    str(n), PAGE_PROMPT, pages[n % DISTINCT_PAGES], mode="gundam", sampling=sampling, draft=DRAFT_TEXT
+                )
                 for n in range(options.pages)
             ]
             answers = await asyncio.gather(*(engine.generate(prompt) for prompt in prompts))
             seconds = time.time() - before
             print_json(repeat=repeat, pages_per_s=options.pages / seconds, ban=options.ban, sequences=options.sequences,
                        tokens_per_s=sum(answer.tokens_out for answer in answers) / seconds, interval=options.interval,
+                       drafts=options.drafts, acceptance=options.acceptance,
                        own_cpu_ms_a_page=1000 * (time.process_time() - cpu) / options.pages)  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.workload import A4, DISTINCT_PAGES, choose_load_format
+from scripts.bench.workload import A4, DISTINCT_PAGES, DRAFT_TOKENS, choose_load_format
 
 
 def read_process_start() -> float:
@@ -28,13 +29,33 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def add_draft_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--drafts", type=int, default=DRAFT_TOKENS, help="tokens of a text that are verified at each step"
+    )
+    parser.add_argument(
+        "--acceptance", type=float,
+        help="tokens that a step yields on average, simulated by vLLM: random weights say nothing about it",
+    )  # fmt: skip
+
+
+def build_overrides(options: Any) -> dict[str, Any]:
+    """Arguments of vLLM's engine that no setting names."""
+    from twopass.engines.vllm import engine as vllm
+
+    if not (options.drafts and options.acceptance):
+        return {}
+    simulated = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": options.acceptance}
+    return {"speculative_config": vllm.build_speculative_config(options.drafts) | simulated}
+
+
 def build_settings(options: Any, stream_interval: int) -> Any:
     from twopass.settings import Settings
 
     return Settings(
         engine="vllm", max_num_seqs=options.sequences, page_workers=options.workers,
         load_format=choose_load_format(options.model_dir), stream_interval=stream_interval,
-        model_dir=options.model_dir,
+        model_dir=options.model_dir, draft_tokens=options.drafts,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench import local_s3
+from scripts.bench.engine_setup import add_draft_options, build_overrides
 from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
 from scripts.bench.mix_documents import DocumentSet, upload_documents
 from scripts.bench.report import print_json
@@ -72,10 +73,14 @@ def main(arguments: Sequence[str]) -> None:
             quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
             canary=False, log_level="WARNING", bucket_endpoint_url=endpoint, window=max_slots,
             bucket_access_key_id=local_s3.ACCESS_KEY, bucket_secret_access_key=local_s3.SECRET_KEY,
-            window_bytes=max_slots * PAGE_BYTES,
+            window_bytes=max_slots * PAGE_BYTES, draft_tokens=options.drafts,
         )  # fmt: skip
         logs.set_up(settings)
-        with open_worker(settings) as worker:
+
+        def create_engine(settings: Settings) -> VllmEngine:
+            return VllmEngine(settings, options.model_dir, **build_overrides(options))
+
+        with open_worker(settings, create_engine=create_engine) as worker:
             usual = replace(worker, page_slots=PageSlots(slots))
             pages = read_mix(options.pages)
             facts = measure(
@@ -106,6 +111,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--kv-cache-dtype", default="auto")
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    add_draft_options(parser)
     options = parser.parse_args(arguments)
     max_slots = max((round(SLOTS_PER_SEQUENCE * options.sequences), *options.windows))
     if options.pages <= (least := warm_up_pages(max_slots)):

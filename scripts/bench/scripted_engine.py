@@ -76,6 +76,7 @@ class ScriptedAnswerEngine(Engine):
         self._inner, self._answers, self.meter = inner, answers, meter
         self.kind, self.precision, self.family = inner.kind, inner.precision, inner.family
         self.sequences, self.needs_canary, self.buffer_pools = inner.sequences, inner.needs_canary, inner.buffer_pools
+        self.uses_drafts = inner.uses_drafts
         self._page_prompt = registry.get_family(inner.family).prompts["document"]
         self.asked: list[Prompt] = []
         self.unknown: Counter[str] = Counter()  # prompts without a scripted answer, by page and element

@@ -47,6 +47,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.bench import baseline_stages, encoder, twopass_stages
+from scripts.bench.engine_setup import add_draft_options
 from scripts.bench.report import print_json
 from scripts.bench.table import render_table
 from scripts.bench.workload import ENVIRONMENT
@@ -61,7 +62,16 @@ _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the com
     "stock_async": baseline_stages.measure_async, "stock_generate": baseline_stages.measure_generate,
     "transformers": baseline_stages.measure_transformers,
 }  # fmt: skip
-RECORDED = ("sequences", "pages", "mix_pages", "crops", "rounds", "workers")  # options in the JSON
+RECORDED = (
+    "sequences",
+    "pages",
+    "mix_pages",
+    "crops",
+    "rounds",
+    "workers",
+    "drafts",
+    "acceptance",
+)  # options in the JSON
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -107,6 +117,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--crops", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
+    add_draft_options(parser)
     options = parser.parse_args(arguments)
     if options.mix_pages <= options.sequences:
         parser.error("--mix-pages: must be more than --sequences, or the engine is never full")
@@ -145,8 +156,16 @@ def _build_command(stage: str, options: Any, arguments: Sequence[str]) -> list[s
     bench = [sys.executable, "-m", "scripts.bench"]
     model_dir = str(options.model_dir.absolute())
     if stage == "job":
-        flags = {"--model-dir": model_dir, "--sequences": options.sequences, "--workers": options.workers}
-        return [*bench, "jobs", *(str(part) for pair in flags.items() for part in pair), *JOB_OPTIONS]
+        flags = {
+            "--model-dir": model_dir, "--sequences": options.sequences, "--workers": options.workers,
+            "--drafts": options.drafts, "--acceptance": options.acceptance,
+        }  # fmt: skip
+        return [
+            *bench,
+            "jobs",
+            *(str(part) for flag, value in flags.items() if value is not None for part in (flag, value)),
+            *JOB_OPTIONS,
+        ]
     passed = [argument for argument in arguments if argument not in ("--only", *STAGES)]
     return [*bench, "all", "--stage", stage, *passed, "--model-dir", model_dir]  # the last value of a flag counts
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from scripts.bench.engine_setup import build_settings, open_engine, read_process_start
+from scripts.bench.engine_setup import build_overrides, build_settings, open_engine, read_process_start
 from scripts.bench.report import print_json
 from scripts.bench.throughput import measure_decoder, measure_mix, per_second
 from scripts.bench.workload import (
@@ -16,10 +16,12 @@ from scripts.bench.workload import (
     CROP_SIDE,
     CROP_TOKENS,
     DISTINCT_PAGES,
+    DRAFT_TEXT,
     NGRAM_BAN,
     PAGE_PROMPT,
     PAGE_TOKENS,
     STREAM_INTERVAL,
+    add_draft,
     read_mix,
 )
 
@@ -45,7 +47,8 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
     from twopass.engines.vllm import engine as vllm
 
     process_start = read_process_start()
-    engine = vllm.VllmEngine(build_settings(options, STREAM_INTERVAL), options.model_dir)
+    settings = build_settings(options, STREAM_INTERVAL)
+    engine = vllm.VllmEngine(settings, options.model_dir, **build_overrides(options))
     constructed = time.time() - process_start
 
     async def run() -> Facts:
@@ -98,7 +101,7 @@ async def _measure_mix(engine: Any, pages: Sequence[Any], options: Any) -> Facts
 
 
 async def _measure_decoder(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
-    bans = {"twopass": NGRAM_BAN, "no_ban": None}
+    bans = {"twopass": add_draft(NGRAM_BAN), "no_ban": add_draft({})}
     return {"decoder_tokens_per_s": await measure_decoder(engine.core, options, bans)}
 
 
@@ -112,7 +115,8 @@ async def _measure_rate(engine: Any, prompts: Sequence[Any]) -> float:
 def _make_prompt(pixels: Any, tokens: int, mode: str = "gundam", text: str = PAGE_PROMPT, **more: Any) -> Any:
     from twopass.engines.interface import Prompt, Sampling
 
-    return Prompt("p", text, pixels, mode=mode, sampling=Sampling(max_tokens=tokens, ignore_eos=True), **more)
+    sampling = Sampling(max_tokens=tokens, ignore_eos=True)
+    return Prompt("p", text, pixels, mode=mode, sampling=sampling, draft=DRAFT_TEXT, **more)
 
 
 async def _count_tokens(engine: Any, pixels: Any, tokens: int) -> AsyncIterator[int]:

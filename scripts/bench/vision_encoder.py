@@ -35,7 +35,7 @@ def load_model(folder: Path, **more: Any) -> Iterator[Any]:
 
     from twopass.engines.vllm import plugin
 
-    plugin.register()
+    plugin.activate()
     config = EngineArgs(model=str(folder), load_format="dummy", max_model_len=4096, max_num_batched_tokens=8192,
                         **more).create_engine_config()  # fmt: skip
     with tempfile.NamedTemporaryFile() as file, set_current_vllm_config(config):

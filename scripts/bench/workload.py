@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, draft_params
 
 MIX_FILE = ROOT / "docs" / "bench" / "mix.json"
 A4 = (1190, 1684)  # pixels at 144 dpi
@@ -16,13 +17,17 @@ PROMPT_TOKENS = 938  # of an A4 page in gundam mode
 PAGE_TOKENS = 500
 CROP_PROMPT = "<image>\nFree OCR."
 CROP_SIDE, CROP_TOKENS = 600, 60
+DRAFT_TOKENS = 4  # the default of the setting DRAFT_TOKENS
 STREAM_INTERVAL = 128  # tokens between two outputs of a streamed answer; the default of the setting STREAM_INTERVAL
 NGRAM_BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
 LOGITS_PROCESSORS = {
     "none": [],
-    "ours": ["twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"],
+    "ours": [NGRAM_V2, DRAFT_TEXTS],
     "stock": ["vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"],
 }
+BAN_ENVIRONMENT = {"stock": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}  # the stock ban exists for the first model runner only
+# What stands for a page's text: as long as an answer. Which words it has does not matter where acceptance is simulated.
+DRAFT_TEXT = " ".join(f"word{number}" for number in range(300))
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}
 
 
@@ -30,6 +35,11 @@ def read_mix(count: int) -> list[dict[str, Any]]:
     """Return so many pages of docs/bench/mix.json, which starts over where it has fewer."""
     mix = json.loads(MIX_FILE.read_text())
     return [mix[number % len(mix)] for number in range(count)]
+
+
+def add_draft(ngram_ban: dict[str, Any]) -> dict[str, Any]:
+    """A request's extra arguments: the ban and a text of PAGE_TOKENS tokens to draft from."""
+    return {**ngram_ban, draft_params.DRAFT: draft_params.pack(range(1000, 1000 + PAGE_TOKENS))}
 
 
 def choose_load_format(model_dir: Path) -> str:

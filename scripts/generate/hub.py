@@ -19,7 +19,7 @@ from twopass.settings import PRESETS, Settings
 
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
 
-# vLLM 0.26's image is of CUDA 13.0, which newer drivers run. The Hub takes an exact list, not a minimum.
+# vLLM 0.33's image is of CUDA 13.0, which newer drivers run. The Hub takes an exact list, not a minimum.
 CUDA = ["13.0", "13.1", "13.2"]
 POOLS = ",".join(
     ["ADA_24", "AMPERE_24", "ADA_32_PRO", "ADA_48_PRO", "AMPERE_48", "AMPERE_80", "ADA_80_PRO", "BLACKWELL_96"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from twopass.acceptance import greedy_tokens, pictures
 from twopass.acceptance.checks import Outcome
-from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, build_requests
+from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, add_drafts, build_requests
 from twopass.engines.interface import Sampling
 
 PICTURE = pictures.Picture("formula", pictures.draw_all()[-1].image)
@@ -19,6 +19,7 @@ REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, usual=Sam
 TEXT = "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, and the wind."
 SOUND = Answer(TEXT, "stop")
 STOCK = Answers([SOUND] * 4, [SOUND] * 12, preemptions=3, halves=[SOUND] * 12)
+OURS = replace(STOCK, drafted=900, accepted=500)
 ALL = range(12)
 USUAL, STRICT = "8 at once, usual n-gram ban", "4 at once, strict n-gram ban"
 
@@ -45,7 +46,7 @@ def find_failed(ours: Answers, stock: Answers = STOCK) -> list[str]:
 
 def test_equal_answers_pass() -> None:
     """Preemptions of both engines are reported."""
-    checks = greedy_tokens.check_answers(REQUESTS, STOCK, STOCK)
+    checks = greedy_tokens.check_answers(REQUESTS, OURS, STOCK)
 
     assert {check.outcome for check in checks} == {Outcome.PASSED}
     assert checks[-1].value == "3 by our engine, 3 by stock vLLM"
@@ -128,3 +129,26 @@ def test_the_first_difference_is_where_texts_part(common: str, one: str, other: 
     assert at >= len(common)
     assert (common + one)[:at] == (common + other)[:at]
     assert (common + one)[at : at + 1] != (common + other)[at : at + 1] or one == other
+
+
+@pytest.mark.parametrize("accepted", [0, 900])
+def test_drafts_that_are_never_or_always_right_fail(accepted: int) -> None:
+    """The requests have right and wrong drafts; otherwise the answers would say nothing about drafts."""
+    checks = greedy_tokens.check_answers(REQUESTS, replace(OURS, accepted=accepted), STOCK)
+
+    assert [check.name for check in checks if check.outcome is Outcome.FAILED] == ["drafts"]
+
+
+def test_an_engine_that_does_not_draft_skips_that_check() -> None:
+    """On a CPU vLLM has no speculative decoding with an n-gram ban."""
+    checks = greedy_tokens.check_answers(REQUESTS, STOCK, STOCK)
+
+    assert [check.name for check in checks if check.outcome is not Outcome.PASSED] == ["drafts"]
+
+
+def test_every_other_request_is_drafted_with_an_answer() -> None:
+    """The others get its words backwards."""
+    drafted = add_drafts(REQUESTS, [SOUND] * 4)
+
+    assert [request.draft == TEXT for request in drafted] == [False, True] * 6
+    assert all(sorted(request.draft.split()) == sorted(TEXT.split()) for request in drafted)

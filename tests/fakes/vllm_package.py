@@ -1,16 +1,15 @@
-"""A package called vllm with what our plugin requires of vLLM, and nothing that works but the registry of models."""
+"""A package called vllm with the functions of a table, and nothing that works but the registry of models."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
-from itertools import groupby
+from collections.abc import Iterable
 from pathlib import Path
 
-from twopass.engines.vllm.plugin.compatibility import FRAGMENTS, FUNCTIONS, TESTED_VLLM, Fragment, Function
+from twopass.engines.vllm.plugin.compatibility import Replaced, hash_source
 
 INIT = """
-__version__ = {version!r}
+__version__ = "0.0"
 registered = []
 class ModelRegistry:
     @staticmethod
@@ -19,28 +18,31 @@ class ModelRegistry:
 """
 
 
-def write_package(
-    folder: Path,
-    version: str = TESTED_VLLM,
-    without: Collection[Function | Fragment] = (),
-    altered: Function | None = None,
-) -> Path:
-    """Write folder/vllm, without some functions and fragments, and with one more parameter in `altered`."""
-    files: dict[str, list[str]] = defaultdict(list, {"__init__.py": [INIT.format(version=version)]})
-    for (file, owner), functions in groupby(sorted(FUNCTIONS, key=_place), _place):
-        definitions = [_define(one, "more, " if one == altered else "") for one in functions if one not in without]
-        files[file] += [f"class {owner}:", "    ...", *(f"    {one}" for one in definitions)] if owner else definitions
-    for fragment in FRAGMENTS:
-        files[fragment.file] += [] if fragment in without else [f"# {fragment.code}"]
-    for name, lines in files.items():
-        (folder / "vllm" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "vllm" / name).write_text("\n".join(lines))
+def write_package(folder: Path, replaced: Iterable[Replaced] = ()) -> Path:
+    """Write folder/vllm with a body for each function; returns the package's folder."""
+    classes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in replaced:
+        owner, _, name = row.name.rpartition(".")
+        classes[row.file][owner].append(write_function(name, "    " if owner else ""))
+    files = {"__init__.py": INIT}
+    for file, owners in classes.items():
+        files[file] = "\n".join(
+            "\n".join([*([f"class {owner}:"] if owner else []), *functions]) for owner, functions in owners.items()
+        )
+    for file, text in files.items():
+        path = folder / "vllm" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
     return folder / "vllm"
 
 
-def _place(function: Function) -> tuple[str, str]:
-    return function.file, function.owner or ""
+def write_function(name: str, indent: str, body: str = "return 1") -> str:
+    """A function whose parameters are on lines of their own, as vLLM writes long ones."""
+    lines = [f"def {name}(", "    self,", ") -> int:", f"    {body}", "", f"    # about {name}"]
+    return "\n".join(indent + line if line else line for line in lines)
 
 
-def _define(function: Function, more: str) -> str:
-    return f"def {function.name}({more}{', '.join(function.parameters.split())}) -> None:\n        ..."
+def fit(row: Replaced) -> Replaced:
+    """The row with the hash of what `write_package` writes for it."""
+    indent = "    " if "." in row.name else ""
+    return row._replace(hashes=(hash_source(write_function(row.name.rpartition(".")[2], indent)),))

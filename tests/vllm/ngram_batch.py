@@ -11,14 +11,14 @@ from vllm.model_executor.models.deepseek_ocr import NGramPerReqLogitsProcessor
 from vllm.sampling_params import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
-from twopass.engines.vllm.plugin.ngram_ban import NoRepeatNGram
+from twopass.engines.vllm.plugin.ngram_v1 import NoRepeatNGram
 
 VOCABULARY, ROWS = 6, 12  # few tokens, so that n-grams repeat
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class Request:
-    """One request: its tokens, and the list that vLLM passes to processors, where the newest may be a placeholder."""
+    """One request: its tokens, in the list that vLLM passes to processors."""
 
     def __init__(self, rng: random.Random) -> None:
         ngram = rng.choice((None, 1, 2, 3, 4, 5))
@@ -29,26 +29,24 @@ class Request:
         }
         self.params = SamplingParams(temperature=rng.choice((0.0, 0.2)), extra_args=ban if ngram else None)
         self.tokens = [rng.randrange(VOCABULARY) for _ in range(rng.choice((0, 0, 0, 40)))]  # 40: a resumed one
-        self.visible = list(self.tokens)
 
 
 class Batch:
     """A batch as vLLM's runner keeps it: requests in rows without gaps, token lists that are extended in place."""
 
-    def __init__(self, rng: random.Random, ahead: bool) -> None:
-        self.rng, self.ahead = rng, ahead
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
         self.requests: list[Request] = []
         config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=ROWS))
         self.ours = NoRepeatNGram(config, DEVICE, DEVICE.type == "cuda")
         self.theirs = NGramPerReqLogitsProcessor(config, DEVICE, False)
-        self.waited = 0
 
     def step(self) -> int:
         """Some requests leave or enter, some rows are swapped, most get a token. Return how many logits are banned."""
         changes = self.next_changes()
-        self.ours.update_state(self.build_update(changes, visible=True))
-        self.theirs.update_state(self.build_update(changes, visible=False))
-        self._fill_in()
+        update = self.build_update(changes)
+        self.ours.update_state(update)
+        self.theirs.update_state(update)
         logits = torch.rand(len(self.requests), VOCABULARY, device=DEVICE)
         ours, theirs = self.ours.apply(logits.clone()), self.theirs.apply(logits.clone())
         assert torch.equal(ours, theirs)
@@ -61,19 +59,11 @@ class Batch:
         free = [token for token in range(VOCABULARY) if logits[token] != float("-inf")]
         token = int(logits.argmax()) if request.params.temperature == 0 else self.rng.choice(free or [0])
         request.tokens.append(token)
-        request.visible.append(-1 if self.ahead else token)
 
-    def _fill_in(self) -> None:
-        """As vLLM does before processors run: replace placeholders by their tokens, for which it has to wait."""
-        for request in self.requests:
-            if request.visible and request.visible[-1] == -1:
-                request.visible[-1] = request.tokens[-1]
-                self.waited += 1
-
-    def build_update(self, changes: Changes | None, visible: bool) -> BatchUpdate | None:
+    def build_update(self, changes: Changes | None) -> BatchUpdate | None:
         if changes is None:
             return None
-        added = [(row, r.params, [1, 2], r.visible if visible else r.tokens) for row, r in changes.added]
+        added = [(row, request.params, [1, 2], request.tokens) for row, request in changes.added]
         return BatchUpdate(len(self.requests), changes.removed, added, changes.moved)
 
     def next_changes(self) -> Changes | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tokenizers import pre_tokenizers
 
 from tests.vllm import tiny
 from twopass.acceptance import model_files, pictures, reference, vision_inputs
@@ -61,17 +62,16 @@ def test_all_stages_run_with_a_tiny_model(folder: Path) -> None:
     assert list(dict.fromkeys(check.stage for check in checks)) == ["a", "b", "c", "d"]
     assert find_failed(checks) == []
     left_out = {check.name for check in checks if check.outcome is Outcome.NOT_RUN}
-    assert left_out == {"checksums", "interrupted answers", "canary", "recorded answers"}
+    assert left_out == {"checksums", "drafts", "interrupted answers", "canary", "recorded answers"}
 
 
 def test_the_wrong_tokenizer_class_is_caught(tmp_path: Path) -> None:
-    """Transformers 5 gives models of type llama a class that drops spaces (transformers#45488)."""
+    """Some versions of Transformers 5 give models of type llama a class that drops spaces (transformers#45488)."""
     folder = tiny.write_checkpoint(tmp_path / "tiny")
-    assert find_failed(model_files.check_tokenizer(reference.load_tokenizer(folder), folder)) == []
-    rewrite(folder / "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
-    rewrite(folder / "config.json", model_type="llama")
-
     tokenizer = reference.load_tokenizer(folder)
+    assert find_failed(model_files.check_tokenizer(tokenizer, folder)) == []
+
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 
     assert find_failed(model_files.check_tokenizer(tokenizer, folder)) == ["encoding", "round trip"]
     assert find_failed(DEEPSEEK.check_tokens(tokenizer, folder, [])) == ["prompts"]

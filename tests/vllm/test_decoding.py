@@ -1,7 +1,7 @@
 """Our scheduler and worker give the same tokens as vLLM's own, even when the KV cache is full.
 
 Every part of the random model affects its output, so that a key or value in a wrong place would change tokens. On a
-CPU vLLM does not schedule ahead; test_worker.py tests what our worker does when it does.
+CPU vLLM runs its first model runner and does not schedule ahead. What runs on GPUs only is listed in docs/engines.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER
+from twopass.engines.vllm.plugin import NGRAM_V1, SCHEDULER, WORKER
 from twopass.engines.vllm.plugin.scheduler import SlotAllocator
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
@@ -51,25 +51,27 @@ def run_vllm(
     """Each prompt's tokens and finish reason, the ids of preempted requests, and the allocator of KV slots."""
     patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM
+    from vllm.distributed import cleanup_dist_env_and_memory
 
     llm = LLM(
         model=str(random_model), dtype="float32", max_model_len=512, enforce_eager=True, max_num_seqs=MAX_RUNNING,
         enable_prefix_caching=False, mm_processor_cache_gb=0, limit_mm_per_prompt={"image": 1},
-        logits_processors=[NGRAM], skip_mm_profiling=True, gpu_memory_utilization=0.3, num_gpu_blocks_override=BLOCKS,
-        scheduling_policy="priority", **more,
+        logits_processors=[NGRAM_V1], skip_mm_profiling=True, gpu_memory_utilization=0.3,
+        num_gpu_blocks_override=BLOCKS, scheduling_policy="priority", **more,
     )  # fmt: skip
     scheduler = llm.llm_engine.engine_core.engine_core.scheduler
     preempt, preempted = scheduler._preempt_request, list[str]()
 
-    def record(request: Any, *when: Any) -> None:
+    def record(request: Any, *when: Any, **how: Any) -> None:
         preempted.append(request.request_id)
-        preempt(request, *when)
+        preempt(request, *when, **how)
 
     scheduler._preempt_request = record
     prompts, params, priorities = build_requests()
     outputs = llm.generate(prompts, params, use_tqdm=False, priority=priorities)
     allocator = scheduler.kv_cache_manager.allocate_slots
     llm.llm_engine.engine_core.shutdown()
+    cleanup_dist_env_and_memory()  # other tests initialise it themselves
     answers = [(tuple(output.outputs[0].token_ids), output.outputs[0].finish_reason) for output in outputs]
     return answers, preempted, allocator
 

@@ -233,9 +233,9 @@ async def test_tokens_leave_the_core_an_interval_at_a_time(running: Running, mon
     processor, counts = running.engine.core.output_processor, list[int]()
     process = processor.process_outputs
 
-    def count_tokens(outputs: Any, *more: Any) -> Any:
+    def count_tokens(outputs: Any, *more: Any, **others: Any) -> Any:
         counts.extend(len(output.new_token_ids) for output in outputs if output.request_id in processor.request_states)
-        return process(outputs, *more)
+        return process(outputs, *more, **others)
 
     monkeypatch.setattr(processor, "process_outputs", count_tokens)
     answer = await running.ask("<image>\nOCR this image.", sampling=Sampling(ngram=0, max_tokens=10))

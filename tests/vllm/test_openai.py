@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import subprocess
@@ -36,6 +37,7 @@ SERVE = (
     "--max-model-len", str(CONTEXT), "--max-num-seqs", "4", "--gpu-memory-utilization", "0.3",
     "--no-enable-prefix-caching", "--mm-processor-cache-gb", "0", "--skip-mm-profiling",
     "--limit-mm-per-prompt", '{"image": 1}', "--scheduling-policy", "priority", "--host", "127.0.0.1",
+    "--trust-request-mm-kwargs",
     "--logits-processors", "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor",
 )  # fmt: skip
 
@@ -57,7 +59,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = unused.getsockname()[1]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
     log = folder / "serve.log"
-    with log.open("w") as output, subprocess.Popen([*command, *SERVE], stdout=output, stderr=output) as process:
+    env = os.environ | {"TWOPASS_VLLM_PLUGIN": "1"}
+    with (
+        log.open("w") as output,
+        subprocess.Popen([*command, *SERVE], stdout=output, stderr=output, env=env) as process,
+    ):
         try:
             _wait_until_ready(process, f"http://127.0.0.1:{port}/health")
             yield f"http://127.0.0.1:{port}"
@@ -148,13 +154,10 @@ async def test_a_cancelled_prompt_ends_in_the_server(engine: OpenAIEngine, serve
             await asyncio.sleep(0.2)
 
 
-async def test_a_limit_as_long_as_the_context_is_taken(engine: OpenAIEngine, server: str) -> None:
-    """vLLM answers 400 to such a max_tokens, so the engine omits it."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": CONTEXT}
-    refused = httpx.post(f"{server}/v1/chat/completions", json=body, timeout=60)
+async def test_a_limit_as_long_as_the_context_is_taken(engine: OpenAIEngine) -> None:
+    """The engine omits such a max_tokens, because vLLM 0.26 answered 400 to it."""
     prompt = replace(PROMPT, sampling=Sampling(max_tokens=CONTEXT, ngram=UNBANNED), loop_check=lambda text: True)
 
-    assert refused.status_code == 400
     assert (await engine.generate(prompt)).finish_reason == "loop"
 
 

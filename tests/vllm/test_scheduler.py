@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from twopass.engines.vllm.plugin.scheduler import (
     MAX_WAIT_STEPS,
     MIN_GROUP,
-    count_tokens_to_send,
+    count_sent,
     group_size,
     should_wait,
 )
@@ -39,12 +41,14 @@ def test_a_sequence_does_not_stay_free_for_long() -> None:
     assert not should_wait(100, 99, waiting=50, waited_steps=MAX_WAIT_STEPS)
 
 
-@given(tokens=st.integers(1, 500), interval=st.integers(1, 100))
-def test_every_token_is_sent_once(tokens: int, interval: int) -> None:
-    """The first is sent at once, then a full interval at a time, and the rest at the end."""
-    sent = [count_tokens_to_send(count, interval, is_finished=count == tokens) for count in range(1, tokens + 1)]
+@given(steps=st.lists(st.integers(1, 9), min_size=1, max_size=200), interval=st.integers(1, 100))
+def test_every_token_is_sent_once(steps: list[int], interval: int) -> None:
+    """The first is sent at once, then whole intervals, whether a step yields one token or several."""
+    totals = list(accumulate(steps))
+    sent = [count_sent(total, interval) for total in totals]
 
-    assert sum(sent) == tokens
-    assert sent[0] == 1  # shows that the answer has begun
-    assert {count for count in sent[1:-1] if count} <= {interval}
-    assert sent[-1] > 0
+    assert count_sent(0, interval) == 0
+    assert sent[0] >= 1  # shows that the answer has begun
+    assert sent == sorted(sent)
+    assert all(total - interval < count <= total for total, count in zip(totals, sent, strict=True))
+    assert {(count - 1) % interval for count in sent} == {0}

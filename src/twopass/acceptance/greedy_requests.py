@@ -15,12 +15,13 @@ STRICT_NGRAM = 3
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt with its image, and how its answer is sampled."""
+    """A prompt with its image, how its answer is sampled, and a text with which our engine may draft it."""
 
     name: str
     prompt: str
     image: Pixels
     sampling: Sampling
+    draft: str = ""
 
     @property
     def is_strict(self) -> bool:
@@ -42,13 +43,15 @@ class Answers:
 
     `halves` are those to one half at once and then to the other, which shows what batching alone changes; only stock
     vLLM is asked for them. `preemptions` counts how often a request was interrupted and computed again because the KV
-    cache was full.
+    cache was full. `drafted` and `accepted` count draft tokens.
     """
 
     alone: list[Answer]
     together: list[Answer]
     preemptions: int
     halves: Sequence[Answer] = ()
+    drafted: int = 0
+    accepted: int = 0
 
 
 def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, usual: Sampling) -> list[Request]:
@@ -67,3 +70,13 @@ def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: i
         )
         for number, (prompt, picture) in enumerate(pairs)
     ]
+
+
+def add_drafts(requests: Sequence[Request], alone: Sequence[Answer]) -> list[Request]:
+    """Give the requests drafts: every other one an answer that was given alone, the others its words backwards.
+
+    So some drafts are right and others wrong. A request that was not asked alone gets another one's answer.
+    """
+    texts = [alone[number % len(alone)].text for number in range(len(requests))]
+    drafts = [text if number % 2 else " ".join(reversed(text.split())) for number, text in enumerate(texts)]
+    return [replace(request, draft=draft) for request, draft in zip(requests, drafts, strict=True)]

@@ -27,6 +27,8 @@ WRONG_ANSWERS = (
     "our engine does not compute what vLLM computes: if the embeddings of stage (b) agree, the n-gram ban, the "
     "scheduler or the worker of the plugin does not fit this GPU or these versions"
 )
+NOT_DRAFTED = "only DeepSeek-OCR and DeepSeek-OCR-2 have drafts, on GPUs, with DRAFT_TOKENS"
+NO_DRAFTS = "drafts do not reach the GPU, or are not compared with what the model says"
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,20 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
             found = _compare(requests, ours.together, stock.together, chosen)
             ban = f", {name} n-gram ban" if requests[0].sampling.ngram else ""
             checks += _judge(f"{len(chosen)} at once{ban}", found, batching, chosen)
+    checks.append(_check_drafts(ours))
     value = f"{ours.preemptions} by our engine, {stock.preemptions} by stock vLLM"
     if ours.preemptions:
         return [*checks, Check(STAGE, "interrupted answers", Outcome.PASSED, value)]
     reason = f"{value}: our answers did not fill the KV cache, so interruptions are not tested"
     return [*checks, skip(STAGE, "interrupted answers", reason)]
+
+
+def _check_drafts(ours: Answers) -> Check:
+    """Drafts must have been right and wrong, or the answers given at once say nothing about them."""
+    if not ours.drafted:
+        return skip(STAGE, "drafts", NOT_DRAFTED)
+    value = f"{ours.accepted} of {ours.drafted} draft tokens were accepted"
+    return judge(STAGE, "drafts", 0 < ours.accepted < ours.drafted, value, "some, but not all", NO_DRAFTS)
 
 
 def _compare(

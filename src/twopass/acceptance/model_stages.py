@@ -60,6 +60,9 @@ SHARED_ARGUMENTS = (
     "limit_mm_per_prompt", "enable_prefix_caching", "mm_processor_cache_gb", "skip_mm_profiling", "block_size",
     "num_gpu_blocks_override", "attention_backend", "mm_encoder_attn_backend",
 )  # fmt: skip
+# vLLM's counters
+PREEMPTIONS = "vllm:num_preemptions_total"
+DRAFT_TOKENS, ACCEPTED_TOKENS = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 
 
 def run(plan: Plan) -> Iterator[list[Check]]:
@@ -99,8 +102,11 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
     with _open_worker(model, plan, folder, blocks) as (worker, engine):
         yield [*inputs, *worker.submit(model.check_embeddings(engine, images)).result()]
         alone = worker.submit(_ask(model, engine, requests[: counts.alone], at_once=False)).result()
-        together = worker.submit(_ask(model, engine, requests, at_once=True)).result()
-        ours = Answers(alone, together, _count_preemptions())
+        drafted = greedy_requests.add_drafts(requests, alone)
+        together = worker.submit(_ask(model, engine, drafted, at_once=True)).result()
+        ours = Answers(
+            alone, together, _count(PREEMPTIONS), drafted=_count(DRAFT_TOKENS), accepted=_count(ACCEPTED_TOKENS)
+        )
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
         arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
     stock = stock_vllm.ask(arguments, requests, counts.alone, model.build_stock_input)
@@ -221,9 +227,9 @@ def _count_blocks(
     return max(math.ceil(context / block_tokens) + 1, sum(needed) // 2)
 
 
-def _count_preemptions() -> int:
-    """How often vLLM's scheduler in this process's engine has interrupted a request."""
+def _count(metric: str) -> int:
+    """A counter of vLLM's in this process; 0 if there is none."""
     from prometheus_client import REGISTRY
 
-    samples = (sample for metric in REGISTRY.collect() for sample in metric.samples)
-    return round(sum(sample.value for sample in samples if sample.name == "vllm:num_preemptions_total"))
+    samples = (sample for found in REGISTRY.collect() for sample in found.samples)
+    return round(sum(sample.value for sample in samples if sample.name == metric))

@@ -34,11 +34,14 @@ def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int, b
     with tempfile.TemporaryDirectory(prefix="twopass-accept-") as name:
         folder = Path(name)
         job = {"arguments": arguments, "requests": _save(requests, folder, build_input), "alone": alone}
-        # The second variable lets vLLM's worker be asked for the class of its model.
-        environment = os.environ | {"VLLM_PLUGINS": "", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+        environment = os.environ | {
+            "VLLM_PLUGINS": "",
+            "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # lets vLLM's worker be asked for the class of its model
+            "VLLM_USE_V2_MODEL_RUNNER": "0",  # vLLM's own n-gram ban exists for its first model runner only
+        }
         found = child_process.run(__name__, job, folder, environment, "vLLM without our plugin", LIMIT_S)
-    answers = {name: [Answer(*answer) for answer in found[name]] for name in ("alone", "together", "halves")}
-    return Answers(**answers, preemptions=found["preemptions"])
+    one_by_one, together, halves = ([Answer(*one) for one in found[name]] for name in ("alone", "together", "halves"))
+    return Answers(one_by_one, together, found["preemptions"], halves)
 
 
 def _save(requests: Sequence[Request], folder: Path, build_input: BuildInput) -> list[dict[str, Any]]:
@@ -62,7 +65,9 @@ def main(source: Path, target: Path) -> None:
     llm = LLM(disable_log_stats=False, **arguments)
     if not all(module.startswith("vllm.") for module in llm.collective_rpc(_find_model_module)):
         sys.exit("the model class is not vLLM's own, so there is nothing to compare with: VLLM_PLUGINS had no effect")
-    prompts, params = [_build_prompt(one) for one in job["requests"]], [_build_params(one) for one in job["requests"]]
+    begin = _find_missing_begin(llm.get_tokenizer())
+    prompts = [_build_prompt(one, begin) for one in job["requests"]]
+    params = [_build_params(one) for one in job["requests"]]
     pairs = [*zip(prompts, params, strict=True)][: job["alone"]]
     alone = [_answer(llm, [prompt], [one])[0] for prompt, one in pairs]
     together, half = _answer(llm, prompts, params), len(prompts) // 2
@@ -77,12 +82,21 @@ def _find_model_module(worker: Any) -> str:
     return type(worker.model_runner.get_model()).__module__
 
 
-def _build_prompt(request: Mapping[str, Any]) -> dict[str, Any]:
+def _find_missing_begin(tokenizer: Any) -> str:
+    """The token with which DeepSeek's prompts begin, if vLLM does not add it: that depends on the tokenizer's files."""
+    has_begin = tokenizer.encode("a")[:1] == [tokenizer.bos_token_id]
+    return "" if has_begin else str(tokenizer.bos_token or "")
+
+
+def _build_prompt(request: Mapping[str, Any], begin: str) -> dict[str, Any]:
     from PIL import Image
 
     path, width, height = request["image"]
     image = Image.frombytes("RGB", (width, height), Path(path).read_bytes())
-    return {"prompt": request["prompt"], "multi_modal_data": {"image": image}}
+    prompt = request["prompt"]
+    if prompt.startswith("<image>"):  # no chat, which names all of its tokens
+        prompt = begin + prompt
+    return {"prompt": prompt, "multi_modal_data": {"image": image}}
 
 
 def _build_params(request: Mapping[str, Any]) -> Any:

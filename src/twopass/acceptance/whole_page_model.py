@@ -79,6 +79,7 @@ class WholePageModel(TestedModel):
             mode=reference.MODE,
             max_crops=self.max_tiles,
             sampling=request.sampling,
+            draft=request.draft,
         )
 
     def build_stock_input(self, request: Request) -> tuple[str, Pixels]:

@@ -66,6 +66,10 @@ class EngineGroup(Engine):
         return longest
 
     @property
+    def fallbacks(self) -> Sequence[str]:  # type: ignore[override]
+        return self._members[0].fallbacks  # they share an installation
+
+    @property
     def incidents(self) -> Sequence[Incident]:  # type: ignore[override]
         """Those of all engines, appended as they are found, so that readers may remember a position."""
         for member in self._members:

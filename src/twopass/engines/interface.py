@@ -110,6 +110,7 @@ class Engine(Protocol):
     `buffer_pools`: pixel buffers of its own that page workers must share.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
+    `fallbacks`: parts of the engine instead of which a library's own, slower code runs, because its version is unknown.
     `is_gone`: it will never answer again, and its worker must be replaced.
     `detector`: the layout detector in front of it with revision and precision, as documents name it; None without one.
     """
@@ -124,6 +125,7 @@ class Engine(Protocol):
     buffer_pools: Sequence[PixelBufferPool] = ()
     startup_seconds: Mapping[str, float] = {}
     incidents: Sequence[Incident] = ()
+    fallbacks: Sequence[str] = ()
     is_gone: bool = False
     detector: str | None = None
     prompts_per_page: int = 1

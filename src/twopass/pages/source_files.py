@@ -21,7 +21,7 @@ from twopass.errors import Code, SourceError
 PDF = "application/pdf"
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
 MAX_OPEN_FILES = 2  # a page worker renders many pages of one file, and two jobs share the worker
-LAYOUT_PACKAGES = {"pymupdf.layout", "pymupdf4llm"}  # loading them takes 0.8 s and 70 MB
+LAYOUT_PACKAGES = {"pymupdf.layout", "pymupdf4llm"}  # loading them takes 0.8 s and 35 MB
 FULL_IMAGE_SHARE = 0.7  # of the page: an image this large is a scan of the page
 MIN_DPI, MAX_DPI = 30, 2400  # a stated resolution outside this range is a default or an error
 MAX_ROUNDING = 1.02  # ratio of the resolutions across and down: a smaller one comes from rounding

@@ -67,6 +67,10 @@ class DetectorFirstEngine(Engine):
         return self._reader.is_gone
 
     @property
+    def fallbacks(self) -> Sequence[str]:  # type: ignore[override]
+        return self._reader.fallbacks
+
+    @property
     def incidents(self) -> Sequence[Incident]:  # type: ignore[override]
         return self._reader.incidents
 

@@ -24,7 +24,8 @@ class CoreProcess:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
         from vllm.usage.usage_lib import UsageContext
-        from vllm.v1.engine.utils import get_engine_zmq_addresses, launch_core_engines
+        from vllm.utils.network_utils import get_open_zmq_ipc_path
+        from vllm.v1.engine.utils import EngineZmqAddresses, launch_core_engines
         from vllm.v1.executor import Executor
 
         maybe_register_config_serialize_by_value()  # as AsyncLLM does before it starts a core
@@ -33,9 +34,10 @@ class CoreProcess:
             self._config = engine_arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
             self._executor = Executor.get_class(self._config)
             self._log_stats = not engine_arguments.disable_log_stats
-            addresses = get_engine_zmq_addresses(self._config)
+            addresses = EngineZmqAddresses([get_open_zmq_ipc_path()], [get_open_zmq_ipc_path()])
             self._startup = launch_core_engines(self._config, self._executor, self._log_stats, addresses)
-            self._processes, _, self._addresses, _ = self._startup.__enter__()
+            launch = self._startup.__enter__()
+            self._processes, self._addresses = launch.engine_manager, launch.addresses
 
     def wait(self) -> None:
         """Wait until the core has loaded its model, in any thread; raises vLLM's error if it ends before."""

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -30,7 +30,7 @@ from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
 from twopass.engines.vllm.image_input import ImageInput, PlannedImage
-from twopass.engines.vllm.plugin import NGRAM, SCHEDULER, WORKER, compatibility
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, WORKER, compatibility, draft_params
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
@@ -45,11 +45,14 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Preset, Settings, find_preset
 
 UNLIMITED = "unlimited_ocr"
+NEEDED_FOR_DRAFTS = {compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
+DRAFTED = ("deepseek_ocr", "deepseek_ocr2")  # models whose answers repeat the text of a page
 VISION_SPECS = {
     "deepseek_ocr": tiling.DEEPSEEK_OCR,
     "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
     UNLIMITED: tiling.UNLIMITED_OCR,
 }
+STOCK_NGRAM = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 # Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
 # and the last 128 tokens, does not grow with the answer.
@@ -83,13 +86,17 @@ class VllmEngine(GroupMember):
         self.family = settings.model
         self.has_ngram_ban = settings.model not in CROP_INPUTS
         self._page_pool: PagePool | None = None
+        changed = _find_changed_parts()
+        self.fallbacks = tuple(changed)
         with startup.read_ahead(model) if waits else nullcontext():
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
+            if compatibility.BAN in changed:
+                os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # vLLM's own ban exists for its first model runner only
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
             preset = choose_preset(settings, gpus.memory_gb)
-            self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0) | overrides
+            self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0, changed) | overrides
             self._init_state(settings)
             self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
             if waits:
@@ -100,6 +107,7 @@ class VllmEngine(GroupMember):
     def _init_state(self, settings: Settings) -> None:
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
+        self.uses_drafts = "speculative_config" in self.arguments
         self.precision = _describe_precision(self.arguments, self.images)
         self.buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
@@ -135,7 +143,9 @@ class VllmEngine(GroupMember):
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
-        first, *_ = await self._ask_core(self.core.collective_rpc("startup_seconds"))
+        first: dict[str, float] = {}
+        if "worker_cls" in self.arguments:
+            first, *_ = await self._ask_core(self.core.collective_rpc("startup_seconds"))
         await self._ask_core(self.core.get_supported_tasks())
         self.startup_seconds = {"imports_s": self._import_seconds, **first}
         if self._watchdog:
@@ -232,13 +242,12 @@ class VllmEngine(GroupMember):
         before = time.monotonic()
         # A restart finds everything imported, and must not freeze the objects of pages in flight.
         with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
-            _require_tested_vllm()
             import vllm.v1.engine.async_llm  # noqa: F401  for CoreProcess
 
             from twopass.engines.vllm import plugin
 
         self._import_seconds = time.monotonic() - before
-        plugin.register()
+        plugin.activate()
         with _raise_start_errors():
             return CoreProcess(self.arguments, self._core_variables)
 
@@ -343,6 +352,7 @@ class VllmEngine(GroupMember):
         return inputs.build_prompt(before, image_token, image.tokens, after, image.build_item(buffer), uuid.uuid4().hex)
 
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
+        from vllm.exceptions import VLLMClientError
         from vllm.v1.engine.exceptions import EngineGenerateError
 
         self._require_core()  # it may have died while the image was written
@@ -351,7 +361,7 @@ class VllmEngine(GroupMember):
         mark = self._time_share.enter()
         try:
             completion = await self._stream(prompt, engine_input)
-        except (ValueError, EngineGenerateError) as error:
+        except (ValueError, VLLMClientError, EngineGenerateError) as error:
             log.warning("vLLM refused a prompt", prompt=prompt.id, reason=str(error))
             completion = Completion("", "error")
         finally:
@@ -362,7 +372,7 @@ class VllmEngine(GroupMember):
         """Collect the answer; leaving the stream early aborts the request."""
         text, reason, tokens, logprob = IncrementalDetokenizer(self._decode), "abort", 0, None
         remaining = self.arguments["max_model_len"] - len(engine_input["prompt_token_ids"])
-        params = _build_params(prompt.sampling, remaining, self.logprobs)
+        params = _build_params(prompt.sampling, remaining, self.logprobs, self._pack_draft(prompt.draft))
         stream = self.core.generate(engine_input, params, uuid.uuid4().hex, priority=prompt.priority)
         last_output_at = None
         async with aclosing(stream):
@@ -380,15 +390,27 @@ class VllmEngine(GroupMember):
         mean = logprob / tokens if self.logprobs and logprob is not None and tokens else None
         return Completion(text.finish(), reason, tokens_out=tokens, logprob=mean)
 
+    def _pack_draft(self, text: str) -> bytes:
+        if not (text and self.uses_drafts):
+            return b""
+        return draft_params.pack(self.tokenizer.encode(text, add_special_tokens=False))
+
     def _decode(self, tokens: Sequence[int]) -> str:
         """Keep special tokens: they are the grammar of grounded answers."""
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: bool = True) -> dict[str, Any]:
-    """Build vLLM's engine arguments from the settings; the preset fills in what is not set."""
+def build_arguments(
+    settings: Settings, model: Path, defaults: Preset, has_gpu: bool = True, changed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Build vLLM's engine arguments from the settings; the preset fills in what is not set.
+
+    `changed` are parts of the plugin instead of which vLLM's own code is used.
+    """
     sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
     eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
+    can_draft = settings.model in DRAFTED and has_gpu and not NEEDED_FOR_DRAFTS & set(changed)
+    drafts = settings.draft_tokens if can_draft else 0
     return {
         "model": str(model),
         "dtype": settings.dtype or defaults.dtype,
@@ -400,18 +422,20 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: 
         "max_num_batched_tokens": max(
             settings.max_num_batched_tokens or defaults.batched_tokens,
             choose_image_input(settings).max_tokens,
+            (1 + drafts) * sequences,
         ),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": startup.cuda_graph_config(sequences)}),
+        **({} if eager else {"compilation_config": startup.cuda_graph_config(sequences, drafts)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
         "scheduling_policy": "priority",
-        "scheduler_cls": SCHEDULER,
-        "worker_cls": WORKER,
-        **({} if settings.model in CROP_INPUTS else {"logits_processors": [NGRAM]}),
+        **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
+        **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
+        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed),
+        **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
         "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
         "mm_processor_cache_gb": 0,
@@ -420,6 +444,20 @@ def build_arguments(settings: Settings, model: Path, defaults: Preset, has_gpu: 
         **({"block_size": settings.block_size} if settings.block_size else {}),
         **_choose_attention(settings.model, has_gpu),
     }
+
+
+def _choose_processors(model: str, has_gpu: bool, uses_stock: bool) -> dict[str, Any]:
+    """Name the n-gram ban for the model runner that vLLM will choose, and what keeps the texts of drafts."""
+    if model in CROP_INPUTS:
+        return {}
+    if uses_stock:
+        return {"logits_processors": [STOCK_NGRAM]}
+    return {"logits_processors": [NGRAM_V2, DRAFT_TEXTS] if has_gpu else [NGRAM_V1]}
+
+
+def build_speculative_config(drafts: int) -> dict[str, Any]:
+    """vLLM's configuration of its n-gram speculator, which the plugin replaces; it keeps all tokens on the GPU."""
+    return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
 
 
 def choose_context(model: str, preset: int) -> int:
@@ -439,33 +477,42 @@ def _choose_attention(model: str, has_gpu: bool, compiler: str = "cutlass") -> d
     return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
 
 
-def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool) -> Any:
+def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: bytes = b"") -> Any:
     """vLLM's sampling parameters; without detokenization, because vLLM would decode one token at a time."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    ban = {
-        "ngram_size": sampling.ngram,
-        "window_size": sampling.window,
-        "whitelist_token_ids": list(sampling.allowed_tokens),
-    }
+    extra: dict[str, Any] = {draft_params.DRAFT: draft} if draft else {}
+    if sampling.ngram:
+        extra |= {
+            "ngram_size": sampling.ngram,
+            "window_size": sampling.window,
+            "whitelist_token_ids": list(sampling.allowed_tokens),
+        }
     return SamplingParams(
         temperature=sampling.temperature,
         repetition_penalty=sampling.repetition_penalty,
         max_tokens=min(sampling.max_tokens or max_tokens, max_tokens),
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,  # the only kind that respects the stream interval
-        extra_args=ban if sampling.ngram else None,
+        extra_args=extra or None,
         ignore_eos=sampling.ignore_eos,
         logprobs=0 if logprobs else None,  # of the sampled token only
     )
 
 
-def _require_tested_vllm() -> None:
-    """Raise EngineError for a vLLM in which the plugin changes nothing: answers would not be kept from looping."""
-    if problems := compatibility.find_problems_of_installed():
+def _find_changed_parts() -> Collection[str]:
+    """Return the parts of the plugin for which vLLM's own code is used, because the installed vLLM is another one.
+
+    Raises EngineError for a vLLM with which no engine is possible.
+    """
+    changed = compatibility.find_changed_parts()
+    if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
-        raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(problems)}: {advice}")
+        raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(reasons)}: {advice}")
+    for part, reason in changed.items():
+        log.warning("vLLM's own code is used", part=part, instead=compatibility.INSTEAD[part], reason=reason)
+    return changed
 
 
 @contextmanager

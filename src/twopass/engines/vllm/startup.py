@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from twopass.engines.gpus import GpuInfo, detect_gpus
+from twopass.engines.vllm.plugin import SWITCH
 
 ENVIRONMENT = {
+    SWITCH: "1",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -54,15 +56,16 @@ def _installed_version(name: str) -> str:
         return ""
 
 
-def cuda_graph_config(sequences: int) -> dict[str, Any]:
+def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
     """vLLM's compilation settings: CUDA graphs for decoding only, in few sizes.
 
-    A step that prefills a page has more tokens than any graph; capturing vLLM's own 51 and 35 sizes takes 11 s.
+    A step that prefills a page has more tokens than any graph; capturing vLLM's own 51 and 35 sizes takes 11 s. With
+    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`.
     """
     sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {
-        "cudagraph_mode": "FULL_DECODE_ONLY",
-        "cudagraph_capture_sizes": sorted(size for size in sizes if size <= sequences),
+        "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
+        "cudagraph_capture_sizes": sorted((1 + drafts) * size for size in sizes if size <= sequences),
     }
 
 

@@ -14,23 +14,36 @@ ARCHITECTURES = {
 }
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
-NGRAM = "twopass.engines.vllm.plugin.ngram_ban:NoRepeatNGram"
+NGRAM_V1 = "twopass.engines.vllm.plugin.ngram_v1:NoRepeatNGram"  # for the model runner that vLLM uses on CPUs
+NGRAM_V2 = "twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram"  # for the one that it uses on GPUs
+DRAFT_TEXTS = "twopass.engines.vllm.plugin.draft_texts:DraftTexts"
 MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
 DEFAULT_MODE = "gundam"
 
 
+SWITCH = "TWOPASS_VLLM_PLUGIN"  # the variable that turns the plugin on in a vLLM that twopass did not start
+
+
 def register() -> None:
+    """The entry point: does nothing in a vLLM that serves something else, where twopass is only installed."""
+    import os
+
+    if os.environ.get(SWITCH) == "1" or os.environ.get("ENGINE") == "vllm":
+        activate()
+
+
+def activate() -> None:
     """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices.
 
-    Changes nothing in a vLLM that the plugin was not tested with; the log says why.
+    Changes nothing in a vLLM that our classes do not fit; the log says why.
     """
     import logging
 
     from twopass.engines.vllm.plugin import compatibility
 
     log = logging.getLogger("vllm")
-    if problems := compatibility.find_problems_of_installed():
-        log.warning("plugin of twopass is off, vLLM keeps its own model classes: %s", "; ".join(problems))
+    if reason := compatibility.find_changed_parts().get(compatibility.MODELS):
+        log.warning("plugin of twopass is off, vLLM keeps its own model classes: %s", reason)
         return
 
     from vllm import ModelRegistry

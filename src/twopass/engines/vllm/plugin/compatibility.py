@@ -1,225 +1,258 @@
-"""Check that the installed vLLM is the one that the plugin was tested with, and has what the plugin replaces or uses.
+"""What the plugin replaces in vLLM or relies on beyond its public interfaces, and whether it is in the installed vLLM.
 
-With another version, a renamed method would be replaced by nothing and another placeholder for tokens would switch the
-n-gram ban off, both without an error. vLLM's files are searched and not imported: importing its runner may initialise
-CUDA before vLLM has chosen its devices.
+vLLM's files are searched and not imported: importing its runner may initialise CUDA before vLLM has chosen its devices.
 """
 
 from __future__ import annotations
 
-import ast
+import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-TESTED_VLLM = "0.26.0"  # requirements/ and the Dockerfile pin it
+# The table was written for these; requirements/ and the Dockerfile pin them. No later vLLM exists for CPUs.
+GPU_VLLM, CPU_VLLM = "0.33.0", "0.32.0"
+HASH_DIGITS = 12
 
+# Parts of the plugin. Without the first two, there is no engine; instead of the others, vLLM's own code can run.
+MODELS, START = "models", "start"
+SCHEDULER, WORKER, DRAFTS, BAN = "scheduler", "worker", "drafts", "ngram_ban"
+REQUIRED = (MODELS, START)
+INSTEAD: Mapping[str, str] = {
+    SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message",
+    WORKER: "vLLM's worker: the start is not timed, and answers are not drafted",
+    DRAFTS: "no speculative decoding",
+    BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
+}
 
-class Function(NamedTuple):
-    """A function of vLLM: its file, its class (None: of the module), its name, and its parameters' names in order."""
-
-    file: str
-    owner: str | None
-    name: str
-    parameters: str
-
-    def __str__(self) -> str:
-        return f"{'.'.join(filter(None, (self.owner, self.name)))} in {self.file}"
-
-
-class Fragment(NamedTuple):
-    """A piece of code in a file of vLLM on which the plugin relies."""
-
-    file: str
-    code: str
-
-    def __str__(self) -> str:
-        return f"`{self.code}` in {self.file}"
-
-
-_RUNNER, _WORKER = "v1/worker/gpu_model_runner.py", "v1/worker/gpu_worker.py"
-_SCHEDULER, _CACHE = "v1/core/sched/scheduler.py", "v1/core/kv_cache_manager.py"
-_LOGITS = "v1/sample/logits_processor"
 _OCR, _OCR2 = "model_executor/models/deepseek_ocr.py", "model_executor/models/deepseek_ocr2.py"
-_PROCESSOR, _DUMMY, _INFO = (
-    "DeepseekOCRMultiModalProcessor",
-    "DeepseekOCRDummyInputsBuilder",
-    "DeepseekOCRProcessingInfo",
-)
-_UNLIMITED = "model_executor/models/unlimited_ocr.py"
-_GLM4V, _GLM, _PADDLE = (f"model_executor/models/{name}.py" for name in ("glm4_1v", "glm_ocr", "paddleocr_vl"))
-_DUMMY2, _INFO2 = "DeepseekOCR2DummyInputsBuilder", "DeepseekOCR2ProcessingInfo"
-_LAUNCH = "vllm_config executor_class log_stats addresses num_api_servers"
-_CLIENT = (
-    "self vllm_config executor_class log_stats usage_context mm_registry log_requests start_engine_loop stat_loggers "
-    "aggregate_engine_logging client_addresses client_count client_index"
-)
-_FILL_IN = "self scheduler_output sampler_output logits hidden_states num_scheduled_tokens"
+_UNLIMITED, _ENCODER = "model_executor/models/unlimited_ocr.py", "model_executor/models/deepencoder.py"
+_GLM4V, _PADDLE = "model_executor/models/glm4_1v.py", "model_executor/models/paddleocr_vl.py"
+_SCHEDULER, _ASYNC = "v1/core/sched/scheduler.py", "v1/core/sched/async_scheduler.py"
+_WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
+_LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
 
-FUNCTIONS = (
-    # worker.py
-    Function(_RUNNER, "GPUModelRunner", "_gather_mm_embeddings", "self scheduler_output shift_computed_tokens"),
-    Function(
-        _RUNNER,
-        "GPUModelRunner",
-        "_prepare_input_ids",
-        "self scheduler_output num_reqs total_num_scheduled_tokens cu_num_tokens",
+
+class Replaced(NamedTuple):
+    """A function of vLLM that a part of the plugin replaces, calls, or is called by in a certain way.
+
+    `hashes` are those of its source in the versions that the part was written for.
+    """
+
+    part: str
+    file: str
+    name: str  # with its class
+    hashes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.file}"
+
+
+REPLACED = (
+    Replaced(
+        MODELS, "multimodal/processing/processor.py", "BaseMultiModalProcessor._call_hf_processor", ("2d3e6bfc0992",)
     ),
-    Function(_RUNNER, "GPUModelRunner", "_bookkeeping_sync", _FILL_IN),
-    Function(_WORKER, "Worker", "init_device", "self"),
-    Function(_WORKER, "Worker", "load_model", "self load_dummy_weights"),
-    Function(_WORKER, "Worker", "determine_available_memory", "self"),
-    Function(_WORKER, "Worker", "compile_or_warm_up_model", "self"),
-    # scheduler.py
-    Function(_SCHEDULER, "Scheduler", "schedule", "self throttle_prefills"),
-    Function(
-        _SCHEDULER,
-        "Scheduler",
-        "_try_schedule_encoder_inputs",
-        "self request num_computed_tokens num_new_tokens encoder_compute_budget shift_computed_tokens",
-    ),
-    Function(_SCHEDULER, "Scheduler", "_update_request_with_output", "self request new_token_ids"),
-    Function(
-        "v1/core/sched/async_scheduler.py",
-        "AsyncScheduler",
-        "_update_request_with_output",
-        "self request new_token_ids",
-    ),
-    Function(
-        _CACHE,
-        "KVCacheManager",
-        "allocate_slots",
-        "self request num_new_tokens num_new_computed_tokens new_computed_blocks num_lookahead_tokens "
-        "num_external_computed_tokens delay_cache_blocks num_encoder_tokens full_sequence_must_fit reserved_blocks "
-        "has_scheduled_reqs",
-    ),
-    # ngram_ban.py
-    Function(f"{_LOGITS}/interface.py", "LogitsProcessor", "__init__", "self vllm_config device is_pin_memory"),
-    Function(f"{_LOGITS}/interface.py", "LogitsProcessor", "validate_params", "cls sampling_params"),
-    Function(f"{_LOGITS}/interface.py", "LogitsProcessor", "is_argmax_invariant", "self"),
-    Function(f"{_LOGITS}/interface.py", "LogitsProcessor", "update_state", "self batch_update"),
-    Function(f"{_LOGITS}/interface.py", "LogitsProcessor", "apply", "self logits"),
-    Function(f"{_LOGITS}/builtin.py", None, "process_dict_updates", "req_entries batch_update new_state"),
-    Function("v1/worker/gpu_input_batch.py", "InputBatch", "update_async_output_token_ids", "self"),
-    # model.py
-    Function(_OCR, _PROCESSOR, "_call_hf_processor", "self prompt mm_data mm_kwargs tok_kwargs"),
-    Function(_OCR, _PROCESSOR, "_get_mm_fields_config", "self hf_inputs hf_processor_mm_kwargs"),
-    Function(_OCR, _PROCESSOR, "_get_prompt_updates", "self mm_items hf_processor_mm_kwargs out_mm_kwargs"),
-    Function(
+    Replaced(
+        MODELS,
         "multimodal/processing/processor.py",
-        "BaseMultiModalProcessor",
-        "_hf_processor_applies_updates",
-        "self prompt_text mm_items hf_processor_mm_kwargs tokenization_kwargs",
+        "BaseMultiModalProcessor._apply_hf_processor_main",
+        ("4758de032782",),
     ),
-    Function(_OCR, _INFO, "get_image_size_with_most_features", "self"),
-    Function(_OCR2, _INFO2, "get_image_size_with_most_features", "self"),
-    Function(_UNLIMITED, "UnlimitedOCRProcessingInfo", "get_image_size_with_most_features", "self"),
-    Function(_OCR, _DUMMY, "get_dummy_text", "self mm_counts"),
-    Function(_OCR2, _DUMMY2, "get_dummy_text", "self mm_counts"),
-    Function(_OCR, "DeepseekOCRForCausalLM", "__init__", "self vllm_config prefix"),
-    Function(_OCR, "DeepseekOCRForCausalLM", "embed_multimodal", "self kwargs"),
-    Function(_OCR2, "DeepseekOCR2ForCausalLM", "__init__", "self vllm_config prefix"),
-    Function(_OCR2, "DeepseekOCR2ForCausalLM", "embed_multimodal", "self kwargs"),
-    Function(_UNLIMITED, "UnlimitedOCRForCausalLM", "__init__", "self vllm_config prefix"),
-    # readers.py
-    Function(_GLM, "GlmOcrForConditionalGeneration", "__init__", "self vllm_config prefix"),
-    Function(_GLM4V, "Glm4vForConditionalGeneration", "embed_multimodal", "self kwargs"),
-    Function(_PADDLE, "PaddleOCRVLForConditionalGeneration", "__init__", "self vllm_config prefix"),
-    Function(_PADDLE, "PaddleOCRVLForConditionalGeneration", "embed_multimodal", "self kwargs"),
-    Function(
+    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_hf_mm_inputs", ("a07a9dcb3040",)),
+    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_mm_fields_config", ("6443c5ea7b7f",)),
+    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_prompt_updates", ("85cfc688bda4",)),
+    Replaced(MODELS, _OCR, "DeepseekOCRProcessingInfo.get_image_size_with_most_features", ("c8dc8f5b404f",)),
+    Replaced(MODELS, _OCR2, "DeepseekOCR2ProcessingInfo.get_image_size_with_most_features", ("dc7fed714fb0",)),
+    Replaced(
+        MODELS,
+        _UNLIMITED,
+        "UnlimitedOCRProcessingInfo.get_image_size_with_most_features",
+        (
+            "ab797b025033",
+            "2856d80f9358",
+        ),
+    ),
+    Replaced(MODELS, _OCR, "DeepseekOCRDummyInputsBuilder.get_dummy_text", ("cf595970e15e",)),
+    Replaced(MODELS, _OCR2, "DeepseekOCR2DummyInputsBuilder.get_dummy_text", ("cf595970e15e",)),
+    Replaced(MODELS, _OCR, "DeepseekOCRForCausalLM.__init__", ("3e0c41fc43c3",)),
+    Replaced(MODELS, _OCR, "DeepseekOCRForCausalLM.embed_multimodal", ("3291cbc39587",)),
+    Replaced(MODELS, _OCR2, "DeepseekOCR2ForCausalLM.__init__", ("9877d8dc9b5d",)),
+    Replaced(MODELS, _OCR2, "DeepseekOCR2ForCausalLM.embed_multimodal", ("3291cbc39587",)),
+    Replaced(MODELS, _UNLIMITED, "UnlimitedOCRForCausalLM.__init__", ("4bdffad086da",)),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",)),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",)),
+    Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",)),
+    Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",)),
+    Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",)),
+    Replaced(MODELS, "model_executor/models/glm_ocr.py", "GlmOcrForConditionalGeneration.__init__", ("6d18b37e35af",)),
+    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.embed_multimodal", ("b5a3ad56f84c",)),
+    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.get_mrope_input_positions", ("bf6568f8f75f",)),
+    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.__init__", ("6514729f0e6b",)),
+    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.embed_multimodal", ("85e3e90e3d7d",)),
+    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.get_mrope_input_positions", ("a9625dffea07",)),
+    Replaced(MODELS, _PADDLE, "SiglipVisionModel.forward", ("d4850ddf5ba1",)),
+    Replaced(
+        MODELS,
         _PADDLE,
-        "SiglipVisionModel",
-        "forward",
-        "self pixel_values interpolate_pos_encoding position_ids image_grid_thw cu_seqlens",
+        "Projector.forward",
+        (
+            "91dc96fcde1c",
+            "96a8fea1e995",
+        ),
     ),
-    Function(_PADDLE, "Projector", "forward", "self image_features image_grid_thw"),
-    # sam.py, inputs.py
-    Function("model_executor/models/deepencoder.py", None, "get_rel_pos", "q_size k_size rel_pos"),
-    Function("model_executor/models/deepencoder.py", "ImageEncoderViT", "get_abs_pos", "self abs_pos tgt_size"),
-    Function(
-        "inputs/engine.py", None, "mm_input", "prompt_token_ids mm_kwargs mm_hashes mm_placeholders prompt cache_salt"
+    Replaced(MODELS, "inputs/engine.py", "mm_input", ("24b38b61d1ec",)),
+    Replaced(
+        START,
+        "v1/engine/utils.py",
+        "launch_core_engines",
+        (
+            "4ed5b0e227ae",
+            "40497a6d4e61",
+        ),
     ),
-    # core_process.py
-    Function("v1/engine/utils.py", None, "launch_core_engines", _LAUNCH),
-    Function(
-        "v1/engine/utils.py", None, "get_engine_zmq_addresses", "vllm_config num_api_servers defer_api_server_ports"
+    Replaced(START, "v1/engine/core_client.py", "MPClient.start_engine_core_monitor", ("5417b1b5265f",)),
+    Replaced(START, "v1/engine/async_llm.py", "AsyncLLM.__init__", ("2bae2ebdc454",)),
+    Replaced(
+        SCHEDULER,
+        _SCHEDULER,
+        "Scheduler.schedule",
+        (
+            "c14d1b25e51b",
+            "9ba0a4e5e577",
+        ),
     ),
-    Function("v1/engine/core_client.py", "MPClient", "start_engine_core_monitor", "self"),
-    Function("v1/engine/async_llm.py", "AsyncLLM", "__init__", _CLIENT),
-)
-FRAGMENTS = (
-    # The placeholder of a token that is not on the host yet: worker.py appends it, ngram_ban.py marks it.
-    Fragment(_RUNNER, "req_state.output_token_ids.append(-1)"),
-    Fragment("v1/worker/gpu_input_batch.py", "req_output_token_ids[-1] != -1"),
-    # What worker.py sets instead of `_bookkeeping_sync`.
-    Fragment(_RUNNER, "self.input_batch.prev_sampled_token_ids"),
-    Fragment(_RUNNER, "self.input_batch.prev_req_id_to_index"),
-    Fragment(_RUNNER, "num_tokens_no_spec"),
-    # What scheduler.py lowers so that a free sequence waits, and what it reads of the KV cache.
-    Fragment(_SCHEDULER, "num_running >= self.max_num_running_reqs"),
-    Fragment(_CACHE, "self.empty_kv_cache_blocks"),
-    Fragment("v1/core/single_type_kv_cache_manager.py", "self.req_to_blocks"),
-    # Which runner worker.py changes, and where positions of region readers come from (inputs.py).
-    Fragment(_WORKER, "self.use_v2_model_runner"),
-    Fragment(_GLM4V, 'mm_feature.data["image_grid_thw"].data.tolist()'),
-    Fragment(_PADDLE, 'mm_feature.data["image_grid_thw"].data.tolist()'),
-    # How core_process.py tells a client where its core is.
-    Fragment("v1/engine/core_client.py", 'client_addresses["input_address"]'),
-    Fragment("v1/engine/core_client.py", 'client_addresses["output_address"]'),
-    # How engine.py finds the processes of a core that hangs.
-    Fragment("v1/engine/core_client.py", "self.resources.engine_manager"),
-    Fragment("v1/engine/utils.py", "self.processes"),
-    # Why model.py can give Unlimited-OCR the encoder of DeepSeek-OCR, and who chooses its attention.
-    Fragment(_UNLIMITED, "class UnlimitedOCRForCausalLM(DeepseekOCRForCausalLM)"),
-    Fragment("model_executor/models/config.py", "class UnlimitedOCRForCausalLMConfig"),
+    Replaced(
+        SCHEDULER,
+        _SCHEDULER,
+        "Scheduler.update_from_output",
+        (
+            "4079580025d0",
+            "1a8ab7a97905",
+        ),
+    ),
+    Replaced(
+        SCHEDULER,
+        _SCHEDULER,
+        "Scheduler._update_request_with_output",
+        (
+            "4978297aa945",
+            "84d06d18670e",
+        ),
+    ),
+    Replaced(SCHEDULER, _ASYNC, "AsyncScheduler._update_after_schedule", ("5b71aff1e8c9",)),
+    Replaced(SCHEDULER, "v1/core/kv_cache_manager.py", "KVCacheManager.allocate_slots", ("b1984c9f459c",)),
+    Replaced(
+        WORKER,
+        _WORKER,
+        "Worker.init_device",
+        (
+            "d11d7423fc50",
+            "bf1a483935e7",
+        ),
+    ),
+    Replaced(WORKER, _WORKER, "Worker.load_model", ("149e800c4f2f",)),
+    Replaced(
+        WORKER,
+        _WORKER,
+        "Worker.determine_available_memory",
+        (
+            "522a78d9fe9e",
+            "9510027465ea",
+        ),
+    ),
+    Replaced(
+        WORKER,
+        _WORKER,
+        "Worker.compile_or_warm_up_model",
+        (
+            "51f3894dc59d",
+            "164e084d5738",
+        ),
+    ),
+    Replaced(
+        DRAFTS,
+        _RUNNER,
+        "GPUModelRunner.load_model",
+        (
+            "8dc6fae305bb",
+            "f0d35996904d",
+        ),
+    ),
+    Replaced(
+        DRAFTS,
+        _RUNNER,
+        "GPUModelRunner.initialize_kv_cache",
+        (
+            "2ab20e112089",
+            "a5a3180a103a",
+        ),
+    ),
+    Replaced(
+        DRAFTS,
+        _RUNNER,
+        "GPUModelRunner.sample_tokens",
+        (
+            "ced2b8b84c83",
+            "d38ff36c6373",
+        ),
+    ),
+    Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator.propose", ("f4149cb82ac7",)),
+    Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("bc290a6f9eaf",)),
+    Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("f7f6d85a7f15",)),
+    Replaced(BAN, _LOGITS, "LogitsProcessor.add_request", ("8dc71a3bf0ba",)),
+    Replaced(BAN, _LOGITS, "LogitsProcessor.apply", ("012e6e0173db",)),
+    Replaced(BAN, "v1/worker/gpu/sample/sampler.py", "Sampler.apply_sampling_params", ("da3036b9f32e",)),
+    Replaced(BAN, "v1/worker/gpu/spec_decode/rejection_sampler.py", "RejectionSampler.__call__", ("860bcd7d1f39",)),
+    Replaced(
+        BAN,
+        "v1/worker/gpu/states.py",
+        "RequestState.add_request",
+        (
+            "9cf125693265",
+            "565aaa893c41",
+        ),
+    ),
+    Replaced(BAN, "v1/sample/logits_processor/interface.py", "LogitsProcessor.update_state", ("fc7e4b694ebb",)),
+    Replaced(BAN, "v1/sample/logits_processor/builtin.py", "process_dict_updates", ("3ffcbf2c9a9b",)),
 )
 
 
 @cache
-def find_problems_of_installed() -> tuple[str, ...]:
-    """Say why the plugin must not change the vLLM that this process uses; empty if it may."""
-    import vllm
-
-    return find_problems(vllm.__version__, Path(vllm.__file__).parent)
-
-
-def find_problems(version: str, folder: Path) -> tuple[str, ...]:
-    """Say why the plugin must not change the vLLM of this version, whose package is in this folder."""
-    if version.partition("+")[0] != TESTED_VLLM:  # +cpu or +cu130 names a build
-        return (f"vLLM {version} is not {TESTED_VLLM}, the version that it was tested with",)
-    problems = []
-    for function in FUNCTIONS:
-        parameters = _find_parameters(function, folder)
-        if parameters is None:
-            problems.append(f"{function} is missing")
-        elif parameters != function.parameters.split():
-            problems.append(f"{function} takes other arguments")
-    absent = [fragment for fragment in FRAGMENTS if fragment.code not in _read(folder / fragment.file)]
-    return *problems, *(f"{fragment} is missing" for fragment in absent)
+def find_changed_parts() -> Mapping[str, str]:
+    """Return the parts that the installed vLLM does not fit, with the reason."""
+    spec = find_spec("vllm")
+    assert spec and spec.origin
+    return compare(Path(spec.origin).parent, REPLACED)
 
 
-def require_tested() -> None:
-    """Raise RuntimeError if the plugin must not be used with this vLLM."""
-    if problems := find_problems_of_installed():
-        raise RuntimeError(f"twopass cannot be used with this vLLM: {'; '.join(problems)}")
+def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:
+    """Return the parts that the vLLM package in this folder does not fit, with the reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in replaced:
+        source = find_source(folder / row.file, row.name)
+        if source is None:
+            reasons.setdefault(row.part, []).append(f"{row} is missing")
+        elif hash_source(source) not in row.hashes:
+            reasons.setdefault(row.part, []).append(f"{row} is not that of vLLM {GPU_VLLM}")
+    return {part: "; ".join(found) for part, found in reasons.items()}
 
 
-def _find_parameters(function: Function, folder: Path) -> list[str] | None:
-    """The names of a function's parameters in order; None if there is no such function."""
-    source, indent = _read(folder / function.file), ""
-    if function.owner:
-        body = re.search(rf"^class {function.owner}\b.*?(?=^[A-Za-z_@]|\Z)", source, re.MULTILINE | re.DOTALL)
+def find_source(path: Path, name: str) -> str | None:
+    """The source of a function or method; None if there is no such file or function."""
+    source = path.read_text() if path.exists() else ""
+    owner, _, function = name.rpartition(".")
+    indent = ""
+    if owner:
+        body = re.search(rf"^class {owner}\b.*?(?=^[A-Za-z_@]|\Z)", source, re.MULTILINE | re.DOTALL)
         source, indent = body[0] if body else "", "    "
-    header = re.search(
-        rf"^{indent}def {function.name}(\(.*?\))(?:\s*->.*?)?:[ ]*(?:#.*)?$", source, re.MULTILINE | re.DOTALL
-    )
-    if header is None:
-        return None
-    arguments = ast.parse(f"def f{header[1]}: pass").body[0].args  # type: ignore[attr-defined]
-    extra = (arguments.vararg, arguments.kwarg)
-    return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *extra) if one]
+    # Until the next line with the same indentation, but for the parenthesis that closes the parameters.
+    pattern = rf"^{indent}(?:async )?def {function}\(.*?(?=^{indent}[^\s)]|^[^\s)]|\Z)"
+    found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
+    return found[0].rstrip() if found else None
 
 
-def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+def hash_source(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()[:HASH_DIGITS]

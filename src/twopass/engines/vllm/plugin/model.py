@@ -37,14 +37,9 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
 
     vision_spec: VisionSpec
 
-    def _call_hf_processor(
-        self, prompt: str, mm_data: Mapping[str, Any], mm_kwargs: Mapping[str, Any], tok_kwargs: Mapping[str, Any]
-    ) -> BatchFeature:
-        tokens = self.info.get_tokenizer()(prompt, add_special_tokens=True)["input_ids"]
-        features: dict[str, Any] = {"input_ids": torch.tensor([tokens])}
-        if images := mm_data.get("images"):
-            features |= self._make_views([np.asarray(image.convert("RGB")) for image in images], mm_kwargs)
-        return BatchFeature(features)
+    def _call_hf_processor(self, hf_data: Mapping[str, Any], hf_kwargs: Mapping[str, Any]) -> BatchFeature:
+        images = [np.asarray(image.convert("RGB")) for image in hf_data["images"]]
+        return BatchFeature(self._make_views(images, hf_kwargs))
 
     def _make_views(self, images: Sequence[tiling.Array], mm_kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         mode, max_crops = _parse_options(self.vision_spec, mm_kwargs)
@@ -56,9 +51,6 @@ class _Processor(deepseek_ocr.DeepseekOCRMultiModalProcessor):
             "images_crop": torch.from_numpy(np.concatenate([one.tiles for one in views])),
             "images_spatial_crop": torch.tensor(grids),
         }
-
-    def _hf_processor_applies_updates(self, *args: Any, **kwargs: Any) -> bool:
-        return False  # `<image>` is still one token in `input_ids`
 
     def _get_mm_fields_config(
         self, hf_inputs: BatchFeature, hf_processor_mm_kwargs: Mapping[str, Any]

@@ -1,11 +1,12 @@
-"""vLLM's scheduler with three changes that make a full engine faster.
+"""vLLM's scheduler with three changes that make a full engine faster, and a fourth for speculative decoding.
 
 1. Prompts enter a full engine several at a time. A step that prefills prompts encodes their images and cannot use the
    decoder's CUDA graphs; as answers end one by one, every step would be such a step, for one image each.
 2. Tokens leave the core many at a time. vLLM sends every token on its own, and the receiver collects them until the
    stream interval is full. Here the core collects them: a message for 128 tokens costs both processes as much as a
    message for one.
-3. A prompt that is being answered costs little at each step: no search for images, and rarely a block allocation.
+3. A prompt that is being answered rarely needs a block allocation.
+4. Each request has its own number of drafts: none if nothing is known about its answer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+from twopass.engines.vllm.plugin.draft_params import has_drafts
 
 # Prompts that enter together: four A4 pages fill the encoder's largest CUDA graph, and eight fill a step.
 MIN_GROUP, MAX_GROUP = 4, 8
@@ -23,37 +26,42 @@ MAX_WAIT_STEPS = 24  # steps that a free sequence waits for others; a third of a
 class GroupScheduler(AsyncScheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.max_num_running_reqs: int
+        self.max_num_active_reqs: int
         self._waited_steps = 0
-        assert not self.num_spec_tokens, "speculative decoding yields several tokens a step, which is not supported"
         if allocator := SlotAllocator.for_manager(self.kv_cache_manager):
             self.kv_cache_manager.allocate_slots = allocator
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        capacity, running = self.max_num_running_reqs, len(self.running)
+        capacity, running = self.max_num_active_reqs, len(self.running)
         is_waiting = should_wait(capacity, running, len(self.waiting), self._waited_steps)
         self._waited_steps = self._waited_steps + 1 if is_waiting else 0
         if self._waited_steps:
-            self.max_num_running_reqs = running
+            self.max_num_active_reqs = running
         try:
             return super().schedule(*args, **kwargs)
         finally:
-            self.max_num_running_reqs = capacity
+            self.max_num_active_reqs = capacity
 
-    def _try_schedule_encoder_inputs(self, request: Any, computed: int, new: int, budget: int, **more: Any) -> Any:
-        """Skip the search for images after the prompt: they are all inside it."""
-        if computed >= request.num_prompt_tokens:
-            return [], new, budget, []
-        return super()._try_schedule_encoder_inputs(request, computed, new, budget, **more)
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        """Let no drafts be verified for a request that has none."""
+        super()._update_after_schedule(scheduler_output)
+        if self.num_spec_tokens:
+            for request_id in scheduler_output.num_scheduled_tokens:
+                request = self.requests[request_id]
+                if not has_drafts(request.sampling_params):
+                    request.spec_token_ids = []
 
-    def _update_request_with_output(self, request: Any, new_token_ids: list[int]) -> tuple[list[int], bool]:
+    def _update_request_with_output(
+        self, request: Any, new_token_ids: list[int], is_stale: bool = False
+    ) -> tuple[list[int], bool]:
         """Return the tokens to send now: none until the interval is full. With log-probabilities, send each at once."""
-        tokens, stopped = super()._update_request_with_output(request, new_token_ids)
+        before = request.num_output_tokens
+        tokens, stopped = super()._update_request_with_output(request, new_token_ids, is_stale)
         if not tokens or request.sampling_params.num_logprobs is not None:
             return tokens, stopped
-        total = request.num_output_tokens
-        count = count_tokens_to_send(total, self.scheduler_config.stream_interval, stopped)
-        return request.output_token_ids[total - count :] if count else [], stopped
+        sent, total = count_sent(before, self.scheduler_config.stream_interval), request.num_output_tokens
+        until = total if stopped else count_sent(total, self.scheduler_config.stream_interval)
+        return request.output_token_ids[sent:until], stopped
 
 
 class SlotAllocator:
@@ -78,13 +86,12 @@ class SlotAllocator:
         return self._nothing_new if 0 < num_new_tokens <= free else self._allocate(request, num_new_tokens, **more)
 
 
-def count_tokens_to_send(tokens: int, interval: int, is_finished: bool) -> int:
-    """How many of an answer's tokens to send now: the first, which shows that it has begun, then an interval's.
+def count_sent(tokens: int, interval: int) -> int:
+    """How many tokens of an unfinished answer have been sent: the first, which shows that it has begun, then intervals.
 
-    At its end the rest. Assumes one token a step.
+    Depends only on how many it has, whether a step yielded one of them or several.
     """
-    sent = (tokens - 2) // interval * interval + 1 if tokens > 1 else 0
-    return tokens - sent if is_finished or (tokens - 1) % interval == 0 else 0
+    return (tokens - 1) // interval * interval + 1 if tokens else 0
 
 
 def should_wait(capacity: int, running: int, waiting: int, waited_steps: int) -> bool:
