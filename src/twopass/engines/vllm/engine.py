@@ -439,6 +439,7 @@ def build_arguments(
         "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
         "mm_processor_cache_gb": 0,
+        "mm_device_do_normalize": False,  # the plugin's classes normalise pixels themselves
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
         "disable_log_stats": True,
         **({"block_size": settings.block_size} if settings.block_size else {}),
