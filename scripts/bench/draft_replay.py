@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from twopass.engines.vllm.plugin.draft_match import find_draft
+from twopass.engines.vllm.plugin.draft_params import MAX_TOKENS
 
-DRAFT_LIMIT = 4096  # token ids of draft text per request
 KINDS = ("tag", "table", "text", "formula")
 
 _SPECIAL = re.compile(r"(<\|/?(?:ref|det)\|>|</?td>)")  # tokens of their own in DeepSeek-OCR's vocabulary
@@ -55,7 +55,7 @@ def replay(answer: Sequence[tuple[str, str]], draft: str, count: int) -> Counter
     """
     ids: dict[str, int] = {}
     tokens = [ids.setdefault(token, len(ids)) for _, token in answer]
-    buffer = [ids.setdefault(token, len(ids)) for token in split_tokens(draft)][:DRAFT_LIMIT]
+    buffer = [ids.setdefault(token, len(ids)) for token in split_tokens(draft)][:MAX_TOKENS]
     numbers = {number for token, number in ids.items() if token.isdigit()}
     steps: Counter[str] = Counter()
     done, fresh, cursor = 1, 1, 0

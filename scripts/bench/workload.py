@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, draft_params
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, STOCK_NGRAM, STOCK_NGRAM_ENVIRONMENT, draft_params
 
 MIX_FILE = ROOT / "docs" / "bench" / "mix.json"
 A4 = (1190, 1684)  # pixels at 144 dpi
@@ -23,9 +23,9 @@ NGRAM_BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821
 LOGITS_PROCESSORS = {
     "none": [],
     "ours": [NGRAM_V2, DRAFT_TEXTS],
-    "stock": ["vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"],
+    "stock": [STOCK_NGRAM],
 }
-BAN_ENVIRONMENT = {"stock": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}  # the stock ban exists for the first model runner only
+BAN_ENVIRONMENT = {"stock": STOCK_NGRAM_ENVIRONMENT}
 # What stands for a page's text: as long as an answer. Which words it has does not matter where acceptance is simulated.
 DRAFT_TEXT = " ".join(f"word{number}" for number in range(300))
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "uniform_random"}

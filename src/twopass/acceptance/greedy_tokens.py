@@ -28,7 +28,7 @@ WRONG_ANSWERS = (
     "scheduler or the worker of the plugin does not fit this GPU or these versions"
 )
 NOT_DRAFTED = "only DeepSeek-OCR and DeepSeek-OCR-2 have drafts, on GPUs, with DRAFT_TOKENS"
-NO_DRAFTS = "drafts do not reach the GPU, or are not compared with what the model says"
+NO_DRAFTS = "drafts do not reach the GPU, or are not verified"
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import Any
 from twopass.acceptance import child_process
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
 from twopass.engines.interface import Sampling
+from twopass.engines.vllm.plugin import STOCK_NGRAM, STOCK_NGRAM_ENVIRONMENT
 from twopass.pages.shared_pixels import Pixels
 
-NGRAM_BAN = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 PREEMPTIONS = "vllm:num_preemptions"
 LIMIT_S = 1800
 
@@ -37,7 +37,7 @@ def ask(arguments: Mapping[str, Any], requests: Sequence[Request], alone: int, b
         environment = os.environ | {
             "VLLM_PLUGINS": "",
             "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",  # lets vLLM's worker be asked for the class of its model
-            "VLLM_USE_V2_MODEL_RUNNER": "0",  # vLLM's own n-gram ban exists for its first model runner only
+            **STOCK_NGRAM_ENVIRONMENT,
         }
         found = child_process.run(__name__, job, folder, environment, "vLLM without our plugin", LIMIT_S)
     one_by_one, together, halves = ([Answer(*one) for one in found[name]] for name in ("alone", "together", "halves"))
@@ -61,7 +61,7 @@ def main(source: Path, target: Path) -> None:
 
     job = json.loads(source.read_text())
     bans = any(one["sampling"]["ngram"] for one in job["requests"])
-    arguments = {"logits_processors": [NGRAM_BAN], **job["arguments"]} if bans else job["arguments"]
+    arguments = {"logits_processors": [STOCK_NGRAM], **job["arguments"]} if bans else job["arguments"]
     llm = LLM(disable_log_stats=False, **arguments)
     if not all(module.startswith("vllm.") for module in llm.collective_rpc(_find_model_module)):
         sys.exit("the model class is not vLLM's own, so there is nothing to compare with: VLLM_PLUGINS had no effect")

@@ -46,8 +46,8 @@ class Prompt:
 
     The engine calls `loop_check` with the answer so far about every hundred tokens; True ends the request with
     finish_reason loop. `draft` is text that the answer probably contains: an engine may verify it instead of generating
-    it token by token. It changes the speed and never the answer, so that it is neither recorded nor part of any
-    identity.
+    it token by token. It changes the speed and not the distribution of answers; rounding may decide a tie otherwise. So
+    it is neither recorded nor part of any identity.
     """
 
     id: str
@@ -110,7 +110,7 @@ class Engine(Protocol):
     `buffer_pools`: pixel buffers of its own that page workers must share.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
-    `fallbacks`: parts of the engine instead of which a library's own, slower code runs, because its version is unknown.
+    `fallbacks`: parts of the engine that are replaced by a library's own, slower code, because its version is unknown.
     `is_gone`: it will never answer again, and its worker must be replaced.
     `detector`: the layout detector in front of it with revision and precision, as documents name it; None without one.
     """

@@ -28,33 +28,33 @@ def test_the_draft_is_what_trying_each_candidate_in_order_finds(
 
 
 @given(calls)
-def test_drafts_come_from_the_buffer_or_the_answer(call: tuple[list[int], int, list[int], int, int]) -> None:
-    """A draft is never longer than asked, has no invented token, and the cursor stays inside the buffer."""
-    buffer, _, output, _, count = call
+def test_drafts_come_from_the_text_or_the_answer(call: tuple[list[int], int, list[int], int, int]) -> None:
+    """A draft is never longer than asked, has no invented token, and the cursor stays inside the text."""
+    text, _, output, _, count = call
 
     draft, cursor = find_draft(*call, NUMBERS)
 
     assert len(draft) <= count
-    assert any(draft == source[at : at + len(draft)] for source in (buffer, output) for at in range(len(source) + 1))
-    assert 0 <= cursor <= len(buffer)
+    assert any(draft == source[at : at + len(draft)] for source in (text, output) for at in range(len(source) + 1))
+    assert 0 <= cursor <= len(text)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60, unique=True), st.integers(1, 8))
-def test_an_answer_that_is_the_buffer_is_drafted_without_a_miss(buffer: list[int], count: int) -> None:
+def test_an_answer_that_is_the_text_is_drafted_without_a_miss(text: list[int], count: int) -> None:
     """Every step then yields `count` tokens and the one that the model adds."""
-    assert _count_steps(buffer, buffer, count) == -(-len(buffer) // (count + 1))
+    assert _count_steps(text, text, count) == -(-len(text) // (count + 1))
 
 
 @given(st.lists(st.integers(20, 99), min_size=12, max_size=40, unique=True), st.integers(4, 8), st.integers(1, 4))
-def test_the_position_continues_after_a_grounding_tag(buffer: list[int], split: int, count: int) -> None:
+def test_the_position_continues_after_a_grounding_tag(text: list[int], split: int, count: int) -> None:
     """The cursor rests during the tag, and one token of the text is enough to draft the rest of it."""
     output, cursor = [], 0
-    for token in (*TAG, *buffer[:split], *TAG, buffer[split]):
+    for token in (*TAG, *text[:split], *TAG, text[split]):
         output.append(token)
-        draft, cursor = find_draft(buffer, cursor, output, 1, count, NUMBERS)
+        draft, cursor = find_draft(text, cursor, output, 1, count, NUMBERS)
 
     assert cursor == split + 1
-    assert draft == buffer[split + 1 : split + 1 + count]
+    assert draft == text[split + 1 : split + 1 + count]
 
 
 def test_the_signs_between_new_coordinates_are_drafted() -> None:
@@ -64,7 +64,7 @@ def test_the_signs_between_new_coordinates_are_drafted() -> None:
     assert find_draft([], 0, output, 1, 2, NUMBERS) == ([COMMA, 11], 0)
 
 
-def test_numbers_differ_in_the_buffer() -> None:
+def test_numbers_differ_in_the_text() -> None:
     """Otherwise the amounts of another row would be drafted."""
     draft, cursor = find_draft([1, 10, 5, 1, 11, 6], 0, [1, 11], 1, 1, NUMBERS)
 
@@ -80,19 +80,19 @@ def test_a_word_that_the_model_reads_differently_costs_one_step() -> None:
 
 def test_a_repeated_phrase_is_taken_from_the_cursor_on() -> None:
     """The phrase occurs before and after the cursor; reading goes forward."""
-    buffer = [1, 2, 3, 9, 9, 1, 2, 4, 8, 1, 2, 5]
+    text = [1, 2, 3, 9, 9, 1, 2, 4, 8, 1, 2, 5]
 
-    draft, cursor = find_draft(buffer, 4, [0, 1, 2], 2, 1, NUMBERS)
+    draft, cursor = find_draft(text, 4, [0, 1, 2], 2, 1, NUMBERS)
 
     assert (draft, cursor) == ([4], 7)
 
 
-def _count_steps(answer: Sequence[int], buffer: Sequence[int], count: int) -> int:
+def _count_steps(answer: Sequence[int], text: Sequence[int], count: int) -> int:
     """Return how many calls a model needs that accepts what it would write itself."""
     output: list[int] = []
     cursor, fresh, steps = 0, 0, 0
     while len(output) < len(answer):
-        draft, cursor = find_draft(buffer, cursor, output, fresh, count, NUMBERS)
+        draft, cursor = find_draft(text, cursor, output, fresh, count, NUMBERS)
         rest = answer[len(output) :]
         accepted = next((at for at, token in enumerate(draft) if rest[at : at + 1] != [token]), len(draft))
         fresh = min(accepted + 1, len(rest))
@@ -101,21 +101,21 @@ def _count_steps(answer: Sequence[int], buffer: Sequence[int], count: int) -> in
     return steps
 
 
-def _try_in_order(buffer: list[int], cursor: int, output: list[int], fresh: int, count: int) -> tuple[list[int], int]:
+def _try_in_order(text: list[int], cursor: int, output: list[int], fresh: int, count: int) -> tuple[list[int], int]:
     """Try the candidates one by one, the longest matches first."""
     new = output[len(output) - fresh :]
-    kept = max(length for length in range(fresh + 1) if buffer[cursor : cursor + length] == new[:length])
+    kept = max(length for length in range(fresh + 1) if text[cursor : cursor + length] == new[:length])
     cursor += kept
     classes = ["number" if token in NUMBERS else token for token in output]
-    ahead = range(cursor, len(buffer))
-    behind = range(min(cursor, len(buffer)) - 1, 0, -1)
+    ahead = range(cursor, len(text))
+    behind = range(min(cursor, len(text)) - 1, 0, -1)
     for length in range(MAX_MATCH, 0, -1):
         for end in (*ahead, *behind):
             long_enough = length >= MIN_MATCH and end >= length and length <= len(output)
-            if long_enough and buffer[end - length : end] == output[-length:]:
-                return buffer[end : end + count], end
+            if long_enough and text[end - length : end] == output[-length:]:
+                return text[end : end + count], end
         for end in range(len(output) - 1, length - 1, -1):
             if classes[end - length : end] == classes[-length:]:
                 return output[end : end + count], cursor
     start = cursor if kept == fresh else cursor + 1
-    return buffer[start : start + count], cursor
+    return text[start : start + count], cursor

@@ -30,7 +30,17 @@ from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
 from twopass.engines.vllm.image_input import ImageInput, PlannedImage
-from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, WORKER, compatibility, draft_params
+from twopass.engines.vllm.plugin import (
+    DRAFT_TEXTS,
+    NGRAM_V1,
+    NGRAM_V2,
+    SCHEDULER,
+    STOCK_NGRAM,
+    STOCK_NGRAM_ENVIRONMENT,
+    WORKER,
+    compatibility,
+    draft_params,
+)
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
@@ -52,7 +62,6 @@ VISION_SPECS = {
     "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
     UNLIMITED: tiling.UNLIMITED_OCR,
 }
-STOCK_NGRAM = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 # Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
 # and the last 128 tokens, does not grow with the answer.
@@ -91,7 +100,7 @@ class VllmEngine(GroupMember):
         with startup.read_ahead(model) if waits else nullcontext():
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
             if compatibility.BAN in changed:
-                os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # vLLM's own ban exists for its first model runner only
+                os.environ |= STOCK_NGRAM_ENVIRONMENT
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
@@ -215,7 +224,7 @@ class VllmEngine(GroupMember):
             self.core = self._connect(self._starting)
 
     def abandon(self) -> None:
-        """End a core for which nobody waits any more."""
+        """End a core that is still starting."""
         self._starting.stop()
 
     def _start_core(self) -> Any:
@@ -236,7 +245,7 @@ class VllmEngine(GroupMember):
         message = f"{self._name} could not capture its CUDA graphs and was started without them; it is slower: {advice}"
         self.incidents.append(Incident(Code.ENGINE_DEAD, message))
         log.warning(message, code=Code.ENGINE_DEAD)
-        os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # other engines may be waited for in threads
+        _spawn_next_cores()  # other engines may be waited for in threads
 
     def _launch_core(self) -> CoreProcess:
         before = time.monotonic()
@@ -276,7 +285,7 @@ class VllmEngine(GroupMember):
         incident = self._diagnose_crash()
         self.incidents.append(incident)
         log.error(incident.message, code=incident.code, restarts_left=self._max_restarts - len(self._crash_times))
-        os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"  # by now this process has threads and cannot fork
+        _spawn_next_cores()
         try:
             async with asyncio.timeout(self.start_s):
                 await asyncio.to_thread(self.core.shutdown)
@@ -434,7 +443,7 @@ def build_arguments(
         "scheduling_policy": "priority",
         **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
         **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
-        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed),
+        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed, drafts > 0),
         **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
         "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
@@ -447,13 +456,14 @@ def build_arguments(
     }
 
 
-def _choose_processors(model: str, has_gpu: bool, uses_stock: bool) -> dict[str, Any]:
+def _choose_processors(model: str, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
     """Name the n-gram ban for the model runner that vLLM will choose, and what keeps the texts of drafts."""
     if model in CROP_INPUTS:
         return {}
     if uses_stock:
         return {"logits_processors": [STOCK_NGRAM]}
-    return {"logits_processors": [NGRAM_V2, DRAFT_TEXTS] if has_gpu else [NGRAM_V1]}
+    ban = NGRAM_V2 if has_gpu else NGRAM_V1
+    return {"logits_processors": [ban, DRAFT_TEXTS] if has_drafts else [ban]}
 
 
 def build_speculative_config(drafts: int) -> dict[str, Any]:
@@ -500,6 +510,11 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: by
         ignore_eos=sampling.ignore_eos,
         logprobs=0 if logprobs else None,  # of the sampled token only
     )
+
+
+def _spawn_next_cores() -> None:
+    """Let vLLM start further cores in new interpreters: a process with threads must not fork."""
+    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
 
 
 def _find_changed_parts() -> Collection[str]:

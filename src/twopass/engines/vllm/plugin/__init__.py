@@ -16,6 +16,9 @@ SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
 NGRAM_V1 = "twopass.engines.vllm.plugin.ngram_v1:NoRepeatNGram"  # for the model runner that vLLM uses on CPUs
 NGRAM_V2 = "twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram"  # for the one that it uses on GPUs
+# vLLM's own ban, which exists for the first of these runners only: the variable keeps vLLM from choosing the second.
+STOCK_NGRAM = "vllm.model_executor.models.deepseek_ocr:NGramPerReqLogitsProcessor"
+STOCK_NGRAM_ENVIRONMENT = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 DRAFT_TEXTS = "twopass.engines.vllm.plugin.draft_texts:DraftTexts"
 MODE_KEY, MAX_CROPS_KEY = "mode", "max_crops"  # keys that a request may set in mm_processor_kwargs
 DEFAULT_MODE = "gundam"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 GPU_VLLM, CPU_VLLM = "0.33.0", "0.32.0"
 HASH_DIGITS = 12
 
-# Parts of the plugin. Without the first two, there is no engine; instead of the others, vLLM's own code can run.
+# Parts of the plugin. Without the first two, there is no engine; the others can be replaced by vLLM's own code.
 MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN = "scheduler", "worker", "drafts", "ngram_ban"
 REQUIRED = (MODELS, START)

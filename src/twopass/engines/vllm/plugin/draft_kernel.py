@@ -124,7 +124,7 @@ class Drafter:
     """Finds `count` drafts for each request of a batch.
 
     `texts` keeps the requests' texts and cursors, see draft_texts.py. `numbers` is 1 for each token of digits only, of
-    the whole vocabulary.
+    the whole vocabulary. `drafts` is what the last call found.
     """
 
     def __init__(self, texts: Any, numbers: torch.Tensor, max_requests: int, max_tokens: int, count: int) -> None:
@@ -133,7 +133,7 @@ class Drafter:
         self._text_blocks = triton.cdiv(texts.tokens.shape[1], BLOCK)
         self._blocks = self._text_blocks + triton.cdiv(max_tokens, BLOCK)
         self._scores = torch.zeros((max_requests, self._blocks), dtype=torch.int32, device=device)
-        self._drafts = torch.zeros((max_requests, count), dtype=torch.int64, device=device)
+        self.drafts = torch.zeros((max_requests, count), dtype=torch.int64, device=device)
 
     def find(
         self, slots: torch.Tensor, num_sampled: torch.Tensor, all_tokens: torch.Tensor, prompt_lengths: torch.Tensor,
@@ -160,7 +160,7 @@ class Drafter:
             **shared,
         )
         _draft_kernel[(requests,)](
-            *states, self._blocks, self._drafts, COUNT=self._count, COUNT_BLOCK=triton.next_power_of_2(self._count),
+            *states, self._blocks, self.drafts, COUNT=self._count, COUNT_BLOCK=triton.next_power_of_2(self._count),
             BLOCKS=triton.next_power_of_2(self._blocks), **shared,
         )  # fmt: skip
-        return self._drafts[:requests]
+        return self.drafts[:requests]

@@ -11,46 +11,47 @@ from collections.abc import Container, Sequence
 # Longer matches count as this long. Eight tokens tell the third coordinate of a box, `[[1, 2, 3`, from the fourth, so
 # that after an unseen coordinate `,` or `]]` is drafted rightly.
 MAX_MATCH = 8
-MIN_MATCH = 2  # tokens that have to match in the buffer, where a single token occurs in too many places
+MIN_MATCH = 2  # tokens that have to match in the text, where a single token occurs in too many places
 
-_Match = tuple[int, bool, bool, int, int]  # length, in the buffer, not before the cursor, nearness, where it ends
+_Match = tuple[int, bool, bool, int, int]  # length, in the text, not before the cursor, nearness, where it ends
 
 
 def find_draft(
-    buffer: Sequence[int], cursor: int, output: Sequence[int], fresh: int, count: int, numbers: Container[int]
+    text: Sequence[int], cursor: int, output: Sequence[int], fresh: int, count: int, numbers: Container[int]
 ) -> tuple[list[int], int]:
     """Return up to `count` tokens that may follow `output`, and the new cursor.
 
-    `buffer` is the draft text; the answer is expected to continue it with `buffer[cursor]`. `output` is the answer so
-    far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of digits only.
+    `text` is what the answer probably contains; the answer is expected to continue it with `text[cursor]`. `output` is
+    the answer so far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of
+    digits only.
 
-    The cursor moves over fresh tokens as far as they equal the buffer, and rests while the answer has tokens that the
-    buffer lacks, such as grounding tags. Then what follows the longest match of the end of `output` is proposed:
+    The cursor moves over fresh tokens as far as they equal the text, and rests while the answer has tokens that the
+    text lacks, such as grounding tags. Then what follows the longest match of the end of `output` is proposed:
 
-    - A match in the buffer has at least `MIN_MATCH` tokens, one in `output` at least one.
+    - A match in the text has at least `MIN_MATCH` tokens, one in `output` at least one.
     - In `output` any two numbers are equal: this drafts what stands between the coordinates of grounding tags.
-    - Among equal lengths, the buffer comes before `output`. In the buffer, what is at or after the cursor comes first,
+    - Among equal lengths, the text comes before `output`. In the text, what is at or after the cursor comes first,
       then the nearest; in `output`, the newest.
-    - A match in the buffer moves the cursor to what follows it. It has to be followed by at least one token.
+    - A match in the text moves the cursor to what follows it. It has to be followed by at least one token.
 
-    Without a match, the buffer is proposed from the cursor on, or from one token later if the last token of `output` is
-    not the buffer's: it may have the place of the token at the cursor.
+    Without a match, the text is proposed from the cursor on, or from one token later if the last token of `output` is
+    not the text's: it may have the place of the token at the cursor.
     """
-    kept = _count_equal(output[len(output) - fresh :], buffer[cursor:])
+    kept = _count_equal(output[len(output) - fresh :], text[cursor:])
     cursor += kept
-    matches = [*_match_buffer(buffer, cursor, output), *_match_output(output, numbers)]
-    length, in_buffer, _, _, end = max(matches, default=(0, False, False, 0, 0))
-    if in_buffer:
-        return list(buffer[end : end + count]), end
+    matches = [*_match_text(text, cursor, output), *_match_output(output, numbers)]
+    length, in_text, _, _, end = max(matches, default=(0, False, False, 0, 0))
+    if in_text:
+        return list(text[end : end + count]), end
     if length:
         return list(output[end : end + count]), cursor
     start = cursor + (kept < fresh)
-    return list(buffer[start : start + count]), cursor
+    return list(text[start : start + count]), cursor
 
 
-def _match_buffer(buffer: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
-    """Return the matches that at least one token of the buffer follows."""
-    lengths = [(_count_matching(buffer, end, output, ()), end) for end in _list_ends(buffer, output, ())]
+def _match_text(text: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
+    """Return the matches that at least one token of the text follows."""
+    lengths = [(_count_matching(text, end, output, ()), end) for end in _list_ends(text, output, ())]
     return [(length, True, end >= cursor, -abs(end - cursor), end) for length, end in lengths if length >= MIN_MATCH]
 
 

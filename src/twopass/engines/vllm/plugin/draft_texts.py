@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
 
 from twopass.engines.vllm.plugin.draft_params import MAX_TOKENS, unpack
@@ -13,7 +14,7 @@ from twopass.engines.vllm.plugin.draft_params import MAX_TOKENS, unpack
 class DraftTexts(LogitsProcessor):
     """Stores each request's text in its slot, and changes no logits.
 
-    A logits processor is what vLLM tells of every request that enters or returns, with its parameters and its slot.
+    vLLM notifies logits processors of every request that enters or resumes, with its parameters and its slot.
     """
 
     def __init__(self, vllm_config: Any, req_states: LogitsProcRequestState) -> None:
@@ -23,8 +24,6 @@ class DraftTexts(LogitsProcessor):
         self.cursors = torch.zeros(size, dtype=torch.int32, device=device)  # where the answer is in the text
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        from vllm.utils.torch_utils import async_tensor_h2d  # here, because the front end loads this class, too
-
         tokens = unpack(sampling_params)
         if tokens:
             async_tensor_h2d(torch.frombuffer(tokens, dtype=torch.int32), out=self.tokens[req_idx, : len(tokens)])

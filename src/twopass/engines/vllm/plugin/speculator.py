@@ -24,7 +24,6 @@ class TextSpeculator(BaseSpeculator):
         self._states = states
         numbers = find_numbers(vocabulary, states.vocab_size).to(states.device)
         self._drafter = Drafter(texts, numbers, states.max_num_reqs, states.max_model_len, count)
-        self._no_drafts = torch.zeros((states.max_num_reqs, count), dtype=torch.int64, device=states.device)
 
     def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
         pass
@@ -36,9 +35,9 @@ class TextSpeculator(BaseSpeculator):
         self, input_batch: Any, attn_metadata: Any, slot_mappings: Any, last_hidden_states: Any,
         aux_hidden_states: Any, num_sampled: torch.Tensor, *_: Any, dummy_run: bool = False, **__: Any,
     ) -> torch.Tensor:  # fmt: skip
-        """Requests × count token ids; at first, vLLM calls it without requests."""
+        """Requests × count token ids, any ids in a dummy run, with which vLLM measures its memory."""
         if dummy_run:
-            return self._no_drafts[: input_batch.num_reqs]
+            return self._drafter.drafts[: input_batch.num_reqs]
         states = self._states
         return self._drafter.find(
             input_batch.idx_mapping, num_sampled, states.all_token_ids.gpu, states.prompt_len.gpu, states.total_len.gpu
