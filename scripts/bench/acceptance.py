@@ -34,6 +34,7 @@ from rich.table import Table
 from scripts.bench import drafted_answers
 from scripts.bench.draft_replay import KINDS, replay, split_kinds, split_tokens
 from scripts.bench.drafted_answers import Answer
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_table
 
 COUNTS = (2, 3, 4, 6, 8)
@@ -77,10 +78,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench acceptance", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench acceptance", __doc__)
     parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")])
     parser.add_argument("--pages", type=int, default=8, help="of each document at most")
     parser.add_argument("--ocr", action="store_true", help="read born-digital pages from their images, too")

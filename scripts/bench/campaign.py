@@ -34,6 +34,7 @@ from rich.console import Console
 from scripts import ROOT
 from scripts.bench import corpus_server, s3_calls
 from scripts.bench.corpus_server import BUCKET, PREFIX, Corpus
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.simulated_fleet import SimulatedFleet, SimulatedLoop, SimulatedPreparer
 from twopass.cli.submit_summary import SummaryWriter
@@ -87,11 +88,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _create_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench campaign",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = create_parser("scripts.bench campaign", __doc__)
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--pages", type=int, default=10_000_000)
     parser.add_argument("--workers", type=int, default=500)

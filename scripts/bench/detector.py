@@ -10,7 +10,6 @@ out.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.workload import A4
 from twopass.engines.detector import process
@@ -28,10 +28,7 @@ ROUNDS = 5
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench detector", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench detector", __doc__)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU if there is one, if absent")

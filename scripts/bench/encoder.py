@@ -8,22 +8,19 @@ milliseconds by part. Only the model is built; no engine runs. `--sweep` times t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 
 STAGE_PAGES = 4
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench encoder", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench encoder", __doc__)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--pages", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--sweep", action="store_true")

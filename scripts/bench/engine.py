@@ -13,7 +13,6 @@ then yields, which vLLM simulates: random weights say nothing about how many wou
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import statistics
@@ -26,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from scripts.bench.engine_setup import (
-    add_draft_options,
     build_overrides,
     build_settings,
     open_engine,
     read_process_start,
 )
+from scripts.bench.options import add_draft_options, create_parser
 from scripts.bench.report import print_json
 from scripts.bench.throughput import generate_tokens, make_sampling
 from scripts.bench.workload import (
@@ -67,10 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench engine", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench engine", __doc__)
     parser.add_argument("what", choices=("modes", "decoder", "pages"))
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--ban", choices=LOGITS_PROCESSORS, default="ours", help="implementation of the n-gram ban")

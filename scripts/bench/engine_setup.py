@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.workload import A4, DISTINCT_PAGES, DRAFT_TOKENS, choose_load_format
+from scripts.bench.workload import A4, DISTINCT_PAGES, choose_load_format
 
 
 def read_process_start() -> float:
@@ -27,16 +26,6 @@ def raise_descriptor_limit() -> None:
     """Allow as many open files as the machine permits: each sequence has a buffer and a half."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def add_draft_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--drafts", type=int, default=DRAFT_TOKENS, help="tokens of a text that are verified at each step"
-    )
-    parser.add_argument(
-        "--acceptance", type=float,
-        help="tokens that a step yields on average, simulated by vLLM: random weights say nothing about it",
-    )  # fmt: skip
 
 
 def build_overrides(options: Any) -> dict[str, Any]:

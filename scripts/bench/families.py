@@ -17,7 +17,6 @@ and of families that read pages: `pages`, A4 pages of two lengths through our en
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import json
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench.engine_setup import open_engine, raise_descriptor_limit
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.workload import DISTINCT_PAGES
 from twopass.families.regions.reader import READERS
@@ -73,10 +73,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench families", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench families", __doc__)
     parser.add_argument("--models", nargs="+", choices=(*PROMPTS, *PAGE_PROMPTS), default=[*PROMPTS, *PAGE_PROMPTS])
     parser.add_argument("--stages", nargs="+", choices=(*READER_STAGES, *PAGE_STAGES),
                         default=[*READER_STAGES, *PAGE_STAGES])  # fmt: skip

@@ -31,6 +31,7 @@ from scripts import ROOT
 from scripts.bench.host_engine import HostEngine
 from scripts.bench.job_runs import run_jobs, warm_up_pages
 from scripts.bench.mix_documents import write_documents
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
@@ -64,9 +65,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench gpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = create_parser("scripts.bench gpus", __doc__)
     parser.add_argument("--model-dir", type=Path, help="required unless --scripted")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2], help="engines, one number after the other")
     parser.add_argument("--sequences", type=int, default=256, help="of each engine")

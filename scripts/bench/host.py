@@ -11,7 +11,6 @@ between the ways.
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import statistics
@@ -23,6 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pymupdf
 from PIL import Image, ImageOps
+
+from scripts.bench.options import create_parser
 
 if TYPE_CHECKING:
     from twopass.pages.shared_pixels import PixelBuffer
@@ -43,9 +44,7 @@ class PageCost(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench host", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = create_parser("scripts.bench host", __doc__)
     parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")], metavar="FILE.pdf")
     files: list[Path] = parser.parse_args(arguments).paths
     os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_PLUGINS": ""}  # before torch and vllm are imported

@@ -12,7 +12,6 @@ for the engine alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -23,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench import local_s3
-from scripts.bench.engine_setup import add_draft_options, build_overrides
+from scripts.bench.engine_setup import build_overrides
 from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
 from scripts.bench.mix_documents import DocumentSet, upload_documents
+from scripts.bench.options import add_draft_options, create_parser
 from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
@@ -93,9 +93,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench jobs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = create_parser("scripts.bench jobs", __doc__)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--model", choices=("deepseek_ocr", "unlimited_ocr"), default="deepseek_ocr")
     parser.add_argument("--json", type=Path)

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from scripts import ROOT
 from scripts.bench import local_s3
+from scripts.bench.options import create_parser
 from scripts.bench.workload import read_mix
 
 SEQUENCES = 64
@@ -54,11 +55,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench latency",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = create_parser("scripts.bench latency", __doc__)
     parser.add_argument("--pages", type=int, nargs="+", default=[1, 19])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=10, help="in each process")

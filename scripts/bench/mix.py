@@ -8,12 +8,13 @@ is assumed. The generator is seeded: the file is the same each time.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from scripts.bench.options import create_parser
 
 SEED, PAGES = 20261121, 640
 SPREAD = 0.35  # standard deviation of the logarithm of tokens within a kind
@@ -48,9 +49,7 @@ CROPS = {  # range of widths, range of heights, tokens out
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.mix", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = create_parser("scripts.bench.mix", __doc__)
     parser.add_argument("file", type=Path)
     parser.parse_args().file.write_text(generate())
 

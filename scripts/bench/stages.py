@@ -9,7 +9,6 @@ are read with the default settings.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 import pymupdf
 from rich.table import Table
 
+from scripts.bench.options import create_parser
 from scripts.bench.report import print_table
 from scripts.bench.usage import sample_memory
 from twopass import pipeline
@@ -55,10 +55,7 @@ class SoloWorker(Worker):
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench stages", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench stages", __doc__)
     parser.add_argument("paths", type=Path, nargs="*", default=[Path("samples/sample.pdf")])
     parser.add_argument("--pages", default="1-", help="pages of each document (default: all)")
     parser.add_argument("--memory", action="store_true")

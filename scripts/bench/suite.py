@@ -47,7 +47,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.bench import baseline_stages, encoder, twopass_stages
-from scripts.bench.engine_setup import add_draft_options
+from scripts.bench.options import add_draft_options, create_parser
 from scripts.bench.report import print_json
 from scripts.bench.table import render_table
 from scripts.bench.workload import ENVIRONMENT
@@ -98,9 +98,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse_options(arguments: Sequence[str]) -> Any:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = create_parser("scripts.bench", __doc__)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path, default=Path("bench.json"))
     parser.add_argument("--only", nargs="+", choices=STAGES, help="stages to run")

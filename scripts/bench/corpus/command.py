@@ -11,7 +11,6 @@ process, in the virtual environment whose Python is given; a reader that is not 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -26,16 +25,14 @@ from scripts.bench.corpus.checks import Check
 from scripts.bench.corpus.matching import Rows
 from scripts.bench.corpus.readers import OWN, Reader, ReaderMissing, Reading
 from scripts.bench.corpus.scores import Run, Source
+from scripts.bench.options import create_parser
 
 CHECKS = Path(__file__).with_name("checks")
 SCAN_SHARE = 0.8  # of a page's area: a picture that covers more is a scan of the page
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench corpus", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = create_parser("scripts.bench corpus", __doc__)
     parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER", help="of PDFs; without it, only drawn pages")
     parser.add_argument("--reader", type=Reader.parse, action="append", metavar="NAME[=PYTHON]",
                         help=f"may be repeated; default: {', '.join(OWN)}")  # fmt: skip
