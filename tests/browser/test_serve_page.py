@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, Request, expect
+from playwright.async_api import Browser, Page, Request, Route, expect
 
 from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
@@ -104,6 +105,32 @@ async def test_a_wrong_key_is_asked_for_again(browser: Browser, server: Server) 
         await expect(page.locator("dialog")).not_to_be_visible()
 
 
+async def test_a_request_without_the_key_is_sent_again_with_it(browser: Browser, server: Server, report: Path) -> None:
+    """A file that was sent before the key was entered, and is refused afterwards, does not call the key wrong."""
+    page = await browser.new_page()
+    refused = asyncio.Event()
+
+    async def delay(route: Route) -> None:
+        if "x-api-key" not in route.request.headers and route.request.method == "POST":
+            await refused.wait()
+        await route.continue_()
+
+    await page.route("**/v1/jobs", delay)
+    await page.goto(str(server.client.base_url))
+    await expect(page.get_by_label("API key").last).to_be_visible()
+    async with page.expect_request("**/v1/jobs"):
+        await page.set_input_files("#files", report)
+    await page.get_by_label("API key").last.fill(KEY)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#forget")).to_be_visible()
+    refused.set()
+
+    card = page.locator(".job").filter(has_text=report.name).first
+    await expect(card).to_have_class("job done", timeout=60_000)
+    await expect(page.locator("dialog")).not_to_be_visible()
+    await page.close()
+
+
 @pytest.mark.parametrize(
     ("content", "code"), [(b"no document", "SOURCE_UNSUPPORTED"), (bytes(3_000_000), "SOURCE_TOO_LARGE")]
 )
@@ -115,7 +142,7 @@ async def test_a_file_that_cannot_be_read_says_why(
     path.write_bytes(content)
     async with open_page(browser, server) as page:
         await page.set_input_files("#files", path)
-        card = page.locator(".job").first
+        card = page.locator(".job").filter(has_text="wrong.pdf")  # the list of earlier jobs may come later
 
         await expect(card.locator(".failure")).to_contain_text(code, timeout=30_000)
         await expect(page.get_by_role("status").filter(has_text="wrong.pdf")).to_have_count(1)
@@ -211,6 +238,7 @@ async def test_back_and_escape_close_the_review_and_a_reload_keeps_it(
         await page.go_back()
         await expect(page.locator("#viewer")).to_be_hidden()
         await card.get_by_role("button", name="Review").click()
+        await expect(page.locator("#viewer")).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(page.locator("#viewer")).to_be_hidden()
         await expect(card.get_by_role("button", name="Review")).to_be_focused()

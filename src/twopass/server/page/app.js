@@ -20,16 +20,22 @@ let sending = 0; // files that are sent or wait for that
 
 // ---- requests ---------------------------------------------------------------------------------
 
+function storedKey() {
+  return sessionStorage.getItem(KEY);
+}
+
 function headers() {
-  const key = sessionStorage.getItem(KEY);
+  const key = storedKey();
   return key ? { "X-API-Key": key } : {};
 }
 
-// Ask for the key, once for all requests that were refused; they are sent again afterwards.
-function askForKey() {
+// Ask for the key, once for all requests that were refused with `refusedKey`; they are sent again afterwards. A request
+// that was sent before another key was entered is sent again at once.
+function askForKey(refusedKey) {
+  if (!askingForKey && storedKey() !== refusedKey) return null;
   askingForKey ??= new Promise((resolve) => {
     const dialog = select("#ask");
-    select("#wrong").textContent = sessionStorage.getItem(KEY) ? "That key is wrong." : "";
+    select("#wrong").textContent = storedKey() ? "That key is wrong." : "";
     dialog.oncancel = (event) => event.preventDefault();
     dialog.onclose = () => {
       sessionStorage.setItem(KEY, select("#key").value.trim());
@@ -44,14 +50,15 @@ function askForKey() {
 }
 
 function showKey() {
-  select("#forget").hidden = !sessionStorage.getItem(KEY);
+  select("#forget").hidden = !storedKey();
 }
 
 async function call(path, options = {}) {
   for (;;) {
+    const key = storedKey();
     const response = await fetch(path, { ...options, headers: headers() });
     if (response.status !== 401) return response;
-    await askForKey();
+    await askForKey(key);
   }
 }
 
@@ -137,9 +144,10 @@ class Card {
       return this.fail({ code: "SOURCE_TOO_LARGE", message });
     }
     while (!this.isAborted) {
+      const key = storedKey();
       const { status, body, retryAfter } = await sendFile(file, input, this);
       if (this.isAborted) return;
-      if (status === 401) await askForKey();
+      if (status === 401) await askForKey(key);
       else if (retryAfter) {
         this.showWaiting(retryAfter);
         await pause(1000 * retryAfter);
