@@ -1,4 +1,4 @@
-"""The stages that twopass is compared with: vLLM without our plugin (`stock_async`, `stock_generate`), Transformers."""
+"""The stages that twopass is compared with: vLLM without our plugin (`stock_…`), and Transformers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from scripts.bench.workload import (
     CROP_SIDE,
     CROP_TOKENS,
     DISTINCT_PAGES,
-    LOGITS_PROCESSORS,
     NGRAM_BAN,
     PAGE_PROMPT,
     PAGE_TOKENS,
     STREAM_INTERVAL,
     choose_load_format,
+    list_processors,
     read_mix,
 )
 
@@ -35,7 +35,7 @@ def measure_generate(options: Any) -> dict[str, Any]:
     """Measure pages a second through `LLM.generate`, as most people run vLLM."""
     from vllm import LLM
 
-    llm = LLM(**_build_arguments(options))
+    llm = LLM(**_build_arguments(options, "stock"))
     images = _make_images(*A4)
 
     def measure_rate(count: int, tokens: int) -> float:
@@ -51,12 +51,22 @@ def measure_generate(options: Any) -> dict[str, Any]:
 
 
 def measure_async(options: Any) -> dict[str, Any]:
-    """Measure vLLM at its best: images are prepared by threads, answers are streamed in steps as large as ours."""
+    """Measure vLLM at its best, with the n-gram ban, which exists for its first model runner."""
+    return _measure(options, "stock_async", "stock")
+
+
+def measure_v2(options: Any) -> dict[str, Any]:
+    """Measure vLLM's second model runner, which is its default and has no n-gram ban of vLLM's own."""
+    return _measure(options, "stock_v2", "none")
+
+
+def _measure(options: Any, name: str, ban: str) -> dict[str, Any]:
+    """Images are prepared by threads, answers are streamed in steps as large as ours."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
     arguments = {
-        **_build_arguments(options),
+        **_build_arguments(options, ban),
         "renderer_num_workers": min(options.workers, options.renderers),
         "stream_interval": STREAM_INTERVAL,
     }
@@ -64,7 +74,7 @@ def measure_async(options: Any) -> dict[str, Any]:
 
     async def run() -> None:
         try:
-            await _measure_core(core, options)
+            await _measure_core(core, options, name)
         finally:
             core.shutdown()  # on the loop, as twopass's engine does
 
@@ -112,19 +122,19 @@ def _make_images(width: int, height: int) -> list[Any]:
     return [Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8)) for _ in range(DISTINCT_PAGES)]
 
 
-def _build_arguments(options: Any) -> dict[str, Any]:
+def _build_arguments(options: Any, ban: str) -> dict[str, Any]:
     os.environ["VLLM_PLUGINS"] = ""  # without ours
-    os.environ |= BAN_ENVIRONMENT["stock"]
+    os.environ |= BAN_ENVIRONMENT.get(ban, {})
     return {
         "model": str(options.model_dir), "dtype": "bfloat16", "load_format": choose_load_format(options.model_dir),
         "max_model_len": 8192,
         "max_num_seqs": options.sequences, "max_num_batched_tokens": 8192, "enable_prefix_caching": False,
         "mm_processor_cache_gb": 0, "limit_mm_per_prompt": {"image": 1}, "disable_log_stats": True,
-        "logits_processors": LOGITS_PROCESSORS["stock"],
+        "logits_processors": list_processors(ban),
     }  # fmt: skip
 
 
-async def _measure_core(core: Any, options: Any) -> None:
+async def _measure_core(core: Any, options: Any, name: str) -> None:
     pages, crops, request_ids = _make_images(*A4), _make_images(CROP_SIDE, CROP_SIDE), iter(map(str, range(10**6)))
 
     async def count_tokens(image: Any, tokens: int, text: str = PAGE_PROMPT) -> AsyncIterator[int]:
@@ -148,10 +158,11 @@ async def _measure_core(core: Any, options: Any) -> None:
 
     await measure_rate(pages, 1, 8)  # alone: otherwise all threads load a tokenizer at once, which takes minutes
     await measure_rate(pages, min(64, options.pages), 8)
-    print_json(found={"pass1_500": {"stock_async": await measure_rate(pages, options.pages, PAGE_TOKENS)}})
+    print_json(found={"pass1_500": {name: await measure_rate(pages, options.pages, PAGE_TOKENS)}})
     await measure_rate(crops, min(64, options.crops), 8, CROP_PROMPT)
     crops_per_s = await measure_rate(crops, options.crops // 2, CROP_TOKENS, CROP_PROMPT)
-    print_json(found={"crops_per_s": {"stock_async": crops_per_s}})
-    print_json(found={"decoder_tokens_per_s": await measure_decoder(core, options, {"stock": NGRAM_BAN})})
+    print_json(found={"crops_per_s": {name: crops_per_s}})
+    decoder = await measure_decoder(core, options, {name.removesuffix("_async"): NGRAM_BAN})
+    print_json(found={"decoder_tokens_per_s": decoder})
     lengths = [page["tokens"] for page in read_mix(options.mix_pages)]
-    print_json(found={"pass1_mix": {"stock_async": await measure_mix(ask_page, lengths, options.sequences)}})
+    print_json(found={"pass1_mix": {name: await measure_mix(ask_page, lengths, options.sequences)}})

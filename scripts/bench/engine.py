@@ -35,13 +35,14 @@ from scripts.bench.report import print_json
 from scripts.bench.throughput import generate_tokens, make_sampling
 from scripts.bench.workload import (
     BAN_ENVIRONMENT,
+    BANS,
     DISTINCT_PAGES,
     DRAFT_TEXT,
-    LOGITS_PROCESSORS,
     NGRAM_BAN,
     PAGE_PROMPT,
     STREAM_INTERVAL,
     add_draft,
+    list_processors,
 )
 
 MODES = ("tiny", "small", "base", "large", "gundam")
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str]) -> None:
     from twopass.engines.vllm import engine as vllm
 
     os.environ |= BAN_ENVIRONMENT.get(options.ban, {})
-    overrides = {"logits_processors": LOGITS_PROCESSORS[options.ban]} | build_overrides(options)
+    processors = list_processors(options.ban, options.drafts > 0)
+    overrides = {"logits_processors": processors} | build_overrides(options)
     before = time.time()
     engine = vllm.VllmEngine(build_settings(options, options.interval), options.model_dir, **overrides)
     print_json(stage="engine constructed", seconds=time.time() - before, since_start=time.time() - started)
@@ -69,7 +71,9 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser = create_parser("scripts.bench engine", __doc__)
     parser.add_argument("what", choices=("modes", "decoder", "pages"))
     parser.add_argument("--model-dir", type=Path, required=True)
-    parser.add_argument("--ban", choices=LOGITS_PROCESSORS, default="ours", help="implementation of the n-gram ban")
+    parser.add_argument(
+        "--ban", choices=BANS, default="ours", help="implementation of the n-gram ban; stock: without drafts"
+    )
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--pages", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=500)
@@ -79,7 +83,10 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     )
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     add_draft_options(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.ban == "stock":  # it exists for vLLM's first model runner, which has no drafts of ours
+        options.drafts = 0
+    return options
 
 
 async def run_modes(engine: Any, options: Any) -> None:

@@ -30,12 +30,12 @@ def raise_descriptor_limit() -> None:
 
 def build_overrides(options: Any) -> dict[str, Any]:
     """Arguments of vLLM's engine that no setting names."""
-    from twopass.engines.vllm import engine as vllm
+    from twopass.engines.vllm.arguments import build_speculative_config
 
     if not (options.drafts and options.acceptance):
         return {}
     simulated = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": options.acceptance}
-    return {"speculative_config": vllm.build_speculative_config(options.drafts) | simulated}
+    return {"speculative_config": build_speculative_config(options.drafts) | simulated}
 
 
 def build_settings(options: Any, stream_interval: int) -> Any:

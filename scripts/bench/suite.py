@@ -13,7 +13,7 @@ of an hour on an H200; a slower GPU needs fewer --pages and --mix-pages or a hig
     warm            the start again, with the caches that `twopass` filled
     encoder         the vision encoder alone, vLLM's and ours
     job             whole jobs: PDFs from S3, artefacts to S3 (the command `jobs`)
-    stock_async     stock vLLM at its best; stock_generate: as most people run it
+    stock_async     stock vLLM at its best; stock_generate: as most people run it; stock_v2: without an n-gram ban
     transformers    page by page in Transformers (DeepSeek-OCR-2, which Transformers implements itself)
 
 This is what `python -m scripts.bench` runs when no command is given. Each command has its own --help:
@@ -52,15 +52,15 @@ from scripts.bench.report import print_json
 from scripts.bench.table import render_table
 from scripts.bench.workload import ENVIRONMENT
 
-STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_generate", "transformers")
+STAGES = ("twopass", "warm", "encoder", "job", "stock_async", "stock_v2", "stock_generate", "transformers")
 WHAT = ("pass1", "crops", "mix", "decoder")
 LIMIT_S, JOB_LIMIT_FACTOR = 900.0, 3  # of one stage; `job` takes longer
 RENDERERS = 8  # threads that prepare images for stock vLLM, which take 0.12 s of a core per page
 JOB_OPTIONS = ("--jobs", "1", "2", "4", "--windows", "8", "32", "128", "512", "--ways", "pass2_all", "mode_auto")
 _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the command `jobs`
     "twopass": twopass_stages.measure_cold, "warm": twopass_stages.measure_warm, "encoder": encoder.measure_stage,
-    "stock_async": baseline_stages.measure_async, "stock_generate": baseline_stages.measure_generate,
-    "transformers": baseline_stages.measure_transformers,
+    "stock_async": baseline_stages.measure_async, "stock_v2": baseline_stages.measure_v2,
+    "stock_generate": baseline_stages.measure_generate, "transformers": baseline_stages.measure_transformers,
 }  # fmt: skip
 RECORDED = (
     "sequences",

@@ -20,11 +20,7 @@ CROP_SIDE, CROP_TOKENS = 600, 60
 DRAFT_TOKENS = 4  # the default of the setting DRAFT_TOKENS
 STREAM_INTERVAL = 128  # tokens between two outputs of a streamed answer; the default of the setting STREAM_INTERVAL
 NGRAM_BAN = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
-LOGITS_PROCESSORS = {
-    "none": [],
-    "ours": [NGRAM_V2, DRAFT_TEXTS],
-    "stock": [STOCK_NGRAM],
-}
+BANS = {"none": (), "ours": (NGRAM_V2,), "stock": (STOCK_NGRAM,)}  # logits processors
 BAN_ENVIRONMENT = {"stock": STOCK_NGRAM_ENVIRONMENT}
 # What stands for a page's text: as long as an answer. Which words it has does not matter where acceptance is simulated.
 DRAFT_TEXT = " ".join(f"word{number}" for number in range(300))
@@ -35,6 +31,11 @@ def read_mix(count: int) -> list[dict[str, Any]]:
     """Return so many pages of docs/bench/mix.json, which starts over where it has fewer."""
     mix = json.loads(MIX_FILE.read_text())
     return [mix[number % len(mix)] for number in range(count)]
+
+
+def list_processors(ban: str, has_drafts: bool = False) -> list[str]:
+    """vLLM's `logits_processors`, with what keeps the texts that are drafted from."""
+    return [*BANS[ban], DRAFT_TEXTS] if has_drafts else [*BANS[ban]]
 
 
 def add_draft(ngram_ban: dict[str, Any]) -> dict[str, Any]:

@@ -194,8 +194,12 @@ class Settings(BaseSettings):
     )
     load_format: str = Field(default="auto", description="dummy: random weights, for benchmarks without a model")
     stream_interval: int = Field(default=128, ge=1, description="tokens generated between two loop checks")
-    draft_tokens: int = Field(
-        default=4, ge=0, le=15, description="tokens of a page's text that vLLM verifies at each step; 0: none"
+    draft_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        le=15,
+        description="tokens of a page's text that vLLM verifies at each step, 0 for none; null: 4 on H100 and H200, "
+        "where that was measured, and 0 on other GPUs",
     )
     logprobs: bool = Field(
         default=False, description="derive confidence from token probabilities if nothing else gives one"

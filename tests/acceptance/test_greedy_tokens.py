@@ -19,7 +19,7 @@ REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, usual=Sam
 TEXT = "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, and the wind."
 SOUND = Answer(TEXT, "stop")
 STOCK = Answers([SOUND] * 4, [SOUND] * 12, preemptions=3, halves=[SOUND] * 12)
-OURS = replace(STOCK, drafted=900, accepted=500)
+OURS = replace(STOCK, uses_drafts=True, drafted=900, accepted=500)
 ALL = range(12)
 USUAL, STRICT = "8 at once, usual n-gram ban", "4 at once, strict n-gram ban"
 
@@ -152,3 +152,24 @@ def test_every_other_request_is_drafted_with_an_answer() -> None:
 
     assert [request.draft == TEXT for request in drafted] == [False, True] * 6
     assert all(sorted(request.draft.split()) == sorted(TEXT.split()) for request in drafted)
+
+
+@pytest.mark.parametrize(
+    ("uses_drafts", "drafted", "accepted", "outcome"),
+    [
+        (True, 900, 500, Outcome.PASSED),
+        (True, 900, 900, Outcome.FAILED),
+        (True, 900, 0, Outcome.FAILED),
+        (True, 0, 0, Outcome.FAILED),
+        (False, 0, 0, Outcome.NOT_RUN),
+    ],
+)
+def test_drafts_must_have_been_right_and_wrong(
+    uses_drafts: bool, drafted: int, accepted: int, outcome: Outcome
+) -> None:
+    """Only an engine without drafts is not asked for any."""
+    ours = replace(STOCK, uses_drafts=uses_drafts, drafted=drafted, accepted=accepted)
+
+    checks = greedy_tokens.check_answers(REQUESTS, ours, STOCK)
+
+    assert {check.name: check.outcome for check in checks}["drafts"] is outcome

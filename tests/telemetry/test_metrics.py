@@ -147,6 +147,9 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetName(self, handle: str) -> str:
         return "NVIDIA H200"
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> list[int]:
+        return [9, 0]
+
     def nvmlSystemGetDriverVersion(self) -> str:
         return "580.1"
 
@@ -179,6 +182,7 @@ def test_only_visible_gpus_are_detected(monkeypatch: pytest.MonkeyPatch, visible
     info = gpus.detect_gpus()
 
     assert (info.count, info.cuda_version, info.name, info.driver) == (number, (13, 1), "NVIDIA H200", "580.1")
+    assert info.capability == (9, 0)
     assert (info.memory_gb, info.free_gb) == ((8 << 30) / 1e9, (7 << 30) / 1e9)
     assert [gpu.id for gpu in info.visible] == (visible or "0").split(",")[:number]
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(False))

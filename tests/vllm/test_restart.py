@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from twopass.engines.interface import Completion, Prompt
+from twopass.engines.interface import Completion, EngineDied, Prompt
 from twopass.engines.vllm.core_process import set_variables
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.plugin import exit_report
@@ -259,7 +259,7 @@ def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
     waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small card serves, more slowly, with a warning; the core that failed is ended, alone and among others."""
-    monkeypatch.setenv("VLLM_WORKER_MULTIPROCESSING_METHOD", "fork")
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "fork")
     StartingCore.running = []
 
     engine = StartingEngine(GRAPHS, Path("nowhere"), waits=waits)
@@ -275,10 +275,61 @@ def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
 
 def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is started twice and not for ever, and no core is left running."""
-    monkeypatch.setenv("VLLM_WORKER_MULTIPROCESSING_METHOD", "fork")
+    monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "fork")
     StartingCore.running = []
 
     with pytest.raises(EngineError, match="vLLM did not start"):
         FailingEngine(GRAPHS, Path("nowhere"))
 
     assert StartingCore.running == []
+
+
+class FullEngine(Engine):
+    """The engine with scripted cores that report that they ran out of memory when they die."""
+
+    async def _answer(self, prompt: Prompt) -> Completion:
+        if prompt.id == "poison":
+            with set_variables(self._core_variables):
+                exit_report._write(exit_report.OUT_OF_MEMORY)
+        return await super()._answer(prompt)
+
+
+async def test_a_core_that_ran_out_of_memory_gets_less_to_do(tmp_path: Path) -> None:
+    """Half the sequences, less memory, and CUDA graphs for no more sequences than it has."""
+    Core.running = []
+    engine = FullEngine(GRAPHS.model_copy(update={"max_num_seqs": 64}), tmp_path)
+    before = engine.arguments["gpu_memory_utilization"]
+
+    await engine.attempt(build_prompt("good"))
+    with pytest.raises(EngineDied):
+        await engine.attempt(build_prompt("poison"))
+    await engine.wait_for_restart()
+
+    assert [incident.code for incident in engine.incidents] == [Code.ENGINE_MEMORY]
+    assert engine.arguments["max_num_seqs"] == 32
+    assert engine.arguments["gpu_memory_utilization"] < before
+    assert engine.arguments["compilation_config"]["cudagraph_capture_sizes"][-1] == 32
+
+
+class FailingStart(StartingCore):
+    """A core whose memory is full before it could capture CUDA graphs."""
+
+    def wait(self) -> None:
+        with set_variables(self._variables):
+            exit_report._write(exit_report.OUT_OF_MEMORY)
+        raise RuntimeError("Engine core initialization failed")
+
+
+async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(tmp_path: Path) -> None:
+    """Its report is kept for the next restart, which lowers the sequences; its graphs are not given up."""
+    StartingCore.running, Core.running = [], []
+    engine = StartingEngine(GRAPHS.model_copy(update={"max_num_seqs": 64, "enforce_eager": True}), tmp_path)
+    engine.core.errored = True
+    engine._launch_core = lambda: FailingStart(engine.arguments, engine._core_variables, True)  # type: ignore[method-assign]
+
+    for _ in range(2):
+        with pytest.raises(EngineError, match="vLLM did not start"):
+            await engine.restart()
+
+    assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD, Code.ENGINE_MEMORY]
+    assert engine.arguments["max_num_seqs"] == 32

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, chain
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vllm import SamplingParams
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.request import Request
 
+from twopass.engines.vllm.plugin import draft_params
 from twopass.engines.vllm.plugin.scheduler import (
     MAX_WAIT_STEPS,
     MIN_GROUP,
+    GroupScheduler,
     count_sent,
     group_size,
     should_wait,
@@ -52,3 +59,70 @@ def test_every_token_is_sent_once(steps: list[int], interval: int) -> None:
     assert sent == sorted(sent)
     assert all(total - interval < count <= total for total, count in zip(totals, sent, strict=True))
     assert {(count - 1) % interval for count in sent} == {0}
+
+
+def build_request(request_id: str = "r", max_tokens: int = 100, **more: Any) -> Request:
+    """An answer that ends at its maximum only."""
+    params = SamplingParams(max_tokens=max_tokens, ignore_eos=True, **more)
+    return Request(request_id, [1, 2, 3], params, pooling_params=None)
+
+
+def build_scheduler(**values: Any) -> GroupScheduler:
+    """A scheduler without an engine, with only what the tested method uses."""
+    scheduler = GroupScheduler.__new__(GroupScheduler)
+    vars(scheduler).update(values)
+    return scheduler
+
+
+def send(steps: list[list[int]], interval: int, request: Request) -> list[list[int]]:
+    """The tokens that each step sends, until the answer ends."""
+    config = SimpleNamespace(stream_interval=interval)
+    scheduler, sent = build_scheduler(max_model_len=10_000, scheduler_config=config), []
+    for tokens in steps:
+        request.num_output_placeholders = len(tokens)  # as many as the step had drafts, and one
+        now, stopped = scheduler._update_request_with_output(request, list(tokens))
+        sent.append(now)
+        if stopped:
+            break
+    return sent
+
+
+STEPS = st.lists(st.lists(st.integers(10, 99), min_size=1, max_size=9), min_size=1, max_size=60)
+
+
+@given(steps=STEPS, interval=st.integers(1, 40), data=st.data())
+def test_the_tokens_that_are_sent_are_the_answer(steps: list[list[int]], interval: int, data: st.DataObject) -> None:
+    """Also where the answer ends in the middle of a step: the drafts after its end were accepted for nothing."""
+    answer = list(chain.from_iterable(steps))
+    length = data.draw(st.integers(1, len(answer)))
+
+    sent = send(steps, interval, build_request(max_tokens=length))
+
+    assert list(chain.from_iterable(sent)) == answer[:length]
+    assert sent[0]
+    assert len([message for message in sent if message]) <= 2 + length / interval
+
+
+@given(steps=STEPS)
+def test_log_probabilities_are_sent_at_once(steps: list[list[int]]) -> None:
+    """vLLM sends those of a step with the tokens of that step."""
+    request = build_request(max_tokens=10_000, logprobs=0)
+
+    assert send(steps, 40, request) == steps
+
+
+def test_a_request_without_a_text_has_no_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's scheduler gives the same number of them to every request."""
+    draft = {draft_params.DRAFT: draft_params.pack([5, 6, 7])}
+    requests = {"drafted": build_request("drafted", extra_args=draft), "plain": build_request("plain")}
+
+    def give_drafts(scheduler: Any, output: Any) -> None:
+        for request_id in output.num_scheduled_tokens:
+            scheduler.requests[request_id].spec_token_ids = [-1] * 4
+
+    monkeypatch.setattr(AsyncScheduler, "_update_after_schedule", give_drafts)
+    build_scheduler(num_spec_tokens=4, requests=requests)._update_after_schedule(
+        SimpleNamespace(num_scheduled_tokens=dict.fromkeys(requests, 1))
+    )
+
+    assert {name: request.spec_token_ids for name, request in requests.items()} == {"drafted": [-1] * 4, "plain": []}

@@ -43,13 +43,14 @@ class Answers:
 
     `halves` are those to one half at once and then to the other, which shows what batching alone changes; only stock
     vLLM is asked for them. `preemptions` counts how often a request was interrupted and computed again because the KV
-    cache was full. `drafted` and `accepted` count draft tokens.
+    cache was full. `drafted` and `accepted` count the draft tokens of an engine that `uses_drafts`.
     """
 
     alone: list[Answer]
     together: list[Answer]
     preemptions: int
     halves: Sequence[Answer] = ()
+    uses_drafts: bool = False
     drafted: int = 0
     accepted: int = 0
 

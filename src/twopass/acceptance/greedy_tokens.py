@@ -90,7 +90,7 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
 
 def _check_drafts(ours: Answers) -> Check:
     """Drafts must have been right and wrong, or the answers given at once say nothing about them."""
-    if not ours.drafted:
+    if not ours.uses_drafts:
         return skip(STAGE, "drafts", NOT_DRAFTED)
     value = f"{ours.accepted} of {ours.drafted} draft tokens were accepted"
     return judge(STAGE, "drafts", 0 < ours.accepted < ours.drafted, value, "some, but not all", NO_DRAFTS)

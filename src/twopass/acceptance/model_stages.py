@@ -40,7 +40,8 @@ from twopass.document import Canary
 from twopass.engines import factory, structure, weights
 from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
-from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine, choose_context, choose_preset
+from twopass.engines.vllm.arguments import VISION_SPECS, choose_context, choose_preset
+from twopass.engines.vllm.engine import VllmEngine
 from twopass.errors import Code, EngineError
 from twopass.settings import Preset, Settings
 from twopass.steps import canary
@@ -105,7 +106,12 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
         drafted = greedy_requests.add_drafts(requests, alone)
         together = worker.submit(_ask(model, engine, drafted, at_once=True)).result()
         ours = Answers(
-            alone, together, _count(PREEMPTIONS), drafted=_count(DRAFT_TOKENS), accepted=_count(ACCEPTED_TOKENS)
+            alone,
+            together,
+            _count(PREEMPTIONS),
+            uses_drafts=engine.uses_drafts,
+            drafted=_count(DRAFT_TOKENS),
+            accepted=_count(ACCEPTED_TOKENS),
         )
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
         arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}

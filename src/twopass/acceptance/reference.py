@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from twopass.engines.vllm.engine import VISION_SPECS
+from twopass.engines.vllm.arguments import VISION_SPECS
 from twopass.pages.pillow_image import to_image
 from twopass.pages.shared_pixels import Pixels
 

@@ -13,7 +13,7 @@ from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
 from twopass.engines.vllm import prompt_tokens, tiling
-from twopass.engines.vllm.engine import VISION_SPECS
+from twopass.engines.vllm.arguments import VISION_SPECS
 from twopass.engines.vllm.tiling import TileGrid, VisionSpec
 
 STAGE = "b"

@@ -15,7 +15,8 @@ from twopass.acceptance.records import Record
 from twopass.acceptance.tested_model import TestedModel
 from twopass.acceptance.vision_inputs import Agreement, RecordedInput
 from twopass.engines.interface import Prompt, Sampling
-from twopass.engines.vllm.engine import VISION_SPECS, VllmEngine
+from twopass.engines.vllm.arguments import VISION_SPECS
+from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.tiling import TileGrid
 from twopass.families.interface import PageFeatures, PageRequest
 from twopass.families.registry import FAMILIES

@@ -22,7 +22,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuInfo:
-    """The visible GPUs. Name and memory are those of the first one.
+    """The visible GPUs. Name, memory and compute capability are those of the first one.
 
     `memory_gb` is its total memory and `free_gb` what is free of it, in 10^9 bytes. `cuda_version` is the newest
     version that the driver supports.
@@ -35,6 +35,7 @@ class GpuInfo:
     name: str = ""
     driver: str = ""
     visible: tuple[Gpu, ...] = ()
+    capability: tuple[int, int] = (0, 0)
 
 
 def detect_gpus(ids: Sequence[str] = ()) -> GpuInfo:
@@ -55,7 +56,16 @@ def _query_gpus(pynvml: Any, ids: Sequence[str]) -> GpuInfo:
     cuda_version = (number // 1000, number % 1000 // 10)
     gpus = tuple(Gpu(name, pynvml.nvmlDeviceGetName(handle)) for name, handle in handles.items())
     driver = pynvml.nvmlSystemGetDriverVersion()
-    return GpuInfo(len(gpus), memory.total / 1e9, memory.free / 1e9, cuda_version, gpus[0].name, driver, gpus)
+    return GpuInfo(
+        count=len(gpus),
+        memory_gb=memory.total / 1e9,
+        free_gb=memory.free / 1e9,
+        cuda_version=cuda_version,
+        name=gpus[0].name,
+        driver=driver,
+        visible=gpus,
+        capability=tuple(pynvml.nvmlDeviceGetCudaComputeCapability(first)),
+    )
 
 
 def divide(settings: Settings, found: GpuInfo) -> tuple[tuple[str, ...], ...]:

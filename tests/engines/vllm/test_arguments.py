@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from twopass.engines.gpus import GpuInfo
 from twopass.engines.vllm import engine, tiling
+from twopass.engines.vllm.arguments import (
+    DEFAULT_DRAFTS,
+    _choose_attention,
+    build_arguments,
+    choose_drafts,
+    choose_preset,
+    find_vision_spec,
+)
 from twopass.errors import EngineError
 from twopass.families.registry import get_family
 from twopass.settings import PRESETS, Settings
@@ -19,14 +29,14 @@ def test_the_number_of_tiles_is_the_same_for_family_and_engine() -> None:
     """A job may ask for as many tiles as the engine's buffers hold, with and without MAX_TILES."""
     models = ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
     for model, max_tiles in itertools.product(models, (None, 32)):
-        spec, crops = engine._find_vision_spec(model, max_tiles), get_family(model, max_tiles=max_tiles).crops
+        spec, crops = find_vision_spec(model, max_tiles), get_family(model, max_tiles=max_tiles).crops
 
         assert (spec.default_crops, spec.most_crops) == crops
     assert get_family("unlimited_ocr", max_tiles=4).crops == (4, 4)
     # A document that was read with another number has another id.
     assert get_family("unlimited_ocr", max_tiles=32).options == {"max_tiles": 32}
     assert get_family("unlimited_ocr", max_tiles=12).options == get_family("unlimited_ocr").options == {}
-    assert engine._find_vision_spec("unlimited_ocr", 32).max_nbytes > 2 * tiling.UNLIMITED_OCR.max_nbytes
+    assert find_vision_spec("unlimited_ocr", 32).max_nbytes > 2 * tiling.UNLIMITED_OCR.max_nbytes
 
 
 def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
@@ -34,7 +44,7 @@ def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
     small, large = PRESETS["8"], PRESETS["141"]
     settings = Settings(model="unlimited_ocr", max_tiles=32)
 
-    steps = [engine.build_arguments(settings, Path("m"), preset)["max_num_batched_tokens"] for preset in (small, large)]
+    steps = [build_arguments(settings, Path("m"), preset)["max_num_batched_tokens"] for preset in (small, large)]
 
     assert steps == [3793, 8192]
 
@@ -43,33 +53,33 @@ def test_a_detector_on_the_same_gpu_gets_memory() -> None:
     """vLLM would otherwise fill the card with its cache before the detector opens, and again after a restart."""
     alone, beside = Settings(engine="vllm"), Settings(engine="vllm", structure="fallback")
 
-    shares = [engine.choose_preset(settings, 80).memory for settings in (alone, beside)]
+    shares = [choose_preset(settings, 80).memory for settings in (alone, beside)]
 
     assert shares[0] == PRESETS["80"].memory
     assert shares[1] * 80 < shares[0] * 80 - 5
     chosen = beside.model_copy(update={"gpu_memory_utilization": 0.5})
-    preset = engine.choose_preset(chosen, 80)
-    assert engine.build_arguments(chosen, Path("m"), preset)["gpu_memory_utilization"] == 0.5
+    preset = choose_preset(chosen, 80)
+    assert build_arguments(chosen, Path("m"), preset)["gpu_memory_utilization"] == 0.5
 
 
 def test_unlimited_ocr_gets_its_own_context() -> None:
     """Twice that of the preset, because its cache does not grow with the answer; the setting still limits it."""
-    contexts = [engine.build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]
-    chosen = engine.build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PRESETS["141"])
+    contexts = [build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]
+    chosen = build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PRESETS["141"])
 
     assert contexts == [8192, 16384]
     assert chosen["max_model_len"] == 32768
-    assert engine.build_arguments(Settings(), Path("m"), PRESETS["141"])["max_model_len"] == 8192
+    assert build_arguments(Settings(), Path("m"), PRESETS["141"])["max_model_len"] == 8192
 
 
 def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
     """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
-    choose, missing = engine._choose_attention, "a_package_that_is_missing"
+    choose, missing = _choose_attention, "a_package_that_is_missing"
     assert choose("unlimited_ocr", True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
     assert choose("unlimited_ocr", True, compiler="json") == {}
     assert choose("unlimited_ocr", False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}
-    assert engine.build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
-    assert "attention_backend" not in engine.build_arguments(Settings(), Path("m"), PRESETS["80"])
+    assert build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
+    assert "attention_backend" not in build_arguments(Settings(), Path("m"), PRESETS["80"])
 
 
 def test_unlimited_ocr_is_refused_without_a_gpu() -> None:
@@ -79,3 +89,41 @@ def test_unlimited_ocr_is_refused_without_a_gpu() -> None:
     engine._check_attention(UNLIMITED, 24)
     engine._check_attention(Settings(model="unlimited_ocr", load_format="dummy"), 0)
     engine._check_attention(Settings(), 0)
+
+
+def build_gpu(capability: tuple[int, int]) -> GpuInfo:
+    return GpuInfo(count=1, memory_gb=80, capability=capability)
+
+
+H100, RTX4090 = build_gpu((9, 0)), build_gpu((8, 9))
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "changed", "expected"),
+    [
+        ({}, H100, [], DEFAULT_DRAFTS),
+        ({}, RTX4090, [], 0),
+        ({"draft_tokens": 2}, RTX4090, [], 2),
+        ({"draft_tokens": 0}, H100, [], 0),
+        ({"draft_tokens": 4}, GpuInfo(), [], 0),
+        ({"model": "glm_ocr"}, H100, [], 0),
+        *(({}, H100, [part], 0) for part in ("scheduler", "worker", "drafts", "ngram_ban")),
+    ],
+)
+def test_drafts_are_on_where_they_were_measured(
+    settings: dict[str, Any], gpus: GpuInfo, changed: list[str], expected: int
+) -> None:
+    """On H100 and H200; elsewhere if asked for, and never without one of the parts that they need."""
+    assert choose_drafts(Settings(**settings), gpus, changed) == expected
+
+
+def test_graphs_and_steps_have_room_for_drafts() -> None:
+    """Each sequence has its token and its drafts in a step."""
+    settings = Settings(max_num_seqs=4096)
+
+    with_drafts = build_arguments(settings, Path("m"), PRESETS["141"], drafts=4)
+
+    assert with_drafts["max_num_batched_tokens"] == 5 * 4096
+    assert with_drafts["speculative_config"]["num_speculative_tokens"] == 4
+    assert with_drafts["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * 4096
+    assert "speculative_config" not in build_arguments(settings, Path("m"), PRESETS["141"])

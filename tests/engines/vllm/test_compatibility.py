@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import ROOT
 from tests.fakes.vllm_package import fit, write_function, write_package
-from twopass.engines.vllm import engine, plugin
+from twopass.engines.gpus import GpuInfo
+from twopass.engines.vllm import plugin
+from twopass.engines.vllm.arguments import build_arguments, choose_drafts
 from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.compatibility import BAN, DRAFTS, REPLACED, SCHEDULER, WORKER, Replaced, compare
 from twopass.settings import PRESETS, Settings
@@ -94,13 +97,14 @@ def test_our_engine_refuses_a_vllm_whose_models_do_not_fit(tmp_path: Path) -> No
 @pytest.mark.parametrize("part", OPTIONAL)
 def test_vllms_own_code_runs_instead_of_a_part_that_does_not_fit(part: str, tmp_path: Path) -> None:
     """The arguments that would bring in that part are missing, and the others are there."""
-    usual = engine.build_arguments(Settings(), tmp_path, PRESETS["24"])
+    settings = Settings(draft_tokens=4)
 
-    changed = engine.build_arguments(Settings(), tmp_path, PRESETS["24"], changed=[part])
+    def build(changed: list[str]) -> dict[str, Any]:
+        drafts = choose_drafts(settings, GpuInfo(count=1), changed)
+        return build_arguments(settings, tmp_path, PRESETS["24"], drafts=drafts, changed=changed)
 
-    absent = {
-        SCHEDULER: {"scheduler_cls"}, WORKER: {"worker_cls", "speculative_config"}, DRAFTS: {"speculative_config"},
-        BAN: {"speculative_config"},
-    }[part]  # fmt: skip
-    assert set(usual) - set(changed) == absent
-    assert (changed["logits_processors"] == [engine.STOCK_NGRAM]) == (part == BAN)
+    usual, changed = build([]), build([part])
+
+    absent = {SCHEDULER: {"scheduler_cls"}, WORKER: {"worker_cls"}}.get(part, set())
+    assert set(usual) - set(changed) == {"speculative_config", *absent}
+    assert (changed["logits_processors"] == [plugin.STOCK_NGRAM]) == (part == BAN)

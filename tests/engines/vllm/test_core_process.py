@@ -51,16 +51,35 @@ def test_each_engine_has_its_own_exit_report() -> None:
     assert first.variables != second.variables
 
 
+def report_as_core(report: ExitReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process write into the report."""
+    for name, value in report.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def log_end(error: Exception) -> None:
+    """Log the exception that ends a core, as vLLM does."""
+    OutOfMemoryHandler().emit(logging.LogRecord("vllm", logging.ERROR, "", 0, "died", None, (type(error), error, None)))
+
+
 @pytest.mark.parametrize("message", ["CUDA out of memory", "operation not permitted when stream is capturing"])
 def test_a_failed_capture_is_reported_whatever_the_error(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error that the core logs afterwards does not replace the report; reading it clears it."""
     report = ExitReport()
-    for name, value in report.variables.items():
-        monkeypatch.setenv(name, value)
+    report_as_core(report, monkeypatch)
 
     with pytest.raises(RuntimeError) as caught, report_no_graphs():
         raise RuntimeError(message)
-    error = (RuntimeError, caught.value, None)
-    OutOfMemoryHandler().emit(logging.LogRecord("vllm", logging.ERROR, "", 0, "died", None, error))
+    log_end(caught.value)
 
-    assert [report.pop_no_graphs(), report.pop_no_graphs(), report.pop_out_of_memory()] == [True, False, False]
+    assert [report.pop_out_of_memory(), report.pop_no_graphs(), report.pop_no_graphs()] == [False, True, False]
+
+
+def test_asking_for_graphs_keeps_a_report_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restarted core that runs out of memory as it starts is asked for its graphs first; the next one gets less."""
+    report = ExitReport()
+    report_as_core(report, monkeypatch)
+
+    log_end(RuntimeError("CUDA out of memory"))
+
+    assert [report.pop_no_graphs(), report.pop_out_of_memory(), report.pop_out_of_memory()] == [False, True, False]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from twopass.engines.crop_inputs import CROP_INPUTS, CropInput
 from twopass.engines.interface import Prompt
-from twopass.engines.vllm import crop_image, engine
+from twopass.engines.vllm import crop_image
+from twopass.engines.vllm.arguments import build_arguments, choose_image_input
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.errors import EngineError
 from twopass.families.regions.reader import READERS
@@ -134,11 +135,11 @@ def test_modes_of_other_models_are_refused() -> None:
 
 def test_readers_have_no_ban_and_a_step_for_their_largest_crop() -> None:
     """Without a logits processor vLLM can use its faster runner; other models keep the ban."""
-    arguments = engine.build_arguments(Settings(model="glm_ocr"), Path("m"), READER_PRESETS["8"])
+    arguments = build_arguments(Settings(model="glm_ocr"), Path("m"), READER_PRESETS["8"])
 
     assert "logits_processors" not in arguments
     assert arguments["max_num_batched_tokens"] >= CropImages(GLM).max_tokens == 6144
-    assert engine.build_arguments(Settings(), Path("m"), PRESETS["8"])["logits_processors"]
+    assert build_arguments(Settings(), Path("m"), PRESETS["8"])["logits_processors"]
 
 
 def test_every_reader_is_known_everywhere() -> None:
@@ -151,4 +152,4 @@ def test_every_reader_is_known_everywhere() -> None:
 def test_an_unknown_model_is_refused_with_the_names_of_all() -> None:
     """The message says what MODEL may be."""
     with pytest.raises(EngineError, match="deepseek_ocr, .*glm_ocr, paddleocr_vl"):
-        engine.choose_image_input(Settings(model="other"))
+        choose_image_input(Settings(model="other"))

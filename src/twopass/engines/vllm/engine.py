@@ -23,49 +23,31 @@ import structlog
 
 from twopass.engines import preflight
 from twopass.engines.crop_inputs import CROP_INPUTS
-from twopass.engines.detector import placement
 from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
-from twopass.engines.vllm import startup, tiling
-from twopass.engines.vllm.core_process import CoreProcess
-from twopass.engines.vllm.crop_image import CropImages
-from twopass.engines.vllm.detokenize import IncrementalDetokenizer
-from twopass.engines.vllm.image_input import ImageInput, PlannedImage
-from twopass.engines.vllm.plugin import (
-    DRAFT_TEXTS,
-    NGRAM_V1,
-    NGRAM_V2,
-    SCHEDULER,
-    STOCK_NGRAM,
-    STOCK_NGRAM_ENVIRONMENT,
-    WORKER,
-    compatibility,
-    draft_params,
+from twopass.engines.vllm import startup
+from twopass.engines.vllm.arguments import (
+    UNLIMITED,
+    build_arguments,
+    choose_drafts,
+    choose_image_input,
+    choose_preset,
+    describe_precision,
 )
+from twopass.engines.vllm.core_process import CoreProcess
+from twopass.engines.vllm.detokenize import IncrementalDetokenizer
+from twopass.engines.vllm.image_input import PlannedImage
+from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, compatibility, draft_params
 from twopass.engines.vllm.plugin.exit_report import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
-from twopass.engines.vllm.tiled_image import TiledImages
-from twopass.engines.vllm.tiling import VisionSpec
 from twopass.engines.vllm.time_share import TimeShare
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning, retry
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import Preset, Settings, find_preset
+from twopass.settings import Settings
 
-UNLIMITED = "unlimited_ocr"
-NEEDED_FOR_DRAFTS = {compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
-DRAFTED = ("deepseek_ocr", "deepseek_ocr2")  # models whose answers repeat the text of a page
-VISION_SPECS = {
-    "deepseek_ocr": tiling.DEEPSEEK_OCR,
-    "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
-    UNLIMITED: tiling.UNLIMITED_OCR,
-}
-MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
-# Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
-# and the last 128 tokens, does not grow with the answer.
-UNLIMITED_CONTEXT_FACTOR = 2
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
 CORE_CHECK_S = 1.0  # between two looks whether a core that is asked something is still alive
@@ -95,17 +77,18 @@ class VllmEngine(GroupMember):
         self.family = settings.model
         self.has_ngram_ban = settings.model not in CROP_INPUTS
         self._page_pool: PagePool | None = None
-        changed = _find_changed_parts()
-        self.fallbacks = tuple(changed)
         with startup.read_ahead(model) if waits else nullcontext():
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
+            changed = _find_changed_parts(has_gpu=gpus.count > 0)
+            self.fallbacks = tuple(changed)
             if compatibility.BAN in changed:
                 os.environ |= STOCK_NGRAM_ENVIRONMENT
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
             preset = choose_preset(settings, gpus.memory_gb)
-            self.arguments = build_arguments(settings, model, preset, gpus.memory_gb > 0, changed) | overrides
+            drafts = choose_drafts(settings, gpus, changed)
+            self.arguments = build_arguments(settings, model, preset, gpus.count > 0, drafts, changed) | overrides
             self._init_state(settings)
             self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
             if waits:
@@ -117,7 +100,7 @@ class VllmEngine(GroupMember):
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
         self.uses_drafts = "speculative_config" in self.arguments
-        self.precision = _describe_precision(self.arguments, self.images)
+        self.precision = describe_precision(self.arguments, self.images)
         self.buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,
@@ -320,6 +303,9 @@ class VllmEngine(GroupMember):
         self.sequences = max(1, self.sequences // 2)
         share = round(self.arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3)
         self.arguments |= {"max_num_seqs": self.sequences, "gpu_memory_utilization": share}
+        if "compilation_config" in self.arguments:
+            drafts = self.arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
+            self.arguments["compilation_config"] = startup.cuda_graph_config(self.sequences, drafts)
         change = f"it now reads {self.sequences} prompts at once"
         message = f"{self._name} ran out of memory and was started again; {change}"
         return Incident(Code.ENGINE_MEMORY, message)
@@ -409,85 +395,6 @@ class VllmEngine(GroupMember):
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def build_arguments(
-    settings: Settings, model: Path, defaults: Preset, has_gpu: bool = True, changed: Collection[str] = ()
-) -> dict[str, Any]:
-    """Build vLLM's engine arguments from the settings; the preset fills in what is not set.
-
-    `changed` are parts of the plugin instead of which vLLM's own code is used.
-    """
-    sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
-    eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
-    can_draft = settings.model in DRAFTED and has_gpu and not NEEDED_FOR_DRAFTS & set(changed)
-    drafts = settings.draft_tokens if can_draft else 0
-    return {
-        "model": str(model),
-        "dtype": settings.dtype or defaults.dtype,
-        "quantization": settings.quantization or defaults.quantization,
-        "kv_cache_dtype": settings.kv_cache_dtype,
-        "max_model_len": settings.max_model_len or choose_context(settings.model, defaults.context),
-        "max_num_seqs": sequences,
-        # an image that has more tokens than a step would never be encoded
-        "max_num_batched_tokens": max(
-            settings.max_num_batched_tokens or defaults.batched_tokens,
-            choose_image_input(settings).max_tokens,
-            (1 + drafts) * sequences,
-        ),
-        "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
-        "tensor_parallel_size": settings.tensor_parallel_size,
-        "enforce_eager": eager,
-        **({} if eager else {"compilation_config": startup.cuda_graph_config(sequences, drafts)}),
-        "load_format": settings.load_format,
-        "stream_interval": settings.stream_interval,
-        "shutdown_timeout": settings.shutdown_timeout_s,
-        "scheduling_policy": "priority",
-        **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
-        **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
-        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed, drafts > 0),
-        **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
-        "limit_mm_per_prompt": {"image": 1, "video": 0},
-        "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
-        "mm_processor_cache_gb": 0,
-        "mm_device_do_normalize": False,  # the plugin's classes normalise pixels themselves
-        "skip_mm_profiling": True,  # the canary page is the encoder's first image
-        "disable_log_stats": True,
-        **({"block_size": settings.block_size} if settings.block_size else {}),
-        **_choose_attention(settings.model, has_gpu),
-    }
-
-
-def _choose_processors(model: str, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
-    """Name the n-gram ban for the model runner that vLLM will choose, and what keeps the texts of drafts."""
-    if model in CROP_INPUTS:
-        return {}
-    if uses_stock:
-        return {"logits_processors": [STOCK_NGRAM]}
-    ban = NGRAM_V2 if has_gpu else NGRAM_V1
-    return {"logits_processors": [ban, DRAFT_TEXTS] if has_drafts else [ban]}
-
-
-def build_speculative_config(drafts: int) -> dict[str, Any]:
-    """vLLM's configuration of its n-gram speculator, which the plugin replaces; it keeps all tokens on the GPU."""
-    return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
-
-
-def choose_context(model: str, preset: int) -> int:
-    return UNLIMITED_CONTEXT_FACTOR * preset if model == UNLIMITED else preset
-
-
-def _choose_attention(model: str, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
-    """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
-
-    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
-    GPU can run it, even if the package that compiles it is missing. In the encoder, FlashAttention is its choice even
-    without a GPU.
-    """
-    if model != UNLIMITED:
-        return {}
-    decoder = {} if find_spec(compiler) else {"attention_backend": "TRITON_ATTN"}
-    return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
-
-
 def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: bytes = b"") -> Any:
     """vLLM's sampling parameters; without detokenization, because vLLM would decode one token at a time."""
     from vllm import SamplingParams
@@ -514,15 +421,18 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: by
 
 def _spawn_next_cores() -> None:
     """Let vLLM start further cores in new interpreters: a process with threads must not fork."""
-    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
 
-def _find_changed_parts() -> Collection[str]:
-    """Return the parts of the plugin for which vLLM's own code is used, because the installed vLLM is another one.
+def _find_changed_parts(has_gpu: bool) -> Collection[str]:
+    """Return the parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
 
-    Raises EngineError for a vLLM with which no engine is possible.
+    The ban of V2 is one if the environment chooses vLLM's first model runner. Raises EngineError for a vLLM with which
+    no engine is possible.
     """
-    changed = compatibility.find_changed_parts()
+    changed = dict(compatibility.find_changed_parts())
+    if has_gpu and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
+        changed.setdefault(compatibility.BAN, "the environment has VLLM_USE_V2_MODEL_RUNNER=0")
     if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
         raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(reasons)}: {advice}")
@@ -552,33 +462,3 @@ def _check_attention(settings: Settings, memory_gb: float) -> None:
     if settings.model == UNLIMITED and not memory_gb and settings.load_format != "dummy":
         message = f"{UNLIMITED} needs a GPU: vLLM's attention for CPUs cannot limit what an answer sees of itself"
         raise EngineError(Code.ENGINE_DEAD, message)
-
-
-def choose_image_input(settings: Settings) -> ImageInput:
-    """Return how the settings' model takes images; raises EngineError for an unknown model."""
-    if settings.model in CROP_INPUTS:
-        return CropImages(CROP_INPUTS[settings.model])
-    return TiledImages(_find_vision_spec(settings.model, settings.max_tiles), settings.draw_views)
-
-
-def _find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
-    """Return how a model cuts images; `max_tiles` applies to Unlimited-OCR."""
-    if model not in VISION_SPECS:
-        known = ", ".join([*VISION_SPECS, *CROP_INPUTS])
-        raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {known}")
-    spec = VISION_SPECS[model]
-    return replace(spec, default_crops=max_tiles, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
-
-
-def choose_preset(settings: Settings, memory_gb: float) -> Preset:
-    """The preset of these settings, with room for a detector on the GPU if there is one."""
-    return placement.leave_room(find_preset(settings.preset, memory_gb, settings.model), settings, memory_gb)
-
-
-def _describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:
-    """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
-    parts = [arguments["dtype"], arguments["quantization"]]
-    parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
-    parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
-    parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
-    return "+".join(filter(None, [*parts, images.precision]))

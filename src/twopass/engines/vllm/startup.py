@@ -57,10 +57,11 @@ def _installed_version(name: str) -> str:
 
 
 def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
-    """vLLM's compilation settings: CUDA graphs for decoding only, in few sizes.
+    """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
 
-    A step that prefills a page has more tokens than any graph; capturing vLLM's own 51 and 35 sizes takes 11 s. With
-    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`.
+    A step that prefills a page has more tokens than any graph, so graphs are for decoding only. With drafts, a request
+    may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed. Where vLLM's
+    attention cannot have them (all but FlashAttention 3), vLLM itself captures piecewise graphs for such batches.
     """
     sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {

@@ -22,7 +22,7 @@ MODELS, START = "models", "start"
 SCHEDULER, WORKER, DRAFTS, BAN = "scheduler", "worker", "drafts", "ngram_ban"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
-    SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message",
+    SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
     WORKER: "vLLM's worker: the start is not timed, and answers are not drafted",
     DRAFTS: "no speculative decoding",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
@@ -37,14 +37,14 @@ _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
 
 
 class Replaced(NamedTuple):
-    """A function of vLLM that a part of the plugin replaces, calls, or is called by in a certain way.
+    """A function or class of vLLM that a part of the plugin replaces, uses, or is called by in a certain way.
 
     `hashes` are those of its source in the versions that the part was written for.
     """
 
     part: str
     file: str
-    name: str  # with its class
+    name: str  # of a method, with its class
     hashes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -142,8 +142,18 @@ REPLACED = (
             "84d06d18670e",
         ),
     ),
+    Replaced(SCHEDULER, _ASYNC, "AsyncScheduler.__init__", ("4af73758451f",)),
     Replaced(SCHEDULER, _ASYNC, "AsyncScheduler._update_after_schedule", ("5b71aff1e8c9",)),
     Replaced(SCHEDULER, "v1/core/kv_cache_manager.py", "KVCacheManager.allocate_slots", ("b1984c9f459c",)),
+    Replaced(
+        WORKER,
+        _WORKER,
+        "Worker.__init__",
+        (
+            "97079b8f27a7",
+            "380377be868b",
+        ),
+    ),
     Replaced(
         WORKER,
         _WORKER,
@@ -175,6 +185,15 @@ REPLACED = (
     Replaced(
         DRAFTS,
         _RUNNER,
+        "GPUModelRunner.__init__",
+        (
+            "3353ead0d4ed",
+            "bd77042a4ac6",
+        ),
+    ),
+    Replaced(
+        DRAFTS,
+        _RUNNER,
         "GPUModelRunner.load_model",
         (
             "8dc6fae305bb",
@@ -199,11 +218,13 @@ REPLACED = (
             "d38ff36c6373",
         ),
     ),
-    Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator.propose", ("f4149cb82ac7",)),
+    Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("2c6d4fa7dc2e",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("bc290a6f9eaf",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("f7f6d85a7f15",)),
-    Replaced(BAN, _LOGITS, "LogitsProcessor.add_request", ("8dc71a3bf0ba",)),
-    Replaced(BAN, _LOGITS, "LogitsProcessor.apply", ("012e6e0173db",)),
+    Replaced(BAN, _LOGITS, "LogitsProcessor", ("d8e18f158e70",)),
+    Replaced(BAN, _LOGITS, "LogitsContext", ("6b0b677dd145",)),
+    Replaced(BAN, _LOGITS, "LogitsProcRequestState", ("db95b96cb1a9",)),
+    Replaced(BAN, "v1/worker/gpu/sample/sampler.py", "Sampler.add_request", ("db8e58017a22",)),
     Replaced(BAN, "v1/worker/gpu/sample/sampler.py", "Sampler.apply_sampling_params", ("da3036b9f32e",)),
     Replaced(BAN, "v1/worker/gpu/spec_decode/rejection_sampler.py", "RejectionSampler.__call__", ("860bcd7d1f39",)),
     Replaced(
@@ -241,15 +262,15 @@ def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:
 
 
 def find_source(path: Path, name: str) -> str | None:
-    """The source of a function or method; None if there is no such file or function."""
+    """The source of a function, method or class; None if there is no such file or nothing of that name in it."""
     source = path.read_text() if path.exists() else ""
-    owner, _, function = name.rpartition(".")
+    owner, _, own_name = name.rpartition(".")
     indent = ""
     if owner:
         body = re.search(rf"^class {owner}\b.*?(?=^[A-Za-z_@]|\Z)", source, re.MULTILINE | re.DOTALL)
         source, indent = body[0] if body else "", "    "
     # Until the next line with the same indentation, but for the parenthesis that closes the parameters.
-    pattern = rf"^{indent}(?:async )?def {function}\(.*?(?=^{indent}[^\s)]|^[^\s)]|\Z)"
+    pattern = rf"^{indent}(?:def|async def|class) {own_name}\b.*?(?=^{indent}[^\s)]|^[^\s)]|\Z)"
     found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
     return found[0].rstrip() if found else None
 

@@ -34,19 +34,21 @@ class ExitReport:
         return {PATH_VARIABLE: str(self._path)}
 
     def pop_out_of_memory(self) -> bool:
-        """Whether the core that just died ran out of memory; clears the report."""
-        return self._pop() == OUT_OF_MEMORY
+        """Whether the core that just died ran out of memory; clears that report."""
+        return self._pop(OUT_OF_MEMORY)
 
     def pop_no_graphs(self) -> bool:
-        """Whether the core that just died could not capture its CUDA graphs; clears the report."""
-        return self._pop() == NO_GRAPHS
+        """Whether the core that just died could not capture its CUDA graphs; clears that report."""
+        return self._pop(NO_GRAPHS)
 
-    def _pop(self) -> str | None:
-        with suppress(OSError):
-            report = self._path.read_text()
+    def _pop(self, marker: str) -> bool:
+        try:
+            is_reported = self._path.read_text() == marker
+        except OSError:
+            return False
+        if is_reported:
             self.clear()
-            return report
-        return None
+        return is_reported
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from vllm.platforms import current_platform
@@ -40,7 +40,9 @@ class DecodingWorker(Worker):
         from twopass.engines.vllm.plugin.speculator import TextSpeculator
 
         runner = self.model_runner
-        texts = next(one for one in runner.sampler.logits_processors if isinstance(one, DraftTexts))
+        texts = next((one for one in runner.sampler.logits_processors if isinstance(one, DraftTexts)), None)
+        if texts is None:
+            raise ValueError("speculative decoding needs twopass's DraftTexts among the logits processors")
         vocabulary = cached_tokenizer_from_config(self.model_config).get_vocab()
         runner.speculator = TextSpeculator(runner.req_states, texts, runner.num_speculative_steps, vocabulary)
 
@@ -50,7 +52,9 @@ class DecodingWorker(Worker):
             return int(super().determine_available_memory())
 
     def compile_or_warm_up_model(self) -> Any:
-        with self._measure_stage("graphs_s"), exit_report.report_no_graphs():
+        """Captures the CUDA graphs; an engine without them has nothing to capture, and is not started without them."""
+        is_eager = self.model_config.enforce_eager
+        with self._measure_stage("graphs_s"), nullcontext() if is_eager else exit_report.report_no_graphs():
             return super().compile_or_warm_up_model()
 
     def startup_seconds(self) -> dict[str, float]:

@@ -1,0 +1,163 @@
+"""vLLM's engine arguments, which follow from the settings, the preset and the GPU; and how a model takes images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from twopass.engines.crop_inputs import CROP_INPUTS
+from twopass.engines.detector import placement
+from twopass.engines.gpus import GpuInfo
+from twopass.engines.vllm import startup, tiling
+from twopass.engines.vllm.crop_image import CropImages
+from twopass.engines.vllm.image_input import ImageInput
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, STOCK_NGRAM, WORKER, compatibility
+from twopass.engines.vllm.tiled_image import TiledImages
+from twopass.engines.vllm.tiling import VisionSpec
+from twopass.errors import Code, EngineError
+from twopass.settings import Preset, Settings, find_preset
+
+UNLIMITED = "unlimited_ocr"
+NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
+DRAFTED = ("deepseek_ocr", "deepseek_ocr2")  # models whose answers repeat the text of a page
+DEFAULT_DRAFTS = 4
+# The major compute capability of H100 and H200. vLLM's attention for other GPUs has full CUDA graphs only of batches in
+# which every request has the same number of drafts; whether drafts make those faster has not been measured.
+DRAFTING_CAPABILITY = 9
+VISION_SPECS = {
+    "deepseek_ocr": tiling.DEEPSEEK_OCR,
+    "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
+    UNLIMITED: tiling.UNLIMITED_OCR,
+}
+MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
+# Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
+# and the last 128 tokens, does not grow with the answer.
+UNLIMITED_CONTEXT_FACTOR = 2
+
+
+def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = ()) -> int:
+    """How many tokens are drafted for each step: DRAFT_TOKENS, or what is known to be faster on this GPU.
+
+    None where the model, a machine without GPUs, or a `changed` part of the plugin does not allow it.
+    """
+    if settings.model not in DRAFTED or not gpus.count or NEEDED_FOR_DRAFTS & set(changed):
+        return 0
+    if settings.draft_tokens is not None:
+        return settings.draft_tokens
+    return DEFAULT_DRAFTS if gpus.capability[0] == DRAFTING_CAPABILITY else 0
+
+
+def build_arguments(
+    settings: Settings,
+    model: Path,
+    defaults: Preset,
+    has_gpu: bool = True,
+    drafts: int = 0,
+    changed: Collection[str] = (),
+) -> dict[str, Any]:
+    """Build vLLM's engine arguments from the settings; the preset fills in what is not set.
+
+    `drafts` are the tokens that are drafted for each step. `changed` are parts of the plugin instead of which vLLM's
+    own code is used.
+    """
+    sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
+    eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
+    return {
+        "model": str(model),
+        "dtype": settings.dtype or defaults.dtype,
+        "quantization": settings.quantization or defaults.quantization,
+        "kv_cache_dtype": settings.kv_cache_dtype,
+        "max_model_len": settings.max_model_len or choose_context(settings.model, defaults.context),
+        "max_num_seqs": sequences,
+        # an image that has more tokens than a step would never be encoded
+        "max_num_batched_tokens": max(
+            settings.max_num_batched_tokens or defaults.batched_tokens,
+            choose_image_input(settings).max_tokens,
+            (1 + drafts) * sequences,
+        ),
+        "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
+        "tensor_parallel_size": settings.tensor_parallel_size,
+        "enforce_eager": eager,
+        **({} if eager else {"compilation_config": startup.cuda_graph_config(sequences, drafts)}),
+        "load_format": settings.load_format,
+        "stream_interval": settings.stream_interval,
+        "shutdown_timeout": settings.shutdown_timeout_s,
+        "scheduling_policy": "priority",
+        **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
+        **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
+        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed, drafts > 0),
+        **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
+        "limit_mm_per_prompt": {"image": 1, "video": 0},
+        "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
+        "mm_processor_cache_gb": 0,
+        "mm_device_do_normalize": False,  # the plugin's classes normalise pixels themselves
+        "skip_mm_profiling": True,  # the canary page is the encoder's first image
+        "disable_log_stats": True,
+        **({"block_size": settings.block_size} if settings.block_size else {}),
+        **_choose_attention(settings.model, has_gpu),
+    }
+
+
+def _choose_processors(model: str, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
+    """Name the n-gram ban for the model runner that vLLM will choose, and what keeps the texts of drafts."""
+    if model in CROP_INPUTS:
+        return {}
+    if uses_stock:
+        return {"logits_processors": [STOCK_NGRAM]}
+    ban = NGRAM_V2 if has_gpu else NGRAM_V1
+    return {"logits_processors": [ban, DRAFT_TEXTS] if has_drafts else [ban]}
+
+
+def build_speculative_config(drafts: int) -> dict[str, Any]:
+    """vLLM's configuration of its n-gram speculator, which the plugin replaces; it keeps all tokens on the GPU."""
+    return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
+
+
+def choose_context(model: str, preset: int) -> int:
+    return UNLIMITED_CONTEXT_FACTOR * preset if model == UNLIMITED else preset
+
+
+def _choose_attention(model: str, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
+    """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
+
+    Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
+    GPU can run it, even if the package that compiles it is missing. In the encoder, FlashAttention is its choice even
+    without a GPU.
+    """
+    if model != UNLIMITED:
+        return {}
+    decoder = {} if find_spec(compiler) else {"attention_backend": "TRITON_ATTN"}
+    return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
+
+
+def choose_image_input(settings: Settings) -> ImageInput:
+    """Return how the settings' model takes images; raises EngineError for an unknown model."""
+    if settings.model in CROP_INPUTS:
+        return CropImages(CROP_INPUTS[settings.model])
+    return TiledImages(find_vision_spec(settings.model, settings.max_tiles), settings.draw_views)
+
+
+def find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
+    """Return how a model cuts images; `max_tiles` applies to Unlimited-OCR."""
+    if model not in VISION_SPECS:
+        known = ", ".join([*VISION_SPECS, *CROP_INPUTS])
+        raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {known}")
+    spec = VISION_SPECS[model]
+    return replace(spec, default_crops=max_tiles, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
+
+
+def choose_preset(settings: Settings, memory_gb: float) -> Preset:
+    """The preset of these settings, with room for a detector on the GPU if there is one."""
+    return placement.leave_room(find_preset(settings.preset, memory_gb, settings.model), settings, memory_gb)
+
+
+def describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:
+    """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
+    parts = [arguments["dtype"], arguments["quantization"]]
+    parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
+    parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
+    parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
+    return "+".join(filter(None, [*parts, images.precision]))
