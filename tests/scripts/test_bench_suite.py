@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,18 @@ def test_new_results_are_merged_into_existing_ones() -> None:
         "encoder_ms": 10,
         "ready_s": {"warm": 16.6},
     }
+
+
+def test_starts_are_summarized_by_median_and_maximum() -> None:
+    """Each was a process of its own; one that failed has no figures."""
+
+    def build(ready: float, weights: float) -> dict[str, Any]:
+        return {"ready_s": {"warm": ready}, "start_s": {"warm": {"weights_s": weights}}}
+
+    found = suite.summarize_starts([build(15.0, 1.0), {}, build(14.0, 3.0), build(19.0, 2.0)])
+
+    assert found == {"ready_s": {"warm": 15.0, "warm_max": 19.0}, "start_s": {"warm": {"weights_s": 2.0}}}
+    assert suite.summarize_starts([{}]) == {}
 
 
 def test_the_table_says_by_how_much_a_goal_is_missed() -> None:

@@ -352,6 +352,9 @@ async def test_a_model_that_writes_tags_in_every_answer_passes(page_pool: PagePo
     assert {prompt.text for prompt in engine.prompts} == {family.prompts["document"]}
     bans = Counter((prompt.sampling.ngram, prompt.sampling.window) for prompt in engine.prompts)
     assert bans == {(35, 128): 2, (8, canary.BAN_WINDOW): 1}
+    drafts = {prompt.id: prompt.draft for prompt in engine.prompts}
+    assert drafts["canary/text"] == canary.TEXT
+    assert drafts["canary/ban"].count(canary_images.REPEATED_LINE) > canary.MAX_REPEATS  # what the ban has to prevent
 
 
 class UnbannedFamily(UnlimitedOcrFamily):

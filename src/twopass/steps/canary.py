@@ -40,6 +40,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 TEXT = " ".join(LINES)
+REPEATED_TEXT = " ".join([REPEATED_LINE] * REPEATS)
 PAGE_TEXT = " ".join([*(block.text for block in BLOCKS), TABLE_TEXT])
 MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
 MAX_PAGE_EDIT_SHARE = 0.1  # of the page's 90 words
@@ -114,29 +115,30 @@ async def _prepare_checks(
     def strip(answer: Completion) -> Completion:
         return replace(answer, text=family.strip_grammar(answer.text))
 
-    def build_prompt(name: str, text: str, image: Pixels, **sampling: int) -> Prompt:
+    def build_prompt(name: str, text: str, image: Pixels, draft: str, **sampling: int) -> Prompt:
+        """The draft is what the image says: it must not change the answer, nor repeat what the ban forbids."""
         settings = build_sampling(family.sampling, sampling)
-        return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=settings)
+        return Prompt(id=f"canary/{name}", text=text, image=image, mode=mode, sampling=settings, draft=draft)
 
     page = await page_pool.call(canary_images.draw_page)
     rungs = family.ladder(PageFeatures(*canary_images.PAGE_SIZE), PageRequest(mode=mode))
     text = await page_pool.call(canary_images.draw_text)
     checks = [
         Check(
-            build_prompt("text", question.prompt, text, max_tokens=TEXT_TOKENS),
+            build_prompt("text", question.prompt, text, TEXT, max_tokens=TEXT_TOKENS),
             lambda answer: find_text_fault(strip(answer)),
         ),
     ]
     if rung := next((rung for rung in rungs if rung.prompt != DETECT), None):
-        prompt = build_prompt("page", rung.prompt, page.image, max_tokens=PAGE_TOKENS)
+        prompt = build_prompt("page", rung.prompt, page.image, PAGE_TEXT, max_tokens=PAGE_TOKENS)
         checks.append(Check(prompt, partial(find_page_fault, family=family, rung=rung, page=page)))
     if rung := next((rung for rung in rungs if rung.prompt == DETECT), None):
-        prompt = build_prompt("regions", rung.prompt, page.image)
+        prompt = build_prompt("regions", rung.prompt, page.image, PAGE_TEXT)
         checks.append(Check(prompt, partial(find_detection_fault, family=family, rung=rung, page=page)))
     if has_ban:
         image = await page_pool.call(canary_images.draw_repeated_line)
         ban = {"max_tokens": BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
-        prompt = build_prompt("ban", question.prompt, image, **ban)
+        prompt = build_prompt("ban", question.prompt, image, REPEATED_TEXT, **ban)
         checks.append(Check(prompt, lambda answer: find_ban_fault(strip(answer)), BAN_ADVICE))
     return checks
 
