@@ -209,5 +209,9 @@ def test_a_step_is_stopped_inside_a_callback_of_a_library() -> None:
     """Where a built-in function reports the exception of its callback as a SystemError, the step ends as any other."""
     with pytest.raises(StepTimeout), limit_step(60.0):
         raise SystemError("returned a result with an exception set") from StepTimeout()
+    with pytest.raises(StepTimeout), limit_step(60.0):
+        inner = SystemError("returned a result with an exception set")
+        inner.__cause__ = StepTimeout()
+        raise SystemError("a callback inside a callback") from inner
     with pytest.raises(SystemError, match="another"), limit_step(60.0):
         raise SystemError("another")

@@ -28,10 +28,13 @@ def limit_step(limit_s: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_PROF, limit_s, REPEAT_S)
     try:
         yield
-    except SystemError as error:  # what Python makes of StepTimeout where a callback of MuPDF was interrupted
-        if not isinstance(error.__cause__, StepTimeout):
+    except SystemError as error:  # what Python makes of StepTimeout where callbacks of MuPDF were interrupted
+        cause = error.__cause__
+        while isinstance(cause, SystemError):  # one callback inside another
+            cause = cause.__cause__
+        if not isinstance(cause, StepTimeout):
             raise
-        raise error.__cause__ from None
+        raise cause from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
