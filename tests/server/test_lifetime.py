@@ -102,8 +102,11 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
         job_id = server.send(build_pdf(1), wait_s=60).json()["id"]
     time.sleep(0.1)
     with run_server(folder, SERVE_RETENTION_S="0.05") as server:
-        assert server.client.get("/v1/jobs").json()["jobs"] == []
+        until = time.monotonic() + 30
+        while (folder / job_id).exists() and time.monotonic() < until:
+            time.sleep(0.05)
         assert not (folder / job_id).exists()
+        assert server.client.get("/v1/jobs").json()["jobs"] == []
 
 
 def test_while_the_engine_starts_ping_says_so(tmp_path: Path) -> None:
