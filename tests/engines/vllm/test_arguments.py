@@ -119,11 +119,17 @@ def test_drafts_are_on_where_they_were_measured(
 
 def test_graphs_and_steps_have_room_for_drafts() -> None:
     """Each sequence has its token and its drafts in a step."""
-    settings = Settings(max_num_seqs=4096)
+    preset, folder = PRESETS["141"], Path("m")
 
-    with_drafts = build_arguments(settings, Path("m"), PRESETS["141"], drafts=4)
+    with_drafts, without = (
+        build_arguments(Settings(), folder, preset, drafts=4),
+        build_arguments(Settings(), folder, preset),
+    )
+    chosen = build_arguments(Settings(max_num_batched_tokens=2048), folder, preset, drafts=4)
 
-    assert with_drafts["max_num_batched_tokens"] == 5 * 4096
+    assert without["max_num_batched_tokens"] == preset.batched_tokens
+    assert with_drafts["max_num_batched_tokens"] == preset.batched_tokens + 4 * preset.sequences
+    assert chosen["max_num_batched_tokens"] == 5 * preset.sequences
     assert with_drafts["speculative_config"]["num_speculative_tokens"] == 4
-    assert with_drafts["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * 4096
-    assert "speculative_config" not in build_arguments(settings, Path("m"), PRESETS["141"])
+    assert with_drafts["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * preset.sequences
+    assert "speculative_config" not in without

@@ -72,12 +72,7 @@ def build_arguments(
         "kv_cache_dtype": settings.kv_cache_dtype,
         "max_model_len": settings.max_model_len or choose_context(settings.model, defaults.context),
         "max_num_seqs": sequences,
-        # an image that has more tokens than a step would never be encoded
-        "max_num_batched_tokens": max(
-            settings.max_num_batched_tokens or defaults.batched_tokens,
-            choose_image_input(settings).max_tokens,
-            (1 + drafts) * sequences,
-        ),
+        "max_num_batched_tokens": _choose_step_tokens(settings, defaults, sequences, drafts),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
@@ -99,6 +94,16 @@ def build_arguments(
         **({"block_size": settings.block_size} if settings.block_size else {}),
         **_choose_attention(settings.model, has_gpu),
     }
+
+
+def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, drafts: int) -> int:
+    """How many tokens a step may have. Drafts come on top of the preset's: as many prompts enter a step with them.
+
+    An image that has more tokens than a step would never be encoded.
+    """
+    usual = max(defaults.batched_tokens, sequences) + drafts * sequences
+    least = max(choose_image_input(settings).max_tokens, (1 + drafts) * sequences)
+    return max(settings.max_num_batched_tokens or usual, least)
 
 
 def _choose_processors(model: str, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
