@@ -20,7 +20,7 @@ from twopass.engines.vllm.plugin.draft_params import has_drafts
 # Prompts that enter together: four A4 pages fill the encoder's largest CUDA graph, and eight fill a step.
 MIN_GROUP, MAX_GROUP = 4, 8
 SEQUENCES_PER_PROMPT = 64  # of max_num_seqs, for each prompt of a group: one in so many may be idle for a moment
-MAX_WAIT_STEPS = 24  # steps that a free sequence waits for others; a third of a second
+MAX_WAIT_STEPS = 24  # steps that a free sequence waits for others; a third to half a second
 
 
 class GroupScheduler(AsyncScheduler):
