@@ -1,1 +1,1 @@
-"""What runs handler.py, RunPod's SDK or the `twopass` command in processes of their own."""
+"""What runs handler.py, RunPod's SDK or the `twopass` command in processes of their own, and whole benchmarks."""
