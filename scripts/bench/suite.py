@@ -90,8 +90,10 @@ def main(arguments: Sequence[str]) -> None:
         if stage == "twopass":
             shutil.rmtree(_find_caches(options), ignore_errors=True)  # or its start would not be a cold one
         started = time.monotonic()
-        runs = [_run_stage(stage, options, arguments) for _ in range(options.starts if stage == "warm" else 1)]
-        merge(results, summarize_starts(runs) if stage == "warm" else runs[0])
+        if stage == "warm":
+            merge(results, summarize_starts([_run_stage(stage, options, arguments) for _ in range(options.starts)]))
+        else:
+            merge(results, _run_stage(stage, options, arguments))
         seconds = round(time.monotonic() - started)
         asked = {name: getattr(options, name) for name in RECORDED}
         merge(results, {"stages": {stage: {"commit": commit, "seconds": seconds, "asked": asked}}})

@@ -107,7 +107,6 @@ async def test_a_wrong_key_is_asked_for_again(browser: Browser, server: Server) 
 
 async def test_a_request_without_the_key_is_sent_again_with_it(browser: Browser, server: Server, report: Path) -> None:
     """A file that was sent before the key was entered, and is refused afterwards, does not call the key wrong."""
-    page = await browser.new_page()
     refused = asyncio.Event()
 
     async def delay(route: Route) -> None:
@@ -115,20 +114,20 @@ async def test_a_request_without_the_key_is_sent_again_with_it(browser: Browser,
             await refused.wait()
         await route.continue_()
 
-    await page.route("**/v1/jobs", delay)
-    await page.goto(str(server.client.base_url))
-    await expect(page.get_by_label("API key").last).to_be_visible()
-    async with page.expect_request("**/v1/jobs"):
-        await page.set_input_files("#files", report)
-    await page.get_by_label("API key").last.fill(KEY)
-    await page.keyboard.press("Enter")
-    await expect(page.locator("#forget")).to_be_visible()
-    refused.set()
+    async with await browser.new_page() as page:
+        await page.route("**/v1/jobs", delay)
+        await page.goto(str(server.client.base_url))
+        await expect(page.get_by_label("API key").last).to_be_visible()
+        async with page.expect_request("**/v1/jobs"):
+            await page.set_input_files("#files", report)
+        await page.get_by_label("API key").last.fill(KEY)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#forget")).to_be_visible()
+        refused.set()
 
-    card = page.locator(".job").filter(has_text=report.name).first
-    await expect(card).to_have_class("job done", timeout=60_000)
-    await expect(page.locator("dialog")).not_to_be_visible()
-    await page.close()
+        card = page.locator(".job").filter(has_text=report.name).first
+        await expect(card).to_have_class("job done", timeout=60_000)
+        await expect(page.locator("dialog")).not_to_be_visible()
 
 
 @pytest.mark.parametrize(

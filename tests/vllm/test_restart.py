@@ -284,13 +284,18 @@ def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytes
     assert StartingCore.running == []
 
 
+def report_out_of_memory(variables: dict[str, str]) -> None:
+    """Report as a core does, in whose process the variables are set."""
+    with set_variables(variables):
+        exit_report._write(exit_report.OUT_OF_MEMORY)
+
+
 class FullEngine(Engine):
     """The engine with scripted cores that report that they ran out of memory when they die."""
 
     async def _answer(self, prompt: Prompt) -> Completion:
         if prompt.id == "poison":
-            with set_variables(self._core_variables):
-                exit_report._write(exit_report.OUT_OF_MEMORY)
+            report_out_of_memory(self._core_variables)
         return await super()._answer(prompt)
 
 
@@ -311,21 +316,31 @@ async def test_a_core_that_ran_out_of_memory_gets_less_to_do(tmp_path: Path) -> 
     assert engine.arguments["compilation_config"]["cudagraph_capture_sizes"][-1] == 32
 
 
-class FailingStart(StartingCore):
-    """A core whose memory is full before it could capture CUDA graphs."""
+class FillingCore(StartingCore):
+    """A core that starts with or without CUDA graphs, until the memory `is_full`."""
+
+    is_full = False
 
     def wait(self) -> None:
-        with set_variables(self._variables):
-            exit_report._write(exit_report.OUT_OF_MEMORY)
-        raise RuntimeError("Engine core initialization failed")
+        if self.is_full:
+            report_out_of_memory(self._variables)
+            raise RuntimeError("Engine core initialization failed")
 
 
-async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(tmp_path: Path) -> None:
-    """Its report is kept for the next restart, which lowers the sequences; its graphs are not given up."""
+class FillingEngine(StartingEngine):
+    def _launch_core(self) -> Any:
+        return FillingCore(self.arguments, self._core_variables, self.always_fails)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(
+    eager: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its report is kept for the next restart, which lowers the sequences; CUDA graphs are not given up."""
     StartingCore.running, Core.running = [], []
-    engine = StartingEngine(GRAPHS.model_copy(update={"max_num_seqs": 64, "enforce_eager": True}), tmp_path)
+    engine = FillingEngine(GRAPHS.model_copy(update={"max_num_seqs": 64, "enforce_eager": eager}), tmp_path)
     engine.core.errored = True
-    engine._launch_core = lambda: FailingStart(engine.arguments, engine._core_variables, True)  # type: ignore[method-assign]
+    monkeypatch.setattr(FillingCore, "is_full", True)
 
     for _ in range(2):
         with pytest.raises(EngineError, match="vLLM did not start"):
@@ -333,3 +348,4 @@ async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(tmp_p
 
     assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD, Code.ENGINE_MEMORY]
     assert engine.arguments["max_num_seqs"] == 32
+    assert engine.arguments["enforce_eager"] == eager
