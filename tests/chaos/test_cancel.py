@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pymupdf
 import pytest
 
 from tests.chaos import processes
@@ -31,6 +32,7 @@ DELAYED = {  # phase -> the request that is delayed; the stop comes meanwhile
 @pytest.fixture(autouse=True)
 def upload_sources(store: ProxiedStore) -> Iterator[None]:
     store.client.put_object(Bucket="bucket", Key="in/cancelled.pdf", Body=build_document(12, "Stopped"))
+    store.client.put_object(Bucket="bucket", Key="in/dense.pdf", Body=build_dense_document())
     store.client.put_object(Bucket="bucket", Key="in/beside.pdf", Body=build_document(6, "Beside"))
     yield
     store.proxy.choose_fault = lambda request: None
@@ -40,6 +42,7 @@ def upload_sources(store: ProxiedStore) -> Iterator[None]:
 def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path, phase: str) -> None:
     """A stopped job soon has no posts, store calls, temporary files or page workers, and the other job succeeds."""
     prefix, reached = f"cancel-{phase}", threading.Event()
+    name = "dense" if phase == "reading" else "cancelled"
     method, part = DELAYED.get(phase, ("PUT", "/pages/0002.json"))
 
     def choose_fault(request: s3.Request) -> s3.Fault | None:
@@ -52,14 +55,14 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with LoopbackQueue() as queue, start_worker(queue, store, scratch, CONCURRENCY="2") as process:
-        job = queue.put(build_job(prefix, "s3://bucket/in/cancelled.pdf"))
+        job = queue.put(build_job(prefix, f"s3://bucket/in/{name}.pdf"))
         wait_until(reached.is_set, LONG_S)
         other_job = queue.put(build_job("beside", "s3://bucket/in/beside.pdf", resume=False))
         queue.wait_posts(other_job, 1, 60)
         workers_before = list_page_workers(process.pid)
         stopped_at = time.monotonic()
         queue.stop(job)
-        idle_s = wait_until(lambda: not find_source_files(scratch, "cancelled", store), STOP_LIMIT_S + SLACK_S)
+        idle_s = wait_until(lambda: not find_source_files(scratch, name, store), STOP_LIMIT_S + SLACK_S)
         time.sleep(max(0.0, STOP_LIMIT_S + SLACK_S - (time.monotonic() - stopped_at)))
         posts, calls = len(queue.posts(job)), count_calls(store, prefix)
         time.sleep(QUIET_S)
@@ -76,6 +79,17 @@ def test_a_stopped_job_leaves_nothing_behind(store: ProxiedStore, tmp_path: Path
         assert set(workers_after) != set(workers_before)
     assert not list(scratch.rglob("source*"))
     print(f"\nstopped while {phase}: idle after {idle_s:.2f} s")
+
+
+def build_dense_document() -> bytes:
+    """Build a PDF whose pages take a second each, so that page workers are still reading them when the stop comes."""
+    with pymupdf.open() as pdf:
+        page = pdf.new_page()
+        for row in range(50):
+            page.insert_text((36, 72 + 13 * row), "close lines of small words " * 14, fontsize=3)
+        for _ in range(39):
+            pdf.copy_page(0)
+        return bytes(pdf.tobytes())
 
 
 def list_page_workers(group: int) -> tuple[int, ...]:
