@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -97,11 +97,9 @@ def _list(corpus: Corpus, order: list[int], start: int) -> web.Response:
     return web.Response(text=text, content_type="application/xml")
 
 
-@contextmanager
-def start_server(corpus: Corpus) -> Iterator[str]:
+def start_server(corpus: Corpus) -> AbstractContextManager[str]:
     """Yield the endpoint URL of a new server, a process of its own."""
-    with loopback.start_process("scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages)) as url:
-        yield url
+    return loopback.start_process("scripts.bench.corpus_server", str(corpus.documents), str(corpus.pages))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ import twopass
 from twopass.document import ConfidenceMethod, Element, Kind, Table
 from twopass.families.grounded.loops import is_in_loop
 from twopass.pages.rendered_page import PagePointer
-from twopass.steps.render import read_text_only
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
+from twopass.steps.render import draw_pdf
 
 GRID = 999
 DPI = 144  # of pages drawn as images
+DRAWN_ZOOM, DRAWN_BYTES = 0.5, 1 << 24
 MIN_CHARACTERS = 100  # shorter answers take too few steps
 WRONG_WORDS = 0.03
 LABELS = {
@@ -103,11 +105,15 @@ def _read_image(file: Path, number: int) -> str:
 
 
 def _read_layers(file: Path, pages: int) -> dict[int, str]:
-    """Return the words of each page's text layer in the layer's order, with hyphens at line ends undone."""
+    """Return the text that the prompt about each page carries as its draft."""
     with pymupdf.open(file) as pdf:
         count = min(pages, len(pdf))
-    layers = {number: read_text_only(PagePointer(str(file), number))[3].texts for number in range(1, count + 1)}
-    return {number: re.sub(r"(?<=\w\w)- (?=[a-z])", "", " ".join(words)) for number, words in layers.items()}
+    # The page worker's own rendering writes the text; its pixels are not used, so that a small image will do.
+    [buffer] = map(PixelBuffer, PixelBufferPool(1, DRAWN_BYTES, fixed_size=DRAWN_BYTES).descriptors)
+    return {
+        number: draw_pdf(PagePointer(str(file), number), DRAWN_ZOOM, buffer, DRAWN_BYTES, with_draft=True).draft
+        for number in range(1, count + 1)
+    }
 
 
 def _read_elements(file: Path, pages: int) -> dict[int, list[Element]]:

@@ -5,10 +5,10 @@ a process of its own, so that each measures a fresh engine:
 
     python -m scripts.bench engine modes --model-dir DIR
     python -m scripts.bench engine decoder --model-dir DIR --ban ours
-    python -m scripts.bench engine pages --model-dir DIR --pages 512 --tokens 500 --drafts 4 --acceptance 2.5
+    python -m scripts.bench engine pages --model-dir DIR --pages 512 --tokens 500 --acceptance 2.5 --drafts 4
 
---drafts is how many tokens of a text are verified at each step. --acceptance is the mean number of tokens that a step
-then yields, which vLLM simulates: random weights say nothing about how many would be right.
+With --acceptance, the engine decodes speculatively: --drafts tokens of a text are verified at each step. --acceptance
+is the mean number of tokens that a step then yields, which vLLM simulates: random weights accept almost no draft.
 """
 
 from __future__ import annotations
@@ -24,13 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.bench.engine_setup import (
-    build_overrides,
-    build_settings,
-    open_engine,
-    read_process_start,
-)
-from scripts.bench.options import add_draft_options, create_parser
+from scripts.bench.engine_setup import build_overrides, build_settings, open_engine, read_process_start
+from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.throughput import generate_tokens, make_sampling
 from scripts.bench.workload import (
@@ -82,8 +77,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
         "--interval", type=int, default=STREAM_INTERVAL, help="tokens between two outputs of a streamed answer"
     )
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
-    add_draft_options(parser)
-    options = parser.parse_args(arguments)
+    options = parse_with_drafts(parser, arguments)
     if options.ban == "stock":  # it exists for vLLM's first model runner, which has no drafts of ours
         options.drafts = 0
     return options

@@ -32,7 +32,7 @@ def build_overrides(options: Any) -> dict[str, Any]:
     """Arguments of vLLM's engine that no setting names."""
     from twopass.engines.vllm.arguments import build_speculative_config
 
-    if not (options.drafts and options.acceptance):
+    if not options.drafts:
         return {}
     simulated = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": options.acceptance}
     return {"speculative_config": build_speculative_config(options.drafts) | simulated}

@@ -171,7 +171,7 @@ def _start_engine(options: Any, model: str, folder: Path) -> Any:
     settings = Settings(
         engine="vllm", model=model, model_dir=folder, load_format="dummy", page_workers=options.workers,
         max_num_seqs=options.sequences, max_num_batched_tokens=options.batched_tokens,
-        gpu_memory_utilization=0.3 if options.tiny else None,
+        gpu_memory_utilization=0.3 if options.tiny else None, draft_tokens=0,
     )  # fmt: skip
     raise_descriptor_limit()
     more = {"mm_encoder_attn_backend": options.attention} if options.attention else {}

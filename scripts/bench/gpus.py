@@ -145,7 +145,7 @@ def _build_settings(options: Any, count: int) -> Settings:
         engine="vllm", gpus="auto" if options.scripted else count, model_dir=options.model_dir,
         max_num_seqs=options.sequences, load_format=choose_load_format(options.model_dir or Path()),
         quantization=options.quantization, kv_cache_dtype=options.kv_cache_dtype, page_workers=options.workers,
-        canary=False, log_level="WARNING", window=slots, window_bytes=slots * PAGE_BYTES,
+        canary=False, log_level="WARNING", draft_tokens=0, window=slots, window_bytes=slots * PAGE_BYTES,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class HostEngine(GroupMember):
 
     kind, precision, family = "vllm", "scripted", "deepseek_ocr"
     needs_canary = False
+    uses_drafts = True  # page workers write their texts; tokenizing these is left out, for lack of a tokenizer
 
     def __init__(self, gpus: str, settings: Settings, tokens_per_s: float | None = None) -> None:
         assert settings.max_num_seqs

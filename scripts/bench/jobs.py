@@ -1,7 +1,7 @@
 """Benchmark whole jobs on this machine's GPU against the engine alone on the same requests: PDFs and artefacts on S3.
 
-    python -m scripts.bench jobs --model-dir DIR [--model unlimited_ocr] [--json bench.json] [--jobs 1 2 4]
-                                 [--windows 8 32 128 512] [--ways pass2_all mode_auto]
+    python -m scripts.bench jobs --model-dir DIR [--acceptance 3] [--model unlimited_ocr] [--json bench.json]
+                                 [--jobs 1 2 4] [--windows 8 32 128 512] [--ways pass2_all mode_auto]
 
 The pages are those of docs/bench/mix.json, drawn with text, tables, formulas and photos. Random weights will do: the
 engine generates as many tokens as the mix says, and its answer is replaced by a scripted one that fits the page, so
@@ -25,11 +25,12 @@ from scripts.bench import local_s3
 from scripts.bench.engine_setup import build_overrides
 from scripts.bench.job_runs import measure_latency, run_engine_alone, run_jobs, warm_up_pages
 from scripts.bench.mix_documents import DocumentSet, upload_documents
-from scripts.bench.options import add_draft_options, create_parser
+from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
+from twopass.engines.vllm.arguments import DRAFTED
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.tiled_image import TiledImages
 from twopass.families import registry
@@ -62,7 +63,7 @@ class JobMixFacts:
 
 
 def main(arguments: Sequence[str]) -> None:
-    options = _parse_options(arguments)
+    options = parse_options(arguments)
     slots = round(SLOTS_PER_SEQUENCE * options.sequences)
     max_slots = max((slots, *options.windows))
     os.environ |= ENVIRONMENT
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str]) -> None:
         options.json.write_text(json.dumps({**results, "job_mix": facts}, indent=1, sort_keys=True) + "\n")
 
 
-def _parse_options(arguments: Sequence[str]) -> Any:
+def parse_options(arguments: Sequence[str]) -> Any:
     parser = create_parser("scripts.bench jobs", __doc__)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--model", choices=("deepseek_ocr", "unlimited_ocr"), default="deepseek_ocr")
@@ -109,8 +110,9 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--kv-cache-dtype", default="auto")
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
-    add_draft_options(parser)
-    options = parser.parse_args(arguments)
+    options = parse_with_drafts(parser, arguments)
+    if options.drafts and options.model not in DRAFTED:
+        parser.error(f"--acceptance: {options.model} is decoded without drafts")
     max_slots = max((round(SLOTS_PER_SEQUENCE * options.sequences), *options.windows))
     if options.pages <= (least := warm_up_pages(max_slots)):
         parser.error(f"--pages: must be more than {least}, or the engine is never full")

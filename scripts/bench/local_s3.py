@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from scripts.bench import loopback
@@ -16,11 +15,9 @@ ACCESS_KEY, SECRET_KEY = "key", "secret"  # any will do
 PUTS, PUT_BYTES, PUT_THREADS = 400, 30_000, 16
 
 
-@contextmanager
-def start_server() -> Iterator[str]:
+def start_server() -> AbstractContextManager[str]:
     """Yield the endpoint URL of a new server."""
-    with loopback.start_process("scripts.bench.s3_server") as url:
-        yield url
+    return loopback.start_process("scripts.bench.s3_server")
 
 
 def connect(endpoint: str) -> Any:

@@ -1,13 +1,17 @@
 """Measure stock vLLM and twopass on this machine's GPU, side by side: one table, and one JSON file.
 
     make gpu
-    .venv/bin/python -m scripts.bench --model-dir DIR [--json bench.json] [--only STAGE …]
+    .venv/bin/python -m scripts.bench --model-dir DIR [--acceptance 3] [--json bench.json] [--only STAGE …]
 
 DIR has config.json and the tokenizer's files of deepseek-ai/DeepSeek-OCR (a megabyte). Weights are random where it
 has none, and always random in `encoder` and `transformers`. Lengths are forced (500 tokens a page, or
-docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen evenly. Every stage runs in a process of
-its own with a fresh engine; its results are merged into the JSON file, together with its options. All stages take most
-of an hour on an H200; a slower GPU needs fewer --pages and --mix-pages or a higher --limit-s:
+docs/bench/mix.json), the n-gram ban is 30/90 on both sides, experts are chosen evenly. With --acceptance, `twopass`,
+`warm` and `job` decode speculatively, and vLLM simulates that each decoder step yields so many tokens; otherwise they
+decode without drafts.
+
+Every stage runs in a process of its own with a fresh engine; its results are merged into the JSON file, together with
+its options. All stages take about an hour on an H200; a slower GPU needs fewer --pages and --mix-pages or a higher
+--limit-s:
 
     twopass         the engine as jobs use it: pages, crops, the mix, the decoder alone; a start with empty caches
     warm            the start again in --starts fresh processes, with the caches that `twopass` filled
@@ -20,6 +24,9 @@ This is what `python -m scripts.bench` runs when no command is given. Each comma
 
     engine          one thing that the vLLM engine does: modes, decoder or pages
     jobs            whole jobs against the engine alone
+    latency         one document alone, in a fresh worker and a used one, without a model
+    families        region readers and Unlimited-OCR, beside stock vLLM
+    detector        the layout detector by pages in a batch
     gpus            whole jobs with engines on one GPU, on two and so on; or how many pages the host can feed
     encoder         the vision encoder by part and by number of pages
     acceptance      tokens per decoder step with drafts from the page's text, without a model
@@ -48,7 +55,7 @@ from typing import Any
 
 from scripts import ROOT
 from scripts.bench import baseline_stages, encoder, twopass_stages
-from scripts.bench.options import add_draft_options, create_parser
+from scripts.bench.options import create_parser, parse_with_drafts
 from scripts.bench.report import print_json
 from scripts.bench.table import render_table
 from scripts.bench.workload import ENVIRONMENT
@@ -63,46 +70,37 @@ _MEASURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {  # `job` is the com
     "stock_async": baseline_stages.measure_async, "stock_v2": baseline_stages.measure_v2,
     "stock_generate": baseline_stages.measure_generate, "transformers": baseline_stages.measure_transformers,
 }  # fmt: skip
-RECORDED = (
-    "sequences",
-    "pages",
-    "mix_pages",
-    "crops",
-    "rounds",
-    "workers",
-    "drafts",
-    "acceptance",
-    "starts",
-)  # options in the JSON
+# Options in the JSON.
+RECORDED = ("sequences", "pages", "mix_pages", "crops", "rounds", "workers", "drafts", "acceptance", "starts")
 
 
 def main(arguments: Sequence[str]) -> None:
-    options = _parse_options(arguments)
+    options = parse_options(arguments)
     # As after Ctrl-C: the running stage is killed, too, or it would keep the GPU's memory.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     if options.stage:
         print_json(found=_MEASURES[options.stage](options))
         return
     results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
-    commit = options.commit or _read_commit()
-    results |= {"environment": _describe_machine(), "commit": commit}
+    environment, commit = _describe_machine(), options.commit or _read_commit()
+    results |= {"environment": environment, "commit": commit}
+    asked = {name: getattr(options, name) for name in RECORDED}
     for stage in options.only or STAGES:
         if stage == "twopass":
             shutil.rmtree(_find_caches(options), ignore_errors=True)  # or its start would not be a cold one
         started = time.monotonic()
-        if stage == "warm":
-            merge(results, summarize_starts([_run_stage(stage, options, arguments) for _ in range(options.starts)]))
-        else:
-            merge(results, _run_stage(stage, options, arguments))
-        seconds = round(time.monotonic() - started)
-        asked = {name: getattr(options, name) for name in RECORDED}
-        merge(results, {"stages": {stage: {"commit": commit, "seconds": seconds, "asked": asked}}})
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        runs: list[dict[str, Any]] = []
+        for _ in range(options.starts if stage == "warm" else 1):
+            runs.append(_run_stage(stage, options, arguments))
+            merge(results, summarize_starts(runs) if stage == "warm" else runs[-1])
+            how = {"commit": commit, "environment": environment, "asked": asked}
+            merge(results, {"stages": {stage: {**how, "seconds": round(time.monotonic() - started)}}})
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     print(render_table(results))
 
 
-def _parse_options(arguments: Sequence[str]) -> Any:
+def parse_options(arguments: Sequence[str]) -> Any:
     parser = create_parser("scripts.bench", __doc__)
     parser.add_argument("--model-dir", type=Path, required=True)
     parser.add_argument("--json", type=Path, default=Path("bench.json"))
@@ -121,8 +119,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--starts", type=int, default=5, help="fresh processes of the stage warm")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
-    add_draft_options(parser)
-    options = parser.parse_args(arguments)
+    options = parse_with_drafts(parser, arguments)
     if options.mix_pages <= options.sequences:
         parser.error("--mix-pages: must be more than --sequences, or the engine is never full")
     return options
@@ -131,7 +128,7 @@ def _parse_options(arguments: Sequence[str]) -> Any:
 def _run_stage(stage: str, options: Any, arguments: Sequence[str]) -> dict[str, Any]:
     """Run a stage in its own process. If it fails or reaches its limit, return what it had printed until then."""
     child = subprocess.Popen(
-        _build_command(stage, options, arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        build_command(stage, options, arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, **ENVIRONMENT, **_locate_caches(options)},
     )  # fmt: skip
     limit_s = options.limit_s * (JOB_LIMIT_FACTOR if stage == "job" else 1)
@@ -156,7 +153,7 @@ def _run_stage(stage: str, options: Any, arguments: Sequence[str]) -> dict[str, 
     return results
 
 
-def _build_command(stage: str, options: Any, arguments: Sequence[str]) -> list[str]:
+def build_command(stage: str, options: Any, arguments: Sequence[str]) -> list[str]:
     bench = [sys.executable, "-m", "scripts.bench"]
     model_dir = str(options.model_dir.absolute())
     if stage == "job":
@@ -185,7 +182,7 @@ def _locate_caches(options: Any) -> dict[str, str]:
 
 
 def summarize_starts(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the medians of several starts, and as `warm_max` the longest one."""
+    """Return the medians of several starts, the longest one as `warm_max`, and how many there were."""
     starts = [run for run in runs if "ready_s" in run]  # the others failed
     if not starts:
         return {}
@@ -194,7 +191,8 @@ def summarize_starts(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         stage: statistics.median(run["start_s"]["warm"][stage] for run in starts)
         for stage in starts[0]["start_s"]["warm"]
     }
-    return {"ready_s": {"warm": statistics.median(ready), "warm_max": max(ready)}, "start_s": {"warm": stages}}
+    summary = {"warm": statistics.median(ready), "warm_max": max(ready), "warm_starts": len(ready)}
+    return {"ready_s": summary, "start_s": {"warm": stages}}
 
 
 def merge(into: dict[str, Any], new: dict[str, Any]) -> None:

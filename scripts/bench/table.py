@@ -41,11 +41,18 @@ HEADER = f"{'':44}{'vLLM':>10}{'twopass':>10}{'ratio':>7}  goal on an H200"
 
 
 def render_table(results: dict[str, Any]) -> str:
-    """Return one line for each of ROWS, then all other figures under their names."""
+    """Return how drafts were simulated, one line for each of ROWS, then all other figures under their names."""
     figures = dict(flatten_figures(results))
     in_rows = {name for row in ROWS for name in (row.ours, row.stock)}
     others = (f"{name:44}{value}" for name, value in figures.items() if name not in in_rows)
-    return "\n".join((HEADER, *(_render_row(row, figures) for row in ROWS), "", *others))
+    return "\n".join((*_describe_drafts(results), HEADER, *(_render_row(row, figures) for row in ROWS), "", *others))
+
+
+def _describe_drafts(results: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each stage of which vLLM simulated how many drafts are accepted."""
+    for stage, facts in results.get("stages", {}).items():
+        if acceptance := facts.get("asked", {}).get("acceptance"):
+            yield f"{stage}: {facts['asked']['drafts']} drafts; simulated: a decoder step yields {acceptance:g} tokens"
 
 
 def flatten_figures(results: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

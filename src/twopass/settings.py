@@ -198,8 +198,8 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=15,
-        description="tokens of a page's text that vLLM verifies at each step, 0 for none; null: 4 on H100 and H200, "
-        "where that was measured, and 0 on other GPUs",
+        description="tokens drafted from known text that vLLM verifies at each step, for DeepSeek-OCR and "
+        "DeepSeek-OCR-2; 0 for none; null: 4 on H100 and H200, 0 on other GPUs",
     )
     logprobs: bool = Field(
         default=False, description="derive confidence from token probabilities if nothing else gives one"

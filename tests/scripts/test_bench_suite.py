@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.bench import __main__, mix, suite, table, workload
+from scripts.bench import __main__, engine_setup, jobs, mix, options, suite, table, workload
 from tests import ROOT
+from twopass.engines.vllm.arguments import DEFAULT_DRAFTS
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2
 from twopass.settings import Settings
 
 
@@ -71,7 +74,10 @@ def test_starts_are_summarized_by_median_and_maximum() -> None:
 
     found = suite.summarize_starts([build(15.0, 1.0), {}, build(14.0, 3.0), build(19.0, 2.0)])
 
-    assert found == {"ready_s": {"warm": 15.0, "warm_max": 19.0}, "start_s": {"warm": {"weights_s": 2.0}}}
+    assert found == {
+        "ready_s": {"warm": 15.0, "warm_max": 19.0, "warm_starts": 3},
+        "start_s": {"warm": {"weights_s": 2.0}},
+    }
     assert suite.summarize_starts([{}]) == {}
 
 
@@ -81,8 +87,12 @@ def test_the_table_says_by_how_much_a_goal_is_missed() -> None:
         "pass1_500": {"twopass": 20.0, "stock_async": 16.0, "stock_generate": 7.0},
         "ready_s": {"warm": 25.0, "cold": 80.0},
         "crops_per_s": {"twopass": 400.0},
-        "stages": {"warm": {"seconds": 30}},
+        "stages": {
+            "warm": {"seconds": 30, "asked": {"drafts": 0, "acceptance": None}},
+            "twopass": {"asked": {"drafts": 4, "acceptance": 3.0}},
+        },
     })  # fmt: skip
+    assert text.splitlines()[0] == "twopass: 4 drafts; simulated: a decoder step yields 3 tokens"
     rows = {line[:44].strip(): " ".join(line[44:].split()) for line in text.splitlines() if line}
 
     assert rows["pass 1, A4, 500 tokens, pages/s"] == "16.0 20.0 1.2 ≥ 45, missed by 55.6%; ≥ 2 times, missed by 37.5%"
@@ -92,6 +102,54 @@ def test_the_table_says_by_how_much_a_goal_is_missed() -> None:
     assert rows["pass1_500.stock_generate"] == "7.0"
     assert rows["ready_s.cold"] == "80.0"
     assert not [name for name in rows if name.startswith("stages")]
+
+
+def test_drafts_are_measured_with_simulated_acceptance_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Random weights accept almost none, so that an engine without --acceptance has none."""
+
+    def parse(*arguments: str) -> Any:
+        return options.parse_with_drafts(options.create_parser("scripts.bench", None), arguments)
+
+    simulated = parse("--acceptance", "2.5")
+
+    assert parse().drafts == 0 and engine_setup.build_overrides(parse()) == {}
+    assert (simulated.drafts, simulated.acceptance) == (workload.DRAFT_TOKENS, 2.5)
+    config = engine_setup.build_overrides(simulated)["speculative_config"]
+    assert (config["num_speculative_tokens"], config["synthetic_acceptance_length"]) == (workload.DRAFT_TOKENS, 2.5)
+    with pytest.raises(SystemExit):
+        parse("--acceptance", "3", "--drafts", "0")
+    assert "--acceptance: needs --drafts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("simulated", [(), ("--acceptance", "3.0")])
+def test_whole_jobs_get_the_drafts_of_the_suite(simulated: Sequence[str], tmp_path: Path) -> None:
+    """The command `jobs` accepts what the suite passes on."""
+    ours = suite.parse_options(["--model-dir", str(tmp_path), *simulated])
+
+    command = suite.build_command("job", ours, [])
+    passed = jobs.parse_options(command[command.index("jobs") + 1 :])
+
+    assert (passed.drafts, passed.acceptance) == (ours.drafts, ours.acceptance)
+    assert passed.sequences == ours.sequences and passed.model_dir == tmp_path
+
+
+def test_drafts_are_refused_for_a_model_that_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM would be asked for drafts that the engine does not set up."""
+    with pytest.raises(SystemExit):
+        jobs.parse_options(["--model-dir", str(tmp_path), "--model", "unlimited_ocr", "--acceptance", "3"])
+
+    assert "unlimited_ocr is decoded without drafts" in capsys.readouterr().err
+
+
+def test_the_texts_of_drafts_have_a_logits_processor() -> None:
+    """vLLM notifies it of every request; the plugin does not start an engine with drafts without it."""
+    assert workload.list_processors("ours", has_drafts=True) == [NGRAM_V2, DRAFT_TEXTS]
+    assert workload.list_processors("ours") == [NGRAM_V2]
+
+
+def test_as_many_tokens_are_drafted_in_the_benchmark_as_in_a_worker() -> None:
+    """The benchmark's DRAFT_TOKENS is the engine's default where it drafts."""
+    assert workload.DRAFT_TOKENS == DEFAULT_DRAFTS
 
 
 def test_every_row_of_the_table_is_in_the_last_full_run() -> None:

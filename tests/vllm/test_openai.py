@@ -154,13 +154,6 @@ async def test_a_cancelled_prompt_ends_in_the_server(engine: OpenAIEngine, serve
             await asyncio.sleep(0.2)
 
 
-async def test_a_limit_as_long_as_the_context_is_taken(engine: OpenAIEngine) -> None:
-    """The engine omits such a max_tokens, because vLLM 0.26 answered 400 to it."""
-    prompt = replace(PROMPT, sampling=Sampling(max_tokens=CONTEXT, ngram=UNBANNED), loop_check=lambda text: True)
-
-    assert (await engine.generate(prompt)).finish_reason == "loop"
-
-
 async def test_a_prompt_longer_than_the_context_is_refused(engine: OpenAIEngine) -> None:
     """The completion has finish_reason error."""
     completion = await engine.generate(replace(PROMPT, text="<image>" + "x" * 2 * CONTEXT))

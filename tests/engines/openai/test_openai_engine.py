@@ -153,7 +153,7 @@ async def test_settings_control_the_optional_fields(server: OpenAIServer, page_p
 
 @pytest.mark.parametrize(("limit", "context", "sent"), [(None, 8192, None), (8192, 8192, None), (4000, 8192, 4000)])
 def test_a_limit_that_leaves_no_room_is_not_sent(limit: int | None, context: int, sent: int | None) -> None:
-    """vLLM refuses max_tokens that fill the context, so none is sent and the answer may fill the rest."""
+    """vLLM before 0.32 refuses max_tokens that fill the context, so none is sent and the answer may fill the rest."""
     prompt = replace(PROMPT, sampling=Sampling(max_tokens=limit))
 
     assert chat_request.choose_max_tokens(prompt, context) == sent

@@ -24,8 +24,8 @@ UNLIMITED = "unlimited_ocr"
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
 DRAFTED = ("deepseek_ocr", "deepseek_ocr2")  # models whose answers repeat the text of a page
 DEFAULT_DRAFTS = 4
-# The major compute capability of H100 and H200. vLLM's attention for other GPUs has full CUDA graphs only of batches in
-# which every request has the same number of drafts; whether drafts make those faster has not been measured.
+# The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
+# of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
 DRAFTING_CAPABILITY = 9
 VISION_SPECS = {
     "deepseek_ocr": tiling.DEEPSEEK_OCR,

@@ -176,7 +176,7 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self._sam, self._shared_buffers = Sam(self.sam_model), SharedBuffers()
-        # CUDA graphs have not been tried: until 0.26, vLLM made this model's attention mask on the CPU.
+        # CUDA graphs have not been tried: up to 0.26, vLLM made this model's attention mask on the CPU.
         self._encoder = _build_encoder(self._extract_features, vllm_config, graphs=False)
 
     def embed_multimodal(self, **kwargs: Any) -> list[torch.Tensor]:
