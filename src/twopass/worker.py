@@ -208,7 +208,7 @@ async def _warm_up(worker: Worker, stages: dict[str, float]) -> Canary | None:
     opened = time.monotonic()
     verdict = await canary.check(worker.engine, worker.family, worker.page_pool, worker.settings)
     stages |= {f"engine_{name}": seconds for name, seconds in worker.engine.startup_seconds.items()}
-    stages |= {f"own_{part}_of_vllm": 1 for part in worker.engine.fallbacks}
+    stages |= dict.fromkeys(worker.engine.fallbacks, 1)
     if worker.engine.members:
         stages["engines"] = len(worker.engine.members)
     stages |= {"workers_s": opened - before, "canary_s": time.monotonic() - opened}

@@ -34,6 +34,7 @@ class Member:
     kind, precision, family = "scripted", "none", "deepseek_ocr"
     needs_canary = has_ngram_ban = True
     uses_drafts = False
+    fallbacks: Sequence[str] = ()
     detector = None
     prompts_per_page = 1
     members: Sequence[Member] = ()
@@ -431,3 +432,12 @@ def test_a_group_uses_drafts_if_its_engines_do(uses_drafts: bool) -> None:
     member.uses_drafts = uses_drafts
 
     assert EngineGroup([member]).uses_drafts is uses_drafts
+
+
+def test_a_group_does_more_slowly_what_one_of_its_engines_does() -> None:
+    """One GPU may be too full for CUDA graphs; what all have in common is named once."""
+    members = [Member("0"), Member("1")]
+    members[0].fallbacks = ("own_worker_of_vllm",)
+    members[1].fallbacks = ("own_worker_of_vllm", "no_cuda_graphs")
+
+    assert EngineGroup(members).fallbacks == ("own_worker_of_vllm", "no_cuda_graphs")

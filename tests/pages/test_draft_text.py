@@ -76,6 +76,13 @@ def test_a_long_text_is_cut() -> None:
     assert len(write((0, 0.1, 0.1, "water " * 4_000))) == MAX_CHARACTERS
 
 
+def test_words_beyond_the_limit_are_not_looked_at() -> None:
+    """A page with hundreds of thousands of words takes no longer than a full one, and its text is the same."""
+    words = [(0, 0.1, 0.1, "a")] * (2 * draft_text.MAX_WORDS)
+
+    assert write(*words) == write(*words[: draft_text.MAX_WORDS])
+
+
 def test_a_layer_that_is_garbage_gives_no_text() -> None:
     """Glyphs that no font maps to characters are not worth a verification; neither is a page without words."""
     assert write((0, 0.1, 0.1, "\ufffd\ufffd\ufffd ab \x02\x02")) == ""

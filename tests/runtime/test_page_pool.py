@@ -393,8 +393,8 @@ async def test_a_page_worker_is_replaced_after_its_last_call(buffers: PixelBuffe
 
 
 async def test_an_idle_page_worker_imports_what_calls_will_need(buffers: PixelBufferPool) -> None:
-    """The first name is imported before any call, the others between calls; a missing library is left out."""
-    page_pool = PagePool(1, buffers, preload=("colorsys", "not_installed", "gc:collect", "sched"))
+    """The first name is imported before any call, the others between calls; what fails is left out."""
+    page_pool = PagePool(1, buffers, preload=("colorsys", "not_installed", "os:abort_", "gc:collect", "sched"))
     await page_pool.open()
     try:
         loaded = "set(__import__('sys').modules)"

@@ -28,7 +28,7 @@ OURS = [
     *((ours, ours) for ours in MODELS),
     *((ours, ours) for ours in (model._Info, model._InfoV2, model._InfoUnlimited)),
     *((ours, ours) for ours in (model._DummyInputs, model._DummyInputsV2)),
-    (worker.DecodingWorker, Worker),  # on GPUs; in this suite its base is the worker for CPUs
+    (worker.DraftingWorker, Worker),  # on GPUs; in this suite its base is the worker for CPUs
     (scheduler.GroupScheduler, AsyncScheduler),
 ]
 

@@ -11,15 +11,19 @@ from typing import Any
 import pytest
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import Completion, EngineDied, Prompt
+from twopass.engines.vllm import startup
+from twopass.engines.vllm.arguments import build_speculative_config
 from twopass.engines.vllm.core_process import set_variables
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.plugin import exit_report
+from twopass.engines.vllm.plugin import NGRAM_V1, exit_report
 from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
 from twopass.settings import Settings
 
+GPU = GpuInfo(count=1, memory_gb=80, free_gb=80, capability=(9, 0))
 START_S, ANSWER_S = 0.2, 0.1
 
 
@@ -271,6 +275,8 @@ def test_an_engine_without_room_for_cuda_graphs_starts_without_them(
     assert engine.arguments["enforce_eager"] and "compilation_config" not in engine.arguments
     assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD]
     assert "ENFORCE_EAGER=true" in engine.incidents[0].message
+    assert engine.fallbacks == ("no_cuda_graphs",)
+    assert [status.restarts for status in engine.statuses] == [0]
 
 
 def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,9 +306,10 @@ class FullEngine(Engine):
 
 
 async def test_a_core_that_ran_out_of_memory_gets_less_to_do(tmp_path: Path) -> None:
-    """Half the sequences, less memory, and CUDA graphs for no more sequences than it has."""
+    """Half the sequences, less memory, no room for drafts of the other half, and CUDA graphs for no more sequences."""
     Core.running = []
-    engine = FullEngine(GRAPHS.model_copy(update={"max_num_seqs": 64}), tmp_path)
+    tokens = {"max_num_batched_tokens": 2048 + 4 * 64, "speculative_config": build_speculative_config(4)}
+    engine = FullEngine(GRAPHS.model_copy(update={"max_num_seqs": 64}), tmp_path, **tokens)
     before = engine.arguments["gpu_memory_utilization"]
 
     await engine.attempt(build_prompt("good"))
@@ -313,7 +320,8 @@ async def test_a_core_that_ran_out_of_memory_gets_less_to_do(tmp_path: Path) -> 
     assert [incident.code for incident in engine.incidents] == [Code.ENGINE_MEMORY]
     assert engine.arguments["max_num_seqs"] == 32
     assert engine.arguments["gpu_memory_utilization"] < before
-    assert engine.arguments["compilation_config"]["cudagraph_capture_sizes"][-1] == 32
+    assert engine.arguments["max_num_batched_tokens"] == 2048 + 4 * 32
+    assert engine.arguments["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * 32
 
 
 class FillingCore(StartingCore):
@@ -349,3 +357,24 @@ async def test_a_core_that_runs_out_of_memory_as_it_starts_gets_less_to_do(
     assert [incident.code for incident in engine.incidents] == [Code.ENGINE_DEAD, Code.ENGINE_MEMORY]
     assert engine.arguments["max_num_seqs"] == 32
     assert engine.arguments["enforce_eager"] == eager
+
+
+@pytest.mark.parametrize(("model", "parts"), [("deepseek_ocr", ("own_ngram_ban_of_vllm",)), ("glm_ocr", ())])
+def test_only_a_model_with_a_ban_falls_back_to_that_of_vllm(
+    model: str, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GLM-OCR has no ban, so that vLLM's first model runner is not asked for on its behalf."""
+    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "0")
+    monkeypatch.setattr(startup, "detect_gpus", lambda ids: GPU)
+
+    assert Engine(Settings(model=model, page_workers=1), Path("nowhere")).fallbacks == parts
+
+
+def test_an_engine_without_a_gpu_ignores_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PRESET=cpu with vLLM for CPUs, on a machine with an NVIDIA driver: V1's ban and no drafts."""
+    monkeypatch.setattr(startup, "detect_gpus", lambda ids: GPU)
+
+    engine = Engine(Settings(preset="cpu", page_workers=1), Path("nowhere"))
+
+    assert engine.arguments["logits_processors"] == [NGRAM_V1]
+    assert not engine.uses_drafts

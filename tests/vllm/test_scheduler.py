@@ -18,6 +18,7 @@ from twopass.engines.vllm.plugin.scheduler import (
     MAX_WAIT_STEPS,
     MIN_GROUP,
     GroupScheduler,
+    SlotAllocator,
     count_sent,
     group_size,
     should_wait,
@@ -126,3 +127,17 @@ def test_a_request_without_a_text_has_no_drafts(monkeypatch: pytest.MonkeyPatch)
     )
 
     assert {name: request.spec_token_ids for name, request in requests.items()} == {"drafted": [-1] * 4, "plain": []}
+
+
+@pytest.mark.parametrize(("new", "lookahead", "allocates"), [(1, 0, False), (4, 0, False), (4, 1, True), (5, 0, True)])
+def test_blocks_are_allocated_for_what_does_not_fit(new: int, lookahead: int, allocates: bool) -> None:
+    """Slots that vLLM reserves for its drafter count, too."""
+    calls: list[int] = []
+    manager = SimpleNamespace(allocate_slots=lambda _, count, **more: calls.append(count), empty_kv_cache_blocks="none")
+    allocator = SlotAllocator(manager, {"r": [object()]}, block_size=16)
+    request = SimpleNamespace(request_id="r", num_computed_tokens=12)
+
+    blocks = allocator(request, new, num_lookahead_tokens=lookahead)
+
+    assert (calls == [new]) is allocates
+    assert (blocks == "none") is not allocates

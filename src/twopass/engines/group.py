@@ -67,7 +67,8 @@ class EngineGroup(Engine):
 
     @property
     def fallbacks(self) -> Sequence[str]:  # type: ignore[override]
-        return self._members[0].fallbacks  # they share an installation
+        """Those of any member: they share an installation, but not the memory of a GPU."""
+        return tuple(dict.fromkeys(name for member in self._members for name in member.fallbacks))
 
     @property
     def incidents(self) -> Sequence[Incident]:  # type: ignore[override]

@@ -110,7 +110,8 @@ class Engine(Protocol):
     `buffer_pools`: pixel buffers of its own that page workers must share.
     `startup_seconds`: duration of each stage of its start.
     `incidents`: append-only.
-    `fallbacks`: parts of the engine that are replaced by a library's own, slower code, because its version is unknown.
+    `fallbacks`: what it does more slowly than it could, by its name in `started`: with a library's own code, because
+        that of twopass does not fit the library's version, or without CUDA graphs.
     `is_gone`: it will never answer again, and its worker must be replaced.
     `detector`: the layout detector in front of it with revision and precision, as documents name it; None without one.
     """

@@ -1,6 +1,6 @@
-"""Write the text layer of a page as a model's answer about the page probably has it.
+"""Write the text layer of a page in the form in which a model's answer about the page probably contains it.
 
-The model verifies every token of it, so that MuPDF's order will do: headings may come before all paragraphs.
+Every token of it is verified, so MuPDF's order is good enough: headings may come before all paragraphs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from twopass.pages.text_layer import TextLayer
 from twopass.text import prose
 
 MAX_CHARACTERS = 16_000  # about 4,000 tokens: the answer about a very full page
-WORD_GAP = 2.0  # of a line's height, both as shares of the page: a wider gap separates cells, a narrower one words
+MAX_WORDS = MAX_CHARACTERS // 2  # each has a character and is followed by a space
+# Times a line's height: a wider gap separates cells, a narrower one words. The gap is measured as a share of the page's
+# width and the height as one of its height, so that the limit in points is wider on a landscape page.
+WORD_GAP = 2.0
 # Models write the letters for which fonts have one glyph.
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 
@@ -34,6 +37,7 @@ def write(layer: TextLayer, places: Sequence[tuple[int, int]]) -> str:
     a paragraph, without the hyphens of broken words. Each block begins after a newline, and so does a line that is not
     below the one before it, such as the next cell of a table.
     """
+    layer, places = layer[:MAX_WORDS], places[:MAX_WORDS]
     if not layer or prose.is_garbage(" ".join(layer.texts)):
         return ""
     parts: list[str] = []

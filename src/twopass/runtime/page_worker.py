@@ -59,10 +59,10 @@ def _die_with_parent(parent: int) -> None:
 def preload(names: Sequence[str]) -> Iterator[None]:
     """Import each name when the next item is asked for; call it if it is a function.
 
-    A library that is not installed is left out: what needs it says so.
+    What fails, such as a library that is not installed, is left out: the call that needs it fails with a message.
     """
     for name in filter(None, names):
-        with suppress(ImportError):
+        with suppress(Exception):
             loaded = pkgutil.resolve_name(name)
             if callable(loaded):
                 loaded()

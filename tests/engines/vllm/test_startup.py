@@ -45,3 +45,13 @@ def test_read_ahead_ends_with_its_context(tmp_path: Path) -> None:
 
     assert [reader for reader in readers if reader.is_running()] == []
     assert len(readers) == 1
+
+
+def test_a_measured_cache_is_reused_with_the_presets_share_of_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise GPU_MEMORY_UTILIZATION, or room for a detector, would have no effect after the first start."""
+    monkeypatch.delenv(startup.MEMORY_PLAN, raising=False)
+    assert startup.choose_memory_plan(is_usual_share=True) == {startup.MEMORY_PLAN: "1"}
+    assert startup.choose_memory_plan(is_usual_share=False) == {startup.MEMORY_PLAN: "0"}
+
+    monkeypatch.setenv(startup.MEMORY_PLAN, "1")
+    assert startup.choose_memory_plan(is_usual_share=False) == {}

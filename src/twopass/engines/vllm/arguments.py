@@ -41,7 +41,7 @@ UNLIMITED_CONTEXT_FACTOR = 2
 def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = ()) -> int:
     """How many tokens are drafted for each step: DRAFT_TOKENS, or what is known to be faster on this GPU.
 
-    None where the model, a machine without GPUs, or a `changed` part of the plugin does not allow it.
+    0 where the model, a machine without GPUs, or a `changed` part of the plugin does not allow any.
     """
     if settings.model not in DRAFTED or not gpus.count or NEEDED_FOR_DRAFTS & set(changed):
         return 0
@@ -99,7 +99,7 @@ def build_arguments(
 def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, drafts: int) -> int:
     """How many tokens a step may have. Drafts come on top of the preset's: as many prompts enter a step with them.
 
-    An image that has more tokens than a step would never be encoded.
+    MAX_NUM_BATCHED_TOKENS includes the drafts. An image that has more tokens than a step would never be encoded.
     """
     usual = max(defaults.batched_tokens, sequences) + drafts * sequences
     least = max(choose_image_input(settings).max_tokens, (1 + drafts) * sequences)

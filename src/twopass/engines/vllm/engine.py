@@ -23,6 +23,7 @@ import structlog
 
 from twopass.engines import preflight
 from twopass.engines.crop_inputs import CROP_INPUTS
+from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import (
@@ -46,12 +47,13 @@ from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning, retry
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import Settings
+from twopass.settings import Settings, find_preset
 
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
 CORE_CHECK_S = 1.0  # between two looks whether a core that is asked something is still alive
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
+NO_GRAPHS = "no_cuda_graphs"  # in `fallbacks`
 FINISH_REASONS = {"stop": "stop", "length": "length", "repetition": "loop"}
 
 log = structlog.get_logger()
@@ -79,18 +81,25 @@ class VllmEngine(GroupMember):
         self._page_pool: PagePool | None = None
         with startup.read_ahead(model) if waits else nullcontext():
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
-            changed = _find_changed_parts(has_gpu=gpus.count > 0)
-            self.fallbacks = tuple(changed)
-            if compatibility.BAN in changed:
+            if settings.preset == "cpu":
+                gpus = GpuInfo()  # vLLM for CPUs, on a machine that has a GPU
+            changed = _find_changed_parts(has_v2_ban=self.has_ngram_ban and gpus.count > 0)
+            self.fallbacks = tuple(f"own_{part}_of_vllm" for part in changed)
+            if self.has_ngram_ban and compatibility.BAN in changed:
                 os.environ |= STOCK_NGRAM_ENVIRONMENT
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
             _check_attention(settings, gpus.memory_gb)
             preset = choose_preset(settings, gpus.memory_gb)
             drafts = choose_drafts(settings, gpus, changed)
+            if settings.draft_tokens and not drafts:
+                log.warning("DRAFT_TOKENS has no effect: drafts need a GPU and DeepSeek-OCR or DeepSeek-OCR-2")
             self.arguments = build_arguments(settings, model, preset, gpus.count > 0, drafts, changed) | overrides
+            usual = find_preset(settings.preset, gpus.memory_gb, settings.model).memory
+            plan = startup.choose_memory_plan(self.arguments["gpu_memory_utilization"] == usual)
             self._init_state(settings)
             self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
+            self._core_variables |= plan
             if waits:
                 self.core = self._start_core()
             else:
@@ -110,6 +119,7 @@ class VllmEngine(GroupMember):
         self._max_restarts = settings.engine_restarts
         self.start_s = settings.engine_start_s
         self._crash_times: list[float] = []
+        self._restarts = 0
         self._restart_task: asyncio.Task[None] | None = None
         self._core_lock = SharedExclusiveLock()
         self._time_share = TimeShare()
@@ -131,7 +141,7 @@ class VllmEngine(GroupMember):
     def statuses(self) -> Sequence[EngineStatus]:  # type: ignore[override]
         is_restarting = self._restart_task is not None and not self._restart_task.done()
         is_ready = not (self.is_gone or is_restarting or self.core.errored)
-        return [EngineStatus(self.gpus, self.sequences, self._time_share.active, len(self.incidents), is_ready)]
+        return [EngineStatus(self.gpus, self.sequences, self._time_share.active, self._restarts, is_ready)]
 
     async def open(self, page_pool: PagePool) -> None:
         self._page_pool = page_pool
@@ -227,6 +237,7 @@ class VllmEngine(GroupMember):
         advice = "lower MAX_NUM_SEQS for graphs, or set ENFORCE_EAGER=true to start without them at once"
         message = f"{self._name} could not capture its CUDA graphs and was started without them; it is slower: {advice}"
         self.incidents.append(Incident(Code.ENGINE_DEAD, message))
+        self.fallbacks = (*self.fallbacks, NO_GRAPHS)
         log.warning(message, code=Code.ENGINE_DEAD)
         _spawn_next_cores()  # other engines may be waited for in threads
 
@@ -265,6 +276,7 @@ class VllmEngine(GroupMember):
             self.is_gone = True
             raise EngineError(Code.ENGINE_DEAD, f"{self._name} died too often; the worker has to be replaced")
         self._crash_times.append(time.monotonic())
+        self._restarts += 1
         incident = self._diagnose_crash()
         self.incidents.append(incident)
         log.error(incident.message, code=incident.code, restarts_left=self._max_restarts - len(self._crash_times))
@@ -300,11 +312,16 @@ class VllmEngine(GroupMember):
         """Say why the core died, as far as it reported; if it ran out of memory, give the next one less to do."""
         if not self._exit_report.pop_out_of_memory():
             return Incident(Code.ENGINE_DEAD, f"{self._name} died and was started again; its prompts were sent again")
-        self.sequences = max(1, self.sequences // 2)
+        before, self.sequences = self.sequences, max(1, self.sequences // 2)
         share = round(self.arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3)
-        self.arguments |= {"max_num_seqs": self.sequences, "gpu_memory_utilization": share}
+        drafts = self.arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
+        tokens = self.arguments["max_num_batched_tokens"] - drafts * (before - self.sequences)
+        self.arguments |= {
+            "max_num_seqs": self.sequences,
+            "gpu_memory_utilization": share,
+            "max_num_batched_tokens": max(tokens, self.images.max_tokens),
+        }
         if "compilation_config" in self.arguments:
-            drafts = self.arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
             self.arguments["compilation_config"] = startup.cuda_graph_config(self.sequences, drafts)
         change = f"it now reads {self.sequences} prompts at once"
         message = f"{self._name} ran out of memory and was started again; {change}"
@@ -424,14 +441,14 @@ def _spawn_next_cores() -> None:
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
 
-def _find_changed_parts(has_gpu: bool) -> Collection[str]:
+def _find_changed_parts(has_v2_ban: bool) -> Collection[str]:
     """Return the parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
 
-    The ban of V2 is one if the environment chooses vLLM's first model runner. Raises EngineError for a vLLM with which
-    no engine is possible.
+    The ban is one if it is that of V2 and the environment chooses vLLM's first model runner. Raises EngineError for a
+    vLLM with which no engine is possible.
     """
     changed = dict(compatibility.find_changed_parts())
-    if has_gpu and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
+    if has_v2_ban and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
         changed.setdefault(compatibility.BAN, "the environment has VLLM_USE_V2_MODEL_RUNNER=0")
     if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"

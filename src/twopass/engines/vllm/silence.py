@@ -18,7 +18,7 @@ class SilenceMonitor:
     """Measures one core's outputs.
 
     `base_s` is the shortest limit, `first_s` the shortest before the first output, when nothing is measured yet.
-    `interval` is the number of steps, one token each, between two outputs of an answer.
+    `interval` is the number of tokens between two outputs of an answer; a step yields one at least.
     """
 
     def __init__(

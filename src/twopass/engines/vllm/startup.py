@@ -21,8 +21,8 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
-    "VLLM_ENABLE_STARTUP_PLAN": "1",  # reuse the measured size of the KV cache if as much memory is free
 }
+MEMORY_PLAN = "VLLM_ENABLE_STARTUP_PLAN"
 CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
 SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
 
@@ -42,6 +42,15 @@ def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> Gpu
     return gpus
 
 
+def choose_memory_plan(is_usual_share: bool) -> dict[str, str]:
+    """The environment variable that lets a core reuse the measured size of its KV cache, if as much memory is free.
+
+    vLLM does not record the share of the GPU's memory for which it measured, so only cores with the preset's share do.
+    A variable that exists is kept.
+    """
+    return {} if MEMORY_PLAN in os.environ else {MEMORY_PLAN: str(int(is_usual_share))}
+
+
 def cache_key(gpus: GpuInfo) -> str:
     """A folder name: code compiled for one chip, driver or version fails or is slow on another."""
     packages = (f"{name}{_installed_version(name)}" for name in CACHE_KEY_PACKAGES)
@@ -59,8 +68,9 @@ def _installed_version(name: str) -> str:
 def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
     """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
 
-    A step that prefills a page has more tokens than any graph, so graphs are for decoding only. With drafts, a request
-    may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed. Where vLLM's
+    Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
+    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
+    and a page alone is prefilled by one of them, too. Where vLLM's
     attention cannot have them (FlashAttention 2, FlashInfer), vLLM itself captures piecewise graphs for such batches.
     """
     sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}

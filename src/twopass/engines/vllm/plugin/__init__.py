@@ -13,7 +13,7 @@ ARCHITECTURES = {
     "PaddleOCRVLForConditionalGeneration": "twopass.engines.vllm.plugin.readers:PaddleOcrVl",
 }
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
-WORKER = "twopass.engines.vllm.plugin.worker.DecodingWorker"
+WORKER = "twopass.engines.vllm.plugin.worker.DraftingWorker"
 NGRAM_V1 = "twopass.engines.vllm.plugin.ngram_v1:NoRepeatNGram"  # for the model runner that vLLM uses on CPUs
 NGRAM_V2 = "twopass.engines.vllm.plugin.ngram_v2:NoRepeatNGram"  # for the one that it uses on GPUs
 # vLLM's own ban, which exists for the first of these runners only: the variable keeps vLLM from choosing the second.

@@ -23,7 +23,7 @@ SCHEDULER, WORKER, DRAFTS, BAN = "scheduler", "worker", "drafts", "ngram_ban"
 REQUIRED = (MODELS, START)
 INSTEAD: Mapping[str, str] = {
     SCHEDULER: "vLLM's scheduler: prompts enter one at a time, every token is a message, answers are not drafted",
-    WORKER: "vLLM's worker: the start is not timed, and answers are not drafted",
+    WORKER: "vLLM's worker: the start is not timed or repeated without CUDA graphs, and answers are not drafted",
     DRAFTS: "no speculative decoding",
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
@@ -33,6 +33,7 @@ _UNLIMITED, _ENCODER = "model_executor/models/unlimited_ocr.py", "model_executor
 _GLM4V, _PADDLE = "model_executor/models/glm4_1v.py", "model_executor/models/paddleocr_vl.py"
 _SCHEDULER, _ASYNC = "v1/core/sched/scheduler.py", "v1/core/sched/async_scheduler.py"
 _WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
+_BATCH, _REJECTION = "v1/worker/gpu/input_batch.py", "v1/worker/gpu/spec_decode/rejection_sampler.py"
 _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
 
 
@@ -101,16 +102,27 @@ REPLACED = (
     Replaced(SCHEDULER, _SCHEDULER, "Scheduler._update_request_with_output", ("4978297aa945", "84d06d18670e")),
     Replaced(SCHEDULER, _ASYNC, "AsyncScheduler.__init__", ("4af73758451f",)),
     Replaced(SCHEDULER, _ASYNC, "AsyncScheduler._update_after_schedule", ("5b71aff1e8c9",)),
+    Replaced(SCHEDULER, "config/vllm.py", "VllmConfig.num_lookahead_tokens", ("26703e370367",)),
     Replaced(SCHEDULER, "v1/core/kv_cache_manager.py", "KVCacheManager.allocate_slots", ("b1984c9f459c",)),
     Replaced(WORKER, _WORKER, "Worker.__init__", ("97079b8f27a7", "380377be868b")),
     Replaced(WORKER, _WORKER, "Worker.init_device", ("d11d7423fc50", "bf1a483935e7")),
     Replaced(WORKER, _WORKER, "Worker.load_model", ("149e800c4f2f",)),
     Replaced(WORKER, _WORKER, "Worker.determine_available_memory", ("522a78d9fe9e", "9510027465ea")),
+    Replaced(WORKER, _RUNNER, "GPUModelRunner.capture_model", ("d80fdb8b7f10", "7e610dc0e634")),
     Replaced(WORKER, _WORKER, "Worker.compile_or_warm_up_model", ("51f3894dc59d", "164e084d5738")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.__init__", ("3353ead0d4ed", "bd77042a4ac6")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.load_model", ("8dc6fae305bb", "f0d35996904d")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.initialize_kv_cache", ("2ab20e112089", "a5a3180a103a")),
     Replaced(DRAFTS, _RUNNER, "GPUModelRunner.sample_tokens", ("ced2b8b84c83", "d38ff36c6373")),
+    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.add_requests", ("1fc1f8be56e5",)),
+    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.finish_requests", ("3eb9a96ac29b",)),
+    Replaced(DRAFTS, _RUNNER, "GPUModelRunner.postprocess_sampled", ("0fd729c557f7", "b2260bf52932")),
+    Replaced(DRAFTS, _BATCH, "combine_sampled_and_draft_tokens", ("34a5e10878e4",)),
+    Replaced(DRAFTS, _BATCH, "expand_idx_mapping", ("3ecf689a9f7c",)),
+    Replaced(DRAFTS, _BATCH, "post_update", ("83e1e0d03746", "494698acd0fb")),
+    Replaced(DRAFTS, _REJECTION, "gather_draft_sampled", ("577affeb0558",)),
+    Replaced(DRAFTS, _REJECTION, "RejectionSampler._verify", ("1a410cc6984a", "841da9527529")),
+    Replaced(DRAFTS, _REJECTION, "RejectionSampler._verify_in_chunks", ("6dcbc5f7dd92",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/speculator.py", "BaseSpeculator", ("2c6d4fa7dc2e",)),
     Replaced(DRAFTS, "v1/worker/gpu/spec_decode/ngram/speculator.py", "NgramGPUSpeculator.propose", ("bc290a6f9eaf",)),
     Replaced(DRAFTS, "v1/worker/gpu/states.py", "RequestState.__init__", ("f7f6d85a7f15",)),
@@ -119,7 +131,7 @@ REPLACED = (
     Replaced(BAN, _LOGITS, "LogitsProcRequestState", ("db95b96cb1a9",)),
     Replaced(BAN, "v1/worker/gpu/sample/sampler.py", "Sampler.add_request", ("db8e58017a22",)),
     Replaced(BAN, "v1/worker/gpu/sample/sampler.py", "Sampler.apply_sampling_params", ("da3036b9f32e",)),
-    Replaced(BAN, "v1/worker/gpu/spec_decode/rejection_sampler.py", "RejectionSampler.__call__", ("860bcd7d1f39",)),
+    Replaced(BAN, _REJECTION, "RejectionSampler.__call__", ("860bcd7d1f39",)),
     Replaced(BAN, "v1/worker/gpu/states.py", "RequestState.add_request", ("9cf125693265", "565aaa893c41")),
     Replaced(BAN, "v1/sample/logits_processor/interface.py", "LogitsProcessor.update_state", ("fc7e4b694ebb",)),
     Replaced(BAN, "v1/sample/logits_processor/builtin.py", "process_dict_updates", ("3ffcbf2c9a9b",)),
@@ -142,7 +154,7 @@ def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:
         if source is None:
             reasons.setdefault(row.part, []).append(f"{row} is missing")
         elif hash_source(source) not in row.hashes:
-            reasons.setdefault(row.part, []).append(f"{row} is not that of vLLM {GPU_VLLM}")
+            reasons.setdefault(row.part, []).append(f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}")
     return {part: "; ".join(found) for part, found in reasons.items()}
 
 

@@ -115,7 +115,7 @@ def _draft_kernel(
     text_token = tl.load(text + start + offset, mask=(in_answer == 0) & (start + offset < text_length), other=-1)
     token = tl.where(in_answer, own_token, text_token)
     last = tl.load(output + output_length - 1)
-    token = tl.where(token < 0, last, token)  # vLLM reads the embeddings of all
+    token = tl.where(token < 0, last, token)  # every draft needs a valid id, because vLLM looks up its embedding
     tl.store(drafts + row * COUNT + offset, token.to(tl.int64), mask=offset < COUNT)
     tl.store(cursors + slot, tl.where(in_text, start, cursor))
 

@@ -35,7 +35,7 @@ def find_draft(
     - A match in the text moves the cursor to what follows it. It has to be followed by at least one token.
 
     Without a match, the text is proposed from the cursor on, or from one token later if the last token of `output` is
-    not the text's: it may have the place of the token at the cursor.
+    not the text's: it may be a different spelling of the token at the cursor.
     """
     kept = _count_equal(output[len(output) - fresh :], text[cursor:])
     cursor += kept

@@ -20,8 +20,12 @@ def pack(tokens: Sequence[int]) -> bytes:
 
 def unpack(params: Any) -> array[int]:
     """The tokens that vLLM's SamplingParams carry; empty if they carry none."""
-    return array(TOKEN_TYPE, (params.extra_args or {}).get(DRAFT, b""))
+    return array(TOKEN_TYPE, _find(params))
 
 
 def has_drafts(params: Any) -> bool:
-    return bool((params.extra_args or {}).get(DRAFT))
+    return bool(_find(params))
+
+
+def _find(params: Any) -> bytes:
+    return bytes((params.extra_args or {}).get(DRAFT, b""))

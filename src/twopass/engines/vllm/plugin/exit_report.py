@@ -1,4 +1,4 @@
-"""Tell the process that restarts an engine core why the last core ended: out of memory, or without its CUDA graphs.
+"""Tell the process that restarts an engine core why the last one ended: no memory, or CUDA graphs not captured.
 
 vLLM itself reports only that the core died. The core writes a marker into a file that the parent has named: its worker
 when the graphs cannot be captured, and a handler on its log, where the core logs the exception that ends it. The first

@@ -193,7 +193,8 @@ class DeepseekOcr2(deepseek_ocr2.DeepseekOCR2ForCausalLM):
 
 def _build_encoder(encode: Encode, vllm_config: Any, graphs: bool) -> Encoder:
     eager = vllm_config.model_config.enforce_eager or not current_platform.is_cuda()
-    tokens = vllm_config.scheduler_config.max_num_batched_tokens
+    scheduler = vllm_config.scheduler_config
+    tokens = scheduler.max_num_batched_tokens - vllm_config.num_speculative_tokens * scheduler.max_num_seqs
     # With tensor parallelism, CLIP communicates between GPUs, which a CUDA graph must not contain.
     is_single_gpu = vllm_config.parallel_config.tensor_parallel_size == 1
     return Encoder(encode, vllm_config.model_config.dtype, tokens, graphs and is_single_gpu and not eager)

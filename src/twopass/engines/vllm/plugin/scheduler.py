@@ -1,11 +1,11 @@
 """vLLM's scheduler with three changes that make a full engine faster, and a fourth for speculative decoding.
 
-1. Prompts enter a full engine several at a time. A step that prefills prompts encodes their images and cannot use the
-   decoder's CUDA graphs; as answers end one by one, every step would be such a step, for one image each.
+1. Prompts enter a full engine several at a time. A step that prefills prompts encodes their images and is too large for
+   the CUDA graphs; as answers end one by one, every step would be such a step, for one image each.
 2. Tokens leave the core many at a time. vLLM sends every token on its own, and the receiver collects them until the
    stream interval is full. Here the core collects them: a message for 128 tokens costs both processes as much as a
    message for one.
-3. A prompt that is being answered rarely needs a block allocation.
+3. No block is allocated for tokens that fit into the blocks which the request has.
 4. Each request has its own number of drafts: none if nothing is known about its answer.
 """
 
@@ -24,9 +24,12 @@ MAX_WAIT_STEPS = 24  # steps that a free sequence waits for others; a third to h
 
 
 class GroupScheduler(AsyncScheduler):
+    """vLLM's scheduler, which schedules a step before the last one has ended, with these changes."""
+
+    max_num_active_reqs: int
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.max_num_active_reqs: int
         self._waited_steps = 0
         if allocator := SlotAllocator.for_manager(self.kv_cache_manager):
             self.kv_cache_manager.allocate_slots = allocator
@@ -83,7 +86,9 @@ class SlotAllocator:
 
     def __call__(self, request: Any, num_new_tokens: int, **more: Any) -> Any:
         free = len(self._blocks.get(request.request_id, ())) * self._block_size - request.num_computed_tokens
-        return self._nothing_new if 0 < num_new_tokens <= free else self._allocate(request, num_new_tokens, **more)
+        needed = num_new_tokens + more.get("num_lookahead_tokens", 0)
+        fits = num_new_tokens > 0 and needed <= free
+        return self._nothing_new if fits else self._allocate(request, num_new_tokens, **more)
 
 
 def count_sent(tokens: int, interval: int) -> int:

@@ -17,7 +17,7 @@ from twopass.engines.vllm.plugin.draft_texts import DraftTexts
 
 class TextSpeculator(BaseSpeculator):
     supports_mm_inputs = False  # it needs no embeddings
-    draft_logits = None  # drafts are certain, so that a greedy answer is what it would be without them
+    draft_logits = None  # each draft has probability 1
 
     def __init__(self, states: Any, texts: DraftTexts, count: int, vocabulary: Mapping[str, int]) -> None:
         """`states` are the runner's request states; `count` is the number of drafts of a step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from vllm.platforms import current_platform
@@ -17,7 +17,7 @@ else:
     from vllm.v1.worker.gpu_worker import Worker
 
 
-class DecodingWorker(Worker):
+class DraftingWorker(Worker):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._startup_seconds: dict[str, float] = {}
@@ -27,9 +27,13 @@ class DecodingWorker(Worker):
             super().init_device()
 
     def load_model(self, *arguments: Any, **more: Any) -> None:
-        """Replaces vLLM's n-gram speculator, for which `speculative_config` has asked."""
+        """Replaces vLLM's n-gram speculator, for which `speculative_config` has asked.
+
+        CUDA graphs are captured twice, to measure their memory and then to stay; both report a failure.
+        """
         with self._measure_stage("weights_s"):
             super().load_model(*arguments, **more)
+        self.model_runner.capture_model = exit_report.report_no_graphs()(self.model_runner.capture_model)
         if self.use_v2_model_runner and self.vllm_config.num_speculative_tokens:
             self._replace_speculator()
 
@@ -52,9 +56,8 @@ class DecodingWorker(Worker):
             return int(super().determine_available_memory())
 
     def compile_or_warm_up_model(self) -> Any:
-        """Captures the CUDA graphs; an engine without them has nothing to capture, and is not started without them."""
-        is_eager = self.model_config.enforce_eager
-        with self._measure_stage("graphs_s"), nullcontext() if is_eager else exit_report.report_no_graphs():
+        """Captures the CUDA graphs, if the engine has any."""
+        with self._measure_stage("graphs_s"):
             return super().compile_or_warm_up_model()
 
     def startup_seconds(self) -> dict[str, float]:
