@@ -57,7 +57,7 @@ async def report(page_pool: PagePool, buffers: PixelBufferPool, source: Path) ->
 def test_prompts_about_a_page_have_its_text(report: ReadReport) -> None:
     """Every rung, with and without boxes, has the page's own text; a page without a text layer has none."""
     assert recorded.PARAGRAPH in report.drafts["p0001"]
-    assert {report.drafts[f"p0003{rung}"] for rung in recorded.RUNGS} == {f"2 Readings\n{recorded.LOOPED}"}
+    assert {report.drafts[f"p0003{rung}"] for rung in recorded.RUNGS} == {f"2 Readings {recorded.LOOPED}"}
     assert {report.drafts[f"p0004{rung}"] for rung in recorded.RUNGS} == {""}
 
 

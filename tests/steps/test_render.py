@@ -69,8 +69,8 @@ async def test_a_sideways_page_is_turned_upright(source_reader: SourceReader, tu
 
 
 @pytest.mark.parametrize("turn", [0, 180, 270])  # where text runs upwards, MuPDF makes a block of each line
-async def test_a_draft_has_the_paragraphs_of_the_page(source_reader: SourceReader, turn: int) -> None:
-    """The draft is the text as it reads on the upright page: paragraphs on lines of their own, broken words whole."""
+async def test_a_draft_has_the_text_of_the_page(source_reader: SourceReader, turn: int) -> None:
+    """The draft is the text as it reads on the upright page, with broken words whole."""
 
     def draw(page: Any) -> None:
         broken = SENTENCE.replace("near", "ne-\nar")
@@ -79,7 +79,7 @@ async def test_a_draft_has_the_paragraphs_of_the_page(source_reader: SourceReade
 
     async with replace(source_reader, with_draft=True).render(make_pdf(draw)) as rendered:
         assert rendered.page.rotation_applied == turn
-        assert rendered.draft == f"{SENTENCE}\n{SENTENCE}"
+        assert rendered.draft == f"{SENTENCE} {SENTENCE}"
 
 
 async def test_no_draft_is_written_unasked(source_reader: SourceReader) -> None:
