@@ -53,7 +53,6 @@ BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
 CORE_CHECK_S = 1.0  # between two looks whether a core that is asked something is still alive
 MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
-NO_GRAPHS = "no_cuda_graphs"  # in `fallbacks`
 FINISH_REASONS = {"stop": "stop", "length": "length", "repetition": "loop"}
 
 log = structlog.get_logger()
@@ -83,9 +82,9 @@ class VllmEngine(GroupMember):
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
             if settings.preset == "cpu":
                 gpus = GpuInfo()  # vLLM for CPUs, on a machine that has a GPU
-            changed = _find_changed_parts(has_v2_ban=self.has_ngram_ban and gpus.count > 0)
+            changed = _find_changed_parts(self.has_ngram_ban, gpus.count > 0)
             self.fallbacks = tuple(f"own_{part}_of_vllm" for part in changed)
-            if self.has_ngram_ban and compatibility.BAN in changed:
+            if compatibility.BAN in changed:
                 os.environ |= STOCK_NGRAM_ENVIRONMENT
             preflight.check_driver(settings, gpus)
             preflight.check_memory(settings, gpus)
@@ -95,11 +94,11 @@ class VllmEngine(GroupMember):
             if settings.draft_tokens and not drafts:
                 log.warning("DRAFT_TOKENS has no effect: drafts need a GPU and DeepSeek-OCR or DeepSeek-OCR-2")
             self.arguments = build_arguments(settings, model, preset, gpus.count > 0, drafts, changed) | overrides
-            usual = find_preset(settings.preset, gpus.memory_gb, settings.model).memory
-            plan = startup.choose_memory_plan(self.arguments["gpu_memory_utilization"] == usual)
             self._init_state(settings)
             self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
-            self._core_variables |= plan
+            usual_share = find_preset(settings.preset, gpus.memory_gb, settings.model).memory
+            is_usual_share = self.arguments["gpu_memory_utilization"] == usual_share
+            self._core_variables |= startup.choose_memory_plan(is_usual_share)
             if waits:
                 self.core = self._start_core()
             else:
@@ -237,7 +236,7 @@ class VllmEngine(GroupMember):
         advice = "lower MAX_NUM_SEQS for graphs, or set ENFORCE_EAGER=true to start without them at once"
         message = f"{self._name} could not capture its CUDA graphs and was started without them; it is slower: {advice}"
         self.incidents.append(Incident(Code.ENGINE_DEAD, message))
-        self.fallbacks = (*self.fallbacks, NO_GRAPHS)
+        self.fallbacks = (*self.fallbacks, "no_cuda_graphs")
         log.warning(message, code=Code.ENGINE_DEAD)
         _spawn_next_cores()  # other engines may be waited for in threads
 
@@ -441,15 +440,17 @@ def _spawn_next_cores() -> None:
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
 
-def _find_changed_parts(has_v2_ban: bool) -> Collection[str]:
+def _find_changed_parts(has_ban: bool, has_gpu: bool) -> Collection[str]:
     """Return the parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
 
-    The ban is one if it is that of V2 and the environment chooses vLLM's first model runner. Raises EngineError for a
-    vLLM with which no engine is possible.
+    The ban of V2 is one if the environment chooses vLLM's first model runner; a model without a ban needs none. Raises
+    EngineError for a vLLM with which no engine is possible.
     """
     changed = dict(compatibility.find_changed_parts())
-    if has_v2_ban and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
+    if has_gpu and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
         changed.setdefault(compatibility.BAN, "the environment has VLLM_USE_V2_MODEL_RUNNER=0")
+    if not has_ban:
+        changed.pop(compatibility.BAN, None)
     if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
         raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(reasons)}: {advice}")

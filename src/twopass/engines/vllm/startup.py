@@ -70,8 +70,8 @@ def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
 
     Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
     drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
-    and a page alone is prefilled by one of them, too. Where vLLM's
-    attention cannot have them (FlashAttention 2, FlashInfer), vLLM itself captures piecewise graphs for such batches.
+    and a page alone is prefilled by one of them, too. Where vLLM's attention cannot have them (FlashAttention 2,
+    FlashInfer), vLLM itself captures piecewise graphs for such batches.
     """
     sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
     return {

@@ -20,12 +20,9 @@ def pack(tokens: Sequence[int]) -> bytes:
 
 def unpack(params: Any) -> array[int]:
     """The tokens that vLLM's SamplingParams carry; empty if they carry none."""
-    return array(TOKEN_TYPE, _find(params))
+    return array(TOKEN_TYPE, (params.extra_args or {}).get(DRAFT, b""))
 
 
 def has_drafts(params: Any) -> bool:
-    return bool(_find(params))
-
-
-def _find(params: Any) -> bytes:
-    return bytes((params.extra_args or {}).get(DRAFT, b""))
+    """Whether they carry any. Every step asks this about every request, so nothing is unpacked."""
+    return bool((params.extra_args or {}).get(DRAFT))
