@@ -191,6 +191,7 @@ def test_page_workers_die_with_their_parent() -> None:
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may end Hypothesis's GC hook
 def test_a_step_that_takes_too_long_is_interrupted() -> None:
     """A step is interrupted at its limit of processor time; afterwards nothing is interrupted."""
     with pytest.raises(StepTimeout), limit_step(0.2):
