@@ -63,7 +63,7 @@ ENV ENGINE=vllm \
     TRANSFORMERS_OFFLINE=1 \
     PYTHONUNBUFFERED=1 \
     RUNPOD_LOG_CAPTURE=off
-# Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
+# Python must be process 1, which gets the platform's SIGTERM: a shell would not pass it on.
 ENTRYPOINT ["python3", "/app/handler.py"]
 
 # The image without weights: MODEL_DIR, RunPod's cached model or the network volume has them, or ALLOW_DOWNLOAD fetches them.
