@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pymupdf
 import pytest
 
 from tests import ROOT
 from tests.fakes.isolation import isolate
+from tests.fakes.queue import LoopbackQueue
 from tests.vllm import tiny
 from tests.vllm.conftest import CPU_ENVIRONMENT
 
+HANDLER = [sys.executable, str(ROOT / "handler.py")]
 CACHE = "home/.cache/vllm/"
 
 
@@ -30,23 +36,33 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The model is random. Nothing but our own code tells vLLM to report nothing."""
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A model with random weights."""
+    model = tiny.write_checkpoint(tmp_path_factory.mktemp("model") / "tiny")
+    return {
+        **CPU_ENVIRONMENT, "ENGINE": "vllm", "MODEL_DIR": str(model), "LOAD_FORMAT": "dummy", "CANARY": "false",
+        "GPU_MEMORY_UTILIZATION": "0.3", "PAGE_WORKERS": "1",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Nothing but our own code tells vLLM to report nothing."""
     folder = tmp_path_factory.mktemp("handler")
-    model, source = tiny.write_checkpoint(folder / "tiny"), folder / "page.pdf"
+    source = folder / "page.pdf"
     with pymupdf.open() as pdf:
         pdf.new_page(width=200, height=200).draw_circle((100, 100), 60, fill=(0, 0, 1))
         pdf.save(source)
     job = {"source": str(source), "output": str(folder / "out"), "mode": "tiny", "sampling": {"max_tokens": 4}}
     with isolate(folder) as machine:
         ended = subprocess.run(
-            [sys.executable, str(ROOT / "handler.py"), "--test_input", json.dumps({"input": job})],
-            env={
-                **machine.environment, **CPU_ENVIRONMENT, "ENGINE": "vllm", "MODEL_DIR": str(model),
-                "LOAD_FORMAT": "dummy", "CANARY": "false", "GPU_MEMORY_UTILIZATION": "0.3", "PAGE_WORKERS": "1",
-            },
-            capture_output=True, text=True, timeout=400, cwd=folder,
-        )  # fmt: skip
+            [*HANDLER, "--test_input", json.dumps({"input": job})],
+            env={**machine.environment, **settings},
+            capture_output=True,
+            text=True,
+            timeout=400,
+            cwd=folder,
+        )
         return Run(ended, folder, machine.list_destinations(), machine.list_files())
 
 
@@ -65,7 +81,21 @@ def test_the_engine_asks_nobody_and_leaves_only_its_cache(run: Run) -> None:
     """None of vLLM's processes connects to anything or looks up a name, and none writes an id."""
     assert run.destinations == set()
     assert [name for name in run.files if not name.startswith(CACHE)] == []
-    assert {path.name for path in run.folder.iterdir()} == {"home", "out", "page.pdf", "scratch", "tiny"}
+    assert {path.name for path in run.folder.iterdir()} == {"home", "out", "page.pdf", "scratch"}
+
+
+def test_nothing_of_a_killed_worker_goes_on(settings: dict[str, str], tmp_path: Path) -> None:
+    """After SIGKILL of the worker alone, its engine core ends, too, and with it what it has on the GPU."""
+    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env=settings) as worker:
+        queue.wait_ping(timeout=400)
+        children = psutil.Process(worker.pid).children(recursive=True)
+        ends = [(child.name(), os.pidfd_open(child.pid)) for child in children]
+        os.kill(worker.pid, signal.SIGKILL)
+
+        left = [name for name, end in ends if not select.select([end], [], [], 60)[0]]
+
+    assert {"VLLM::EngineCore", "VLLM::Worker"} <= {name for name, _ in ends}
+    assert left == []
 
 
 def test_vllm_takes_its_switch() -> None:
