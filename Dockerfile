@@ -22,6 +22,7 @@ COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/version.py /bake/
 COPY src/twopass/detection/__init__.py src/twopass/detection/structure.py /bake/twopass/detection/
 COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py src/twopass/engines/structure.py \
      src/twopass/engines/weights.py /bake/twopass/engines/
+COPY src/twopass/runtime/__init__.py src/twopass/runtime/vendor_reports.py /bake/twopass/runtime/
 WORKDIR /bake
 ENV HF_XET_HIGH_PERFORMANCE=1
 RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false \
@@ -60,10 +61,9 @@ ENV ENGINE=vllm \
     ENGINE_CACHE=/caches \
     HF_HUB_OFFLINE=1 \
     TRANSFORMERS_OFFLINE=1 \
-    VLLM_NO_USAGE_STATS=1 \
     PYTHONUNBUFFERED=1 \
     RUNPOD_LOG_CAPTURE=off
-# Python must be process 1: below a shell, the SDK's heartbeat would outlive a dead worker and keep reporting its jobs.
+# Python must be process 1, which gets the platform's SIGTERM: a shell would not pass it on.
 ENTRYPOINT ["python3", "/app/handler.py"]
 
 # The image without weights: MODEL_DIR, RunPod's cached model or the network volume has them, or ALLOW_DOWNLOAD fetches them.

@@ -35,7 +35,7 @@ doors: $(VENV)/test # the commands of docs/quickstart.md, and the trial of a dep
 
 test-sdk2: $(SDK2)/ready # the tests that run RunPod's SDK, with the pre-release of its next version
 	$(SDK2)/bin/python -m pytest -n $(TEST_PROCESSES) tests/telemetry/test_logs.py \
-		$(addprefix tests/processes/,test_endings.py test_handler.py test_queue.py)
+		$(addprefix tests/processes/,test_endings.py test_handler.py test_no_telemetry.py test_queue.py)
 
 test-rag: $(VENV)/rag
 	$(BIN)/python -m pytest -W default tests/rag
@@ -50,7 +50,7 @@ test-vllm: $(VLLM)/ready
 test-families: $(VLLM)/ready
 	$(VLLM)/bin/python -m pytest -W default --durations=20 tests/vllm_families
 
-test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own
+test-processes: $(VENV)/test # handler.py, RunPod's SDK and the command in processes of their own; some need root and Debian's iproute2
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal tests/processes
 
 test-server: $(VENV)/test # twopass serve and the Python API

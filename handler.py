@@ -22,7 +22,7 @@ from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.job import EntryPoint, Job, redact_uri
 from twopass.result import Result
-from twopass.runtime import environment
+from twopass.runtime import environment, parent_death
 from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.storage import s3_client
@@ -97,6 +97,8 @@ def _serve(settings: Settings, entry_point: EntryPoint) -> None:
             before_job = install_handlers if entry_point is EntryPoint.API else _do_nothing
             handler = _create_handler(worker, entry_point, reporter, keep, before_job, misspelt)
             opened = time.monotonic()
+            # The SDK forks a process that tells the platform that this one lives.
+            parent_death.end_forks_with_parent()
             runpod.serverless.start({"handler": handler, "concurrency_modifier": concurrency})
         finally:
             for result in results:  # after the last output of the SDK

@@ -25,6 +25,7 @@ from twopass.engines import weights
 from twopass.errors import Code
 from twopass.job import EntryPoint, Job
 from twopass.result import DocumentResult, Result
+from twopass.runtime import vendor_reports
 from twopass.settings import ENGINE_NAMES, Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
@@ -107,6 +108,13 @@ def test_the_readme_fits_on_a_few_screens() -> None:
     assert len(text.splitlines()) <= 180
     assert [(ROOT / path).is_file() for path in re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)] == [True]
     assert not re.search(r"\b(gundam|rungs?|ladder|canary|furniture)\b", text, re.IGNORECASE)
+
+
+def test_the_security_page_lists_what_is_switched_off() -> None:
+    """Each variable that switches off a library's reports is in a row of the table, and no other is."""
+    text = (ROOT / "SECURITY.md").read_text()
+
+    assert set(re.findall(r"^\|.* \| `([A-Z_]+)` \|$", text, re.M)) == set(vendor_reports.SWITCHES)
 
 
 def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> None:

@@ -186,7 +186,6 @@ def test_python_is_process_one_and_the_network_is_off_for_models() -> None:
         assert re.findall(r"(\w+)=1 ", " ".join(find_stage(target))) == [
             "HF_HUB_OFFLINE",
             "TRANSFORMERS_OFFLINE",
-            "VLLM_NO_USAGE_STATS",
             "PYTHONUNBUFFERED",
         ]
     assert "COPY --from=weights /models /models" in find_stage("gpu-baked")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from twopass.runtime import vendor_reports
+
 # modules of this package
 COMMANDS = (
     *("all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder"),
@@ -15,6 +17,7 @@ DEFAULT = "all"
 
 def main(arguments: list[str]) -> None:
     """Import only the chosen command: several need libraries that the others do without."""
+    vendor_reports.switch_off()  # here and in the processes of the readers that are compared
     command, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else (DEFAULT, arguments)
     module = {"all": "suite"}.get(command, command)
     importlib.import_module(f"scripts.bench.{module}").main(rest)

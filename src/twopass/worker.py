@@ -29,7 +29,7 @@ from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import gc_tuning, loop_thread, scratch
+from twopass.runtime import gc_tuning, loop_thread, scratch, vendor_reports
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
@@ -126,6 +126,7 @@ def open_worker(
     Raises InvalidSetting, and EngineError, also for a failed canary.
     """
     preflight.check_platform(sys.platform)
+    vendor_reports.switch_off()  # before an engine imports its libraries
     _raise_descriptor_limit()
     if removed := scratch.remove_orphans():
         log.info("removed temporary folders of killed workers", folders=removed)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ import pytest
 from tests import ROOT
 from tests.cluster.conftest import RayNodes, wait_for
 from tests.fakes import s3, shelf
+from tests.fakes.isolation import ADDRESS, isolate
 
 RUN_S = 240
 PAGES = (12, *[1] * 11)  # of the twelve documents; the first is sliced
@@ -178,6 +180,20 @@ def test_a_cluster_of_this_machine_begins_and_ends_with_the_command(tmp_path: Pa
     assert variables["RAY_AUTH_MODE"] == "token" and len(variables["RAY_AUTH_TOKEN"]) == 64
     assert not (tmp_path / ".ray" / "auth_token").exists()
     assert not [process for process in started if process.is_running()]
+
+
+def test_a_cluster_of_this_machine_asks_nobody(tmp_path: Path) -> None:
+    """Command, cluster and actor connect to this machine only, look up no name, and leave nothing but what was read."""
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "a.pdf").write_bytes(shelf.build_pdf("Report", 2))
+    arguments = ("papers", "--ray", "local", "--output", "read")
+    with isolate(tmp_path) as machine, TemporaryDirectory(prefix="ray-") as sockets:  # their paths must be short
+        with submit(tmp_path, {**machine.environment, "RAY_TMPDIR": sockets}, *arguments) as running:
+            code = wait_for_end(running, tmp_path)
+
+        assert code == 0, (tmp_path / "stderr").read_text()
+        assert {name.partition(":")[0] for name in machine.list_destinations()} <= {"127.0.0.1", ADDRESS}
+        assert machine.list_files() == []
 
 
 def find_below(command: psutil.Process, name: str) -> list[psutil.Process]:

@@ -264,6 +264,7 @@ print(weights.find(Settings(volume=Path({str(tmp_path / "volume")!r}), allow_dow
 
     assert done.stdout.strip() == str(place), done.stderr
     assert weights.describe_defect(place) is None
+    assert [path for path in hub.requests if WANTED.repo not in path] == []  # the library's telemetry asks for more
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit
 CLIENT_SETTINGS = {
     "HF_HOME": "/nonexistent",  # no token and no cache of the user who runs the test
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_XET": "1",
 }
 

@@ -192,13 +192,13 @@ class LoopbackQueue:
     def pings(self) -> list[Ping]:
         return list(self._server.pings)
 
-    def wait_ping(self, job_id: str, timeout: float = 10.0) -> Ping:
-        """Wait for the first heartbeat that names the job."""
+    def wait_ping(self, job_id: str | None = None, timeout: float = 10.0) -> Ping:
+        """Wait for the first heartbeat that names the job; without one, for the first of all."""
 
         def matching_pings() -> list[Ping]:
-            return [ping for ping in self._server.pings if job_id in ping.job_ids]
+            return [ping for ping in self._server.pings if job_id is None or job_id in ping.job_ids]
 
-        self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id}", timeout)
+        self._wait_until(lambda: bool(matching_pings()), f"no ping names {job_id or 'a worker'}", timeout)
         return matching_pings()[0]
 
     # Faults, and the ends of long polls.

@@ -47,6 +47,14 @@ def test_a_machine_that_can_read_passes(tmp_path: Path) -> None:
     assert find_line(ran, "Tesseract languages") == f"ok       Tesseract languages {tmp_path}: kor"
 
 
+def test_doctor_imports_libraries_that_leave_nothing(tmp_path: Path) -> None:
+    """An import of onnxruntime alone would write an id of the machine."""
+    ran = doctor(HOME=str(tmp_path), TMPDIR=str(tmp_path))
+
+    assert "onnxruntime" in find_line(ran, "engine")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_failed_checks_are_printed_as_json() -> None:
     """--json prints each check with its outcome and message, and the exit code is 1 if one failed."""
     with socket.create_server(("", 0)) as listener:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pymupdf
 import pytest
 
@@ -240,6 +243,20 @@ def test_no_document_text_and_no_key_reaches_the_log(queue: LoopbackQueue, worke
     assert "worker ready" in log
     assert "rebuilt in 1934" not in log
     assert s3.SECRET not in log
+
+
+def test_nothing_of_a_killed_worker_goes_on(tmp_path: Path) -> None:
+    """After SIGKILL of the worker alone, all its processes end: the SDK's would tell the platform that it lives."""
+    with LoopbackQueue() as queue, queue.worker(HANDLER, cwd=tmp_path, env={"PAGE_WORKERS": "1"}) as worker:
+        queue.wait_ping(timeout=120)
+        children = psutil.Process(worker.pid).children(recursive=True)
+        ends = {" ".join(child.cmdline()): os.pidfd_open(child.pid) for child in children}
+        os.kill(worker.pid, signal.SIGKILL)
+
+        left = [command for command, end in ends.items() if not select.select([end], [], [], 30)[0]]
+
+    assert " ".join(map(str, HANDLER)) in ends and len(ends) >= 2
+    assert left == []
 
 
 def test_an_unreachable_store_fails_only_the_jobs_that_need_it(isolated: Isolated) -> None:

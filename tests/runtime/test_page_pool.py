@@ -22,6 +22,7 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
+from twopass.runtime import vendor_reports
 from twopass.runtime.page_pool import MAX_ANSWER_BYTES, PagePool, cpu_time_callback
 from twopass.steps import fetch, render
 
@@ -140,6 +141,19 @@ async def test_a_page_worker_inherits_no_credentials(buffers: PixelBufferPool, m
     environment = Path(f"/proc/{child}/environ").read_bytes()
     assert b"PATH=" in environment and b"hunter2" not in environment
     await page_pool.close()
+
+
+async def test_libraries_in_children_report_nothing(monkeypatch: pytest.MonkeyPatch, buffers: PixelBufferPool) -> None:
+    """Page workers and children with a model have every switch, whatever the environment of the parent says."""
+    for name in vendor_reports.SWITCHES:
+        monkeypatch.setenv(name, "neither")
+    page_pool = PagePool(1, buffers)
+    children = (page_pool, page_pool.create_sibling(1, 60.0, 1 << 30, tuple(vendor_reports.SWITCHES)))
+
+    for child in children:
+        await child.open()
+        assert {name: await child.call(os.getenv, name) for name in vendor_reports.SWITCHES} == vendor_reports.SWITCHES
+        await child.close()
 
 
 async def test_the_kernel_kills_a_page_worker_before_its_parent(page_pool: PagePool) -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-# Set before torch is imported. Two threads: more are slower on two cores. Thread binding fails in containers.
-os.environ.update(
-    OMP_NUM_THREADS="2",
-    VLLM_CPU_OMP_THREADS_BIND="nobind",
-    VLLM_CPU_KVCACHE_SPACE="1",
-    HF_HUB_OFFLINE="1",
-    VLLM_NO_USAGE_STATS="1",
-)
+from twopass.runtime import vendor_reports
+
+# Two threads: more are slower on two cores. Thread binding fails in containers.
+CPU_ENVIRONMENT = {"OMP_NUM_THREADS": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
+# Set before torch is imported.
+os.environ.update({**CPU_ENVIRONMENT, "HF_HUB_OFFLINE": "1", **vendor_reports.SWITCHES})
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from twopass.runtime import vendor_reports
 from twopass.version import VERSION
 
 COMMANDS = {  # name -> what it does, the first line of the docstring of the module's `command`
@@ -74,4 +75,5 @@ def twopass(
 
 
 def main() -> None:
+    vendor_reports.switch_off()  # commands that open no worker load such libraries, too
     app(prog_name="twopass")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from twopass.errors import Code, EngineError
+from twopass.runtime import vendor_reports
 
 CHECKSUMS = "checksums.json"
 OFFLINE = "HF_HUB_OFFLINE"  # a variable that the hub's library reads when it is imported; the image sets it
@@ -36,6 +37,7 @@ class HubFile:
 
 def download(repo: str, revision: str, folder: Path) -> None:
     """Download into `folder`, which is then complete or absent; raises EngineError."""
+    vendor_reports.switch_off()  # before the hub's library is imported
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         with _go_online(), _translate_errors(repo, revision, folder):

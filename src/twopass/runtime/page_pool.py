@@ -19,7 +19,7 @@ import structlog
 
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import retry, task_group
+from twopass.runtime import retry, task_group, vendor_reports
 from twopass.runtime.cpu_budget import RAISE_LIMIT, CpuBudget, limit_cpu_time
 from twopass.runtime.page_process import PageProcess
 
@@ -29,6 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CHILD_ENVIRONMENT = {
+    **vendor_reports.SWITCHES,
     "OMP_NUM_THREADS": "1",  # there is one page worker per core already
     "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
     # Fixed thresholds keep pixels in mmap. Otherwise glibc raises the threshold after the first large free, places

@@ -6,7 +6,6 @@ pixel buffer.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import pkgutil
@@ -23,10 +22,10 @@ from typing import BinaryIO
 
 from twopass.errors import Code, TwopassError, WorkerDied
 from twopass.pages import shared_pixels, source_files
+from twopass.runtime import parent_death
 from twopass.runtime.page_pool import MAX_ANSWER_BYTES
 from twopass.runtime.page_process import LENGTH_BYTES
 
-PR_SET_PDEATHSIG = 1  # sys/prctl.h
 IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
 
 
@@ -34,7 +33,7 @@ def main() -> None:
     # The parent handles Ctrl-C and SIGTERM; it ends this process by closing stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _die_with_parent(int(sys.argv[1]))
+    parent_death.end_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # if the machine runs out of memory, this process is killed instead of its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
     shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[3:]))
@@ -47,13 +46,6 @@ def main() -> None:
         _send(answers, _run(message))
         _preload_when_idle(preloading)
         _close_files_when_idle()
-
-
-def _die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, also in the middle of a call."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the line above
-        sys.exit()
 
 
 def preload(names: Sequence[str]) -> Iterator[None]:

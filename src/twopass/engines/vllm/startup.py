@@ -18,7 +18,6 @@ ENVIRONMENT = {
     SWITCH: "1",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "OMP_NUM_THREADS": "1",  # vLLM advises against more threads than cores, and page workers need the cores
 }

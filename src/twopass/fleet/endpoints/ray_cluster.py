@@ -24,6 +24,7 @@ from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool
 from twopass.fleet.endpoints.interface import JobStatus
 from twopass.fleet.endpoints.local_jobs import LocalJobs
 from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
+from twopass.runtime import vendor_reports
 from twopass.settings import Settings
 from twopass.version import VERSION
 from twopass.worker import open_worker
@@ -146,7 +147,7 @@ class RayCluster:
         if re.fullmatch(ADDRESS, head):
             _check_reachable(head)
         own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address == LOCAL else {}
-        with map_connection_errors(address, self._exceptions):
+        with map_connection_errors(address, self._exceptions), _start_no_api_server():
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
 
     def _start_actor(self) -> RayActor:
@@ -216,13 +217,29 @@ def prepare_environment(address: str) -> None:
 
     A local cluster always has a token; one that is not given is made for it and ends with it.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    vendor_reports.switch_off()
     if address != LOCAL:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         return
     os.environ["RAY_AUTH_MODE"] = "token"
     if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+@contextmanager
+def _start_no_api_server() -> Iterator[None]:
+    """A cluster that Ray starts in this context has no API server.
+
+    Without a dashboard, the server has one part, the usage report. Even if that is off, it asks the addresses at which
+    three clouds describe their machines, and Ray has no option against it.
+    """
+    from ray._private.node import Node
+
+    start_api_server, Node.start_api_server = Node.start_api_server, lambda self, **options: None
+    try:
+        yield
+    finally:
+        Node.start_api_server = start_api_server
 
 
 def _check_reachable(address: str) -> None:
