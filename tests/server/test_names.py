@@ -71,15 +71,6 @@ def test_an_upload_that_did_not_end_is_deleted_at_the_next_start(tmp_path: Path)
     assert not (tmp_path / ("1" * 16)).exists() and (tmp_path / "notes").exists()
 
 
-def test_a_record_that_cannot_be_parsed_is_left_out(tmp_path: Path) -> None:
-    """A damaged record costs its own job only."""
-    store = add_job(JobStore(tmp_path), tmp_path)
-    (tmp_path / ("2" * 16)).mkdir()
-    (tmp_path / ("2" * 16) / "job.json").write_text("{")
-
-    assert [record.id for record in JobStore(tmp_path).all()] == [record.id for record in store.all()]
-
-
 @pytest.mark.parametrize(
     ("content", "state"), [('{"cost": {"state": "x"}, "page": {"state": "repaired"}}', "repaired"), ("{", None)]
 )

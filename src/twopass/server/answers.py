@@ -79,7 +79,8 @@ class JobAnswer(Frozen):
     result: dict[str, Any] | None = Field(None, description="as RunPod's result; addresses of artefacts are paths here")
     error: ErrorAnswer | None = None
     links: dict[str, str] = Field(
-        description="`files` needs no key: it contains a secret for this job that is valid until the server restarts"
+        description="`files` needs no key: it contains a secret for this job that is valid until the server restarts. "
+        "`resume` is there while the job can be run again to read what is missing"
     )
 
 

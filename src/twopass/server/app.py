@@ -48,7 +48,7 @@ def build_app(worker: Worker, store: JobStore, install_signal_handlers: Callable
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         install_signal_handlers()
-        queue.resume()
+        queue.take_up()
         cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
         yield
         cleaning.cancel()

@@ -16,7 +16,7 @@ from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassE
 from twopass.job import EntryPoint, Job, Upload, redact_uri
 from twopass.result import Result
 from twopass.server.answers import ErrorAnswer, State
-from twopass.server.jobs import JobStore, Record, now
+from twopass.server.jobs import NOT_KEPT, JobStore, Record, now
 from twopass.server.uploads import Body
 from twopass.telemetry.progress import Progress, Tracker
 from twopass.worker import Worker
@@ -83,8 +83,8 @@ class JobQueue:
             undo.callback(self.store.delete, job_id)
             job = self._parse(job_id, body.input, body.name)
             await body.save(self.store.upload_path(job_id))
-            if not (job.password or job.s3):  # secrets are not written to the disk
-                await asyncio.to_thread(self.store.keep_input, job_id, body.input)
+            is_secret = bool(job.password or job.s3)
+            await asyncio.to_thread(self.store.keep_input, job_id, body.input, is_secret)
             record = self.store.put(Record(id=job_id, name=body.name or redact_uri(job.sources[0]), created=now()))
             undo.pop_all()
         self._start(job)
@@ -98,20 +98,45 @@ class JobQueue:
     def _start(self, job: Job) -> None:
         task = asyncio.create_task(self._run(job))
         self._tasks[job.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
 
-    def resume(self) -> None:
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._tasks.get(job.id) is ended:  # else the job was resumed
+                del self._tasks[job.id]
+
+        task.add_done_callback(forget)
+
+    def take_up(self) -> None:
         """Continue the jobs that the end of the last server cut off, the oldest first. Pages that are stored stay."""
         for record in reversed(self.store.all()):
             if record.state is State.QUEUED:
-                file_name = record.name if self.store.upload_path(record.id).exists() else None
                 try:
-                    job = self._parse(record.id, self.store.load_input(record.id), file_name)
+                    job = self._load(record)
                 except TwopassError as error:  # also if a setting has changed
                     self._end(record.end(State.FAILED, error=ErrorAnswer.of(error)))
                 else:
                     log.info("job continued", job=record.id)
                     self._start(job)
+
+    def resume(self, job_id: str) -> Record:
+        """Run a job again that ended incomplete; a job that has not ended goes on. Pages that are stored stay.
+
+        Raises TwopassError if nothing is left to read, what was sent is gone, or there is no room.
+        """
+        record = self.store.get(job_id)
+        if not record.state.is_final:
+            return record
+        if not self.store.can_resume(record):
+            message = "the job is complete, or what was sent with it is no longer here; send the file as a new job"
+            raise RequestError(Code.NOT_FOUND, message)
+        self._check_room(0)
+        job = self._load(record)
+        record = self.store.put(record.restart())
+        self._start(job)
+        return record
+
+    def _load(self, record: Record) -> Job:
+        file_name = record.name if self.store.upload_path(record.id).exists() else None
+        return self._parse(record.id, self.store.load_input(record.id), file_name)
 
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""
@@ -146,16 +171,22 @@ class JobQueue:
         self._end(record)
 
     def _end(self, record: Record) -> None:
-        if record.state.is_final:
-            self.store.delete_sent(record.id)
-        self._keep(record)
+        """Keep the record, and what was sent with the job while it may run again."""
+        is_stored = self._keep(record)
+        if record.state.is_final and not record.is_incomplete:
+            self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
+            if not is_stored:
+                self._keep(record)  # there may be room on the disk now
 
-    def _keep(self, record: Record) -> None:
+    def _keep(self, record: Record) -> bool:
+        """Keep the record, only in memory if it cannot be stored; returns whether it was."""
         try:
             self.store.put(record)
         except StoreError as error:
-            log.error("record of a job not stored", code=error.code)
+            log.error("record of a job not stored", job=record.id, code=error.code)
             self.store.show(record)
+            return False
+        return True
 
     async def _read(self, job: Job) -> asyncio.Task[Result]:
         loop = asyncio.get_running_loop()
@@ -172,9 +203,11 @@ class JobQueue:
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
-        if self.store.is_kept(job.id) and _is_cut_off(task):
+        if _is_cut_off(task):
             result = None if error else task.result()
-            return record.update(state=State.INTERRUPTED, result=result, error=_INTERRUPTED)
+            if self.store.is_kept(job.id):
+                return record.update(state=State.INTERRUPTED, result=result, error=_INTERRUPTED)
+            return record.end(State.FAILED, result=result, error=NOT_KEPT)
         if error is None:
             result = task.result()
             failed = result.status is Status.FAILURE

@@ -40,7 +40,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}, "description": "the file"}}
 
+ENDED: dict[int | str, dict[str, Any]] = {200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}}
+
 JobId = Annotated[str, Path(description="the job's id")]
+WaitS = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")]
 
 
 def new_job_body() -> dict[str, Any]:
@@ -99,26 +102,35 @@ def _add_health(router: APIRouter, queue: JobQueue) -> None:
 
 
 def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
+    async def wait_for(job_id: str, wait_s: float, response: Response) -> JobAnswer:
+        await queue.wait(job_id, wait_s)
+        record = store.get(job_id)
+        response.status_code = 200 if record.state.is_final else 202
+        response.headers["Location"] = job_path(job_id)
+        return show_job(record, store, access)
+
     @router.post(
         "",
         status_code=202,
         summary="Send a job, with a file or with the address of a source",
-        responses={200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}},
+        responses=ENDED,
         openapi_extra={"requestBody": new_job_body()},
     )
-    async def add(
-        request: Request,
-        response: Response,
-        wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")] = 0,
-    ) -> JobAnswer:
+    async def add(request: Request, response: Response, wait_s: WaitS = 0) -> JobAnswer:
         with queue.reserve(uploads.announced_bytes(request)):
             async with uploads.read(request, queue.worker.settings) as body:
                 record = await queue.add(body)
-        await queue.wait(record.id, wait_s)
-        record = store.get(record.id)
-        response.status_code = 200 if record.state.is_final else 202
-        response.headers["Location"] = job_path(record.id)
-        return show_job(record, store, access)
+        return await wait_for(record.id, wait_s, response)
+
+    @router.post(
+        "/{job_id}/resume",
+        status_code=202,
+        summary="Run a job again that ended incomplete; pages that are stored are not read again",
+        responses=ENDED,
+    )
+    async def resume(job_id: JobId, response: Response, wait_s: WaitS = 0) -> JobAnswer:
+        """For jobs with the link `resume`: cancelled, out of time, or failed for a reason that may pass."""
+        return await wait_for(queue.resume(job_id).id, wait_s, response)
 
     @router.get("", summary="All jobs without their results, the newest first")
     async def list_jobs() -> JobList:

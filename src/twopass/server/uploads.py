@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -133,3 +134,5 @@ def _check_size(size: int, limit_bytes: int) -> None:
 def _copy(file: UploadFile, path: Path) -> None:
     with error_mapping.map_errors("the server's disk", SourceError), path.open("wb") as target:
         shutil.copyfileobj(file.file, target)
+        target.flush()
+        os.fsync(target.fileno())  # a job that was accepted survives a power failure

@@ -103,7 +103,7 @@ class Card {
     this.find(".name").textContent = name;
     this.find(".name").title = name;
     this.find("progress").setAttribute("aria-label", name);
-    for (const action of ["cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
+    for (const action of ["again", "cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
     this.find(".cancel").onclick = () => this.cancel();
     this.find(".delete").onclick = () => this.remove();
     this.find(".review").onclick = () => {
@@ -198,7 +198,10 @@ class Card {
     this.find(".reading").hidden = isFinal;
     this.find(".cancel").hidden = !this.isActive;
     this.find(".delete").hidden = this.isActive;
+    this.find(".again").hidden = !job.links.resume;
+    this.find(".again").onclick = () => this.resume();
     this.find(".failure").hidden = true;
+    if (!isFinal) for (const name of [".results", ".problems"]) this.find(name).hidden = true; // of an earlier run
     if (job.state === "interrupted") this.find(".detail").textContent = job.error.message;
     else if (job.error) this.showError(job.error);
     if (isFinal && !this.chosenPage) this.hideDraft();
@@ -392,6 +395,22 @@ class Card {
     }
     this.find(".cancel").disabled = true;
     if (!(await this.callDelete())) this.find(".cancel").disabled = false;
+  }
+
+  // Let the server read what is missing; pages that were read stay.
+  async resume() {
+    this.find(".again").disabled = true;
+    try {
+      const response = await call(this.job.links.resume, { method: "POST" });
+      const answer = await response.json();
+      if (response.ok) {
+        this.show(answer);
+        this.find(".cancel").focus();
+      } else this.showError(answer);
+    } catch {
+      announce("the connection to the server was lost; try again");
+    }
+    this.find(".again").disabled = false;
   }
 
   async remove() {
