@@ -241,8 +241,9 @@ class Card {
     }
     bar.value = progress.percent;
     const left = progress.eta_s ? ` · about ${formatSeconds(progress.eta_s)} left` : "";
-    const phase = progress.phase === "assembling" ? " · writing the document" : left;
-    this.find(".detail").textContent = `${progress.pages_done} of ${progress.pages_total} pages${phase}`;
+    const parts = progress.parts_total ? `, ${progress.parts_done} of ${progress.parts_total} parts` : "";
+    const phase = progress.phase === "assembling" ? ` · writing the document${parts}` : "";
+    this.find(".detail").textContent = `${progress.pages_done} of ${progress.pages_total} pages${phase}${left}`;
   }
 
   // The file could not be sent.
