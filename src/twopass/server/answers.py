@@ -17,8 +17,10 @@ STATUS = MappingProxyType(
     {
         Code.ACCESS_DENIED: 401,
         Code.NOT_FOUND: 404,
+        Code.REQUEST_TIMEOUT: 408,
         Code.SOURCE_TOO_LARGE: 413,
         Code.QUEUE_FULL: 429,
+        Code.TOO_MANY_CONNECTIONS: 429,
         Code.INTERNAL: 500,
         **dict.fromkeys((Code.STARTING, Code.SHUTDOWN, Code.ENGINE_DEAD, Code.STORE_UNAVAILABLE), 503),
     }

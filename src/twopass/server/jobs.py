@@ -147,6 +147,9 @@ class JobStore:
     def free_bytes(self) -> int:
         return shutil.disk_usage(self._folder).free
 
+    def shares_disk_with(self, folder: Path) -> bool:
+        return self._folder.stat().st_dev == folder.stat().st_dev
+
     def all(self) -> list[Record]:
         """Every record, the newest first."""
         return list(reversed(self._records.values()))

@@ -15,9 +15,11 @@ from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job, Upload, redact_uri
 from twopass.result import Result
+from twopass.runtime import scratch
 from twopass.server.answers import ErrorAnswer, State
+from twopass.server.connections import ClientLimits
 from twopass.server.jobs import NOT_KEPT, JobStore, Record, now
-from twopass.server.uploads import Body
+from twopass.server.uploads import Arrival, Body
 from twopass.telemetry.progress import Progress, Tracker
 from twopass.worker import Worker
 
@@ -35,8 +37,9 @@ class JobQueue:
 
     worker: Worker
     store: JobStore
+    limits: ClientLimits = ClientLimits()
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _arriving: list[int] = field(default_factory=list)  # announced bytes of each upload
+    _arriving: list[Arrival] = field(default_factory=list)
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,23 +59,33 @@ class JobQueue:
         return self.worker.shutdown.has_begun and not self._tasks
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Keep a place for a job while its `size` bytes are received; raises TwopassError if there is none."""
-        size = min(size, self.worker.settings.max_source_bytes)  # more is refused as too large
-        self._check_room(size)
-        self._arriving.append(size)
-        try:
-            yield
-        finally:
-            self._arriving.remove(size)
+    def reserve(self, size: int) -> Iterator[Arrival]:
+        """Keep a place for a job while its body arrives, of which the client has announced `size` bytes.
 
-    def _check_room(self, size: int) -> None:
+        Raises TwopassError if there is no place. The disk is kept free for what has arrived, not for what is announced.
+        """
+        self._check_room(min(size, self.worker.settings.max_source_bytes))  # more is refused as too large
+        arrival = Arrival(self.limits, asyncio.get_running_loop().time(), check_room=self._check_disk)
+        self._arriving.append(arrival)
+        try:
+            yield arrival
+        finally:
+            self._arriving.remove(arrival)
+
+    def _check_room(self, size: int = 0) -> None:
         settings = self.worker.settings
         if self.worker.engine.is_gone:
             raise EngineError(Code.ENGINE_DEAD, "the engine is gone; restart the server")
         if len(self._tasks) + len(self._arriving) >= settings.concurrency + settings.serve_queue:
             raise RequestError(Code.QUEUE_FULL, f"{self.queued} jobs are waiting; try again later")
-        if self.store.free_bytes - sum(self._arriving) - size < settings.min_free_disk_bytes:
+        self._check_disk(size)
+
+    def _check_disk(self, size: int = 0) -> None:
+        """Require room for `size` more bytes; raises StoreError. What arrives is in the temporary folder at first."""
+        to_copy = sum(arrival.received for arrival in self._arriving) + size
+        spooled = size if self.store.shares_disk_with(scratch.folder()) else 0
+        free = min(self.store.free_bytes - to_copy - spooled, scratch.free_bytes() - size)
+        if free < self.worker.settings.min_free_disk_bytes:
             message = "the server's disk is nearly full; delete jobs, or lower SERVE_RETENTION_S"
             raise StoreError(Code.STORE_UNAVAILABLE, message)
 
@@ -128,7 +141,7 @@ class JobQueue:
         if not self.store.can_resume(record):
             message = "the job is complete, or what was sent with it is no longer here; send the file as a new job"
             raise RequestError(Code.NOT_FOUND, message)
-        self._check_room(0)
+        self._check_room()
         job = self._load(record)
         record = self.store.put(record.restart())
         self._start(job)
