@@ -255,6 +255,18 @@ async def test_an_address_has_so_many_connections(worker: Worker, tmp_path: Path
     assert status == 429 and answer["code"] == Code.TOO_MANY_CONNECTIONS and "SERVE_CONNECTIONS" in answer["message"]
 
 
+async def test_an_upgrade_to_another_protocol_leaves_no_connection_counted(worker: Worker, tmp_path: Path) -> None:
+    """There are no WebSockets here: the request is answered like any other, and its connection counts until its end."""
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", key)
+    async with run(worker, tmp_path, ClientLimits(per_address=1, headers_s=600)) as server:
+        for _ in range(3):
+            reader, writer = await server.send("GET", "/ping", b"", *upgrade)
+            assert b" 200 " in await reader.readline()
+            writer.close()
+            await server.wait_for_connections(False)
+
+
 @pytest.mark.parametrize(
     ("host", "group"),
     [

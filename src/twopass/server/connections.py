@@ -78,6 +78,7 @@ def configure(app: ASGIApp, limits: ClientLimits, **options: Any) -> uvicorn.Con
     return uvicorn.Config(
         CloseUnread(app, limits),
         http=Connection,
+        ws="none",  # an upgraded connection would leave these limits
         log_config=None,
         log_level=logging.ERROR,  # warnings are about what clients send
         access_log=False,  # addresses of files contain permissions

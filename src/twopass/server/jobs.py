@@ -212,7 +212,7 @@ class JobStore:
         try:
             stored: Mapping[str, Any] = json.loads(data)
         except ValueError:
-            raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the job again") from None
+            raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the file as a new job") from None
         return stored
 
     def is_kept(self, job_id: str) -> bool:
