@@ -94,6 +94,21 @@ async def test_a_job_with_a_password_is_resumed_from_memory(worker: Worker, tmp_
         assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"a password" in path.read_bytes()]
 
 
+async def test_resume_false_changes_nothing_here(worker: Worker, tmp_path: Path) -> None:
+    """It is about pages of other jobs, and a job's folder has only its own, which it finds again when it is resumed."""
+    with open_store(tmp_path) as store:
+        queue, pdf, ids = JobQueue(worker, store), build_pdf(1), list[str | None]()
+        for resumes in (True, False):
+            file = UploadFile(io.BytesIO(pdf), filename="report.pdf")
+            job_id = (await queue.add(Body({"resume": resumes}, file))).id
+            await queue.wait(job_id, 60)
+            result = store.get(job_id).result
+            assert result
+            ids.append(result.documents[0].id)
+
+    assert ids[0] == ids[1]
+
+
 async def test_a_full_queue_does_not_resume(worker: Worker, tmp_path: Path) -> None:
     """A resumed job takes a place like a new one, and is unchanged if there is none."""
     with open_store(tmp_path) as store:
@@ -131,9 +146,13 @@ def test_a_cancelled_job_is_resumed_after_a_restart(tmp_path: Path) -> None:
     assert "resume" not in done["links"]
 
 
-def test_a_job_whose_deadline_passed_says_how_it_goes_on(server: Server) -> None:
-    """The messages name the address that continues this job: a file that is posted again is another job."""
-    job = server.wait(server.send(job=json.dumps({"deadline_s": 0.001})).json()["id"])
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_job_whose_deadline_passed_says_how_it_goes_on(server: Server, resumes: bool) -> None:
+    """The messages name the address that continues this job: a file that is posted again is another job.
+
+    `resume: false` is about what other jobs have read, which no job finds here.
+    """
+    job = server.wait(server.send(job=json.dumps({"deadline_s": 0.001, "resume": resumes})).json()["id"])
 
     messages = [job["error"]["message"], *(problem["message"] for problem in job["result"]["problems"])]
     assert job["error"]["code"] == "DEADLINE" and len(messages) > 1

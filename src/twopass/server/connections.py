@@ -29,7 +29,7 @@ IPV6_PREFIX = 64  # one household or server has so many addresses
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """What one client may take. Numbers are for honest clients on bad lines; the others cost one connection each."""
+    """What one client may take. The numbers leave room for honest clients on bad lines."""
 
     per_address: int = 64  # SERVE_CONNECTIONS; a browser opens six
     connections: int = 500  # of all addresses: each is a descriptor, and vLLM's pixel buffers need many

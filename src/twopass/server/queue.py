@@ -106,7 +106,13 @@ class JobQueue:
     def _parse(self, job_id: str, job_input: Mapping[str, Any], file_name: str | None) -> Job:
         upload = Upload(file_name, self.store.upload_path(job_id)) if file_name else None
         settings = self.worker.settings.model_copy(update={"output_dir": self.store.output_path(job_id)})
-        return Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
+        job = Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
+        if self._is_kept_here(job):  # in a folder of its own, which has only pages of this job
+            job = job.model_copy(update={"resume": True})
+        return job
+
+    def _is_kept_here(self, job: Job) -> bool:
+        return job.output == str(self.store.output_path(job.id))
 
     def _start(self, job: Job) -> None:
         task = asyncio.create_task(self._run(job))
@@ -211,8 +217,8 @@ class JobQueue:
             loop.call_soon_threadsafe(show, progress)
 
         tracker = Tracker(show_soon)
-        is_ours = job.output == str(self.store.output_path(job.id))
-        return await run_in_worker(self.worker, _observe(job, self.worker, tracker, keeps_thumbnails=is_ours))
+        observed = _observe(job, self.worker, tracker, keeps_thumbnails=self._is_kept_here(job))
+        return await run_in_worker(self.worker, observed)
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()

@@ -153,7 +153,7 @@ class Card {
         await pause(1000 * retryAfter);
       } else if (status === 200 || status === 202) return this.adopt(body);
       else {
-        if (body.code === "CONNECTION") this.offerAgain(file, input);
+        if (["CONNECTION", "REQUEST_TIMEOUT"].includes(body.code)) this.offerAgain(file, input);
         return this.fail(body);
       }
     }
