@@ -116,7 +116,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.REQUEST_TIMEOUT: (
         "A request to `twopass serve` arrives too slowly: its headers took longer than 10 seconds, nothing of its body "
-        "came for 60 seconds, or after half a minute the body was slower than 8 KiB a second on average.",
+        "came for 60 seconds, or after 10 seconds the body was slower than 8 KiB a second on average.",
         "Send it again over a better connection, or put the file on S3 and send its address.",
     ),
     Code.TOO_MANY_CONNECTIONS: (

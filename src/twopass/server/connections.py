@@ -35,7 +35,7 @@ class ClientLimits:
     connections: int = 500  # of all addresses: each is a descriptor, and vLLM's pixel buffers need many
     headers_s: float = 10.0  # from a connection's or request's first byte to the end of its headers
     silence_s: float = 60.0  # of a client that sends a body or does not take its answer
-    body_grace_s: float = 30.0  # before the pace of a body counts
+    body_grace_s: float = 10.0  # before the pace of a body counts
     body_bytes_per_s: float = 8192.0  # least mean pace: 1 GiB may take 36 hours
     unread_bytes: int = 4 << 20  # of a body that nobody wants, taken so that the client sees its answer
     unread_s: float = 2.0
