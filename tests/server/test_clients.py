@@ -178,6 +178,16 @@ def test_an_upload_has_the_time_that_its_bytes_need() -> None:
     assert arrival.find_deadline(now=101) == 161  # a fast one may be silent for a minute
 
 
+def test_uploads_that_begin_together_are_counted_apart() -> None:
+    """The end of one gives back its own place and bytes."""
+    limits = ClientLimits()
+    arriving = [Arrival(limits, started=0), Arrival(limits, started=0)]
+    second = arriving[1]
+
+    arriving.remove(second)
+    assert arriving[0] is not second
+
+
 @pytest.fixture
 def free_gib(monkeypatch: pytest.MonkeyPatch) -> int:
     """A disk with so much room above MIN_FREE_DISK_BYTES, whatever is written meanwhile."""
