@@ -876,6 +876,19 @@ async def test_a_resumed_job_reports_its_true_share(reader: Reader, tmp_path: Pa
     assert [report.phase for report in reports if report.percent == 100] == [Phase.DONE]
 
 
+async def test_what_is_written_after_the_last_page_has_progress_of_its_own(reader: Reader, tmp_path: Path) -> None:
+    """Page images of the review page and artefacts are counted one by one, because they take minutes for a book."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
+    reports: list[Progress] = []
+    fields = {"source": f"{tmp_path}/a.pdf", "output": f"{tmp_path}/out", "formats": ["review", "markdown"]}
+
+    result = await reader.run(engine=ScriptedEngine(), progress=Tracker(reports.append), **fields)
+
+    writing = [report.parts_done for report in reports if report.phase is Phase.ASSEMBLING and report.parts_total]
+    assert writing == list(range(3 + len(result.documents[0].artefacts) + 1))
+    assert reports[-1].parts_done == reports[-1].parts_total == writing[-1]
+
+
 class LogprobEngine(ScriptedEngine):
     """Reports the mean log probability of the tokens of its answer."""
 

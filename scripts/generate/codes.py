@@ -114,6 +114,15 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "`twopass serve` has no such job, artefact or address, or the job is not finished.",
         "Check the id; old jobs are deleted after `SERVE_RETENTION_S`. For an artefact, name its format in `formats`.",
     ),
+    Code.REQUEST_TIMEOUT: (
+        "A request to `twopass serve` arrives too slowly: its headers took longer than 10 seconds, nothing of its body "
+        "came for 60 seconds, or after 10 seconds the body was slower than 8 KiB a second on average.",
+        "Send it again over a better connection, or put the file on S3 and send its address.",
+    ),
+    Code.TOO_MANY_CONNECTIONS: (
+        "One address has more connections to `twopass serve` than `SERVE_CONNECTIONS`.",
+        "Close some, or wait. Behind a proxy, all clients have its address: raise `SERVE_CONNECTIONS` there.",
+    ),
     Code.QUEUE_FULL: (
         "As many jobs wait for `twopass serve` as `SERVE_QUEUE` allows.",
         "Send the job again after the seconds of the `Retry-After` header.",

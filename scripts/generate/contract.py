@@ -100,6 +100,8 @@ PROGRESS: Mapping[str, str] = {
     "pages_total": "pages known so far",
     "elements_done": "elements finished",
     "elements_total": "elements found so far",
+    "parts_done": "in `assembling`: page images of the review page and artefacts that are written",
+    "parts_total": "of so many, in all documents whose pages are read",
     "percent": "share of pages that are finished; documents whose pages are not counted yet weigh as the mean of "
     "the others; never falls, and is 100 only at the end",
     "pages_per_s": "since the start of the job",

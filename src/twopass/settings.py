@@ -332,6 +332,11 @@ class Settings(BaseSettings):
     serve_dir: Path = Field(
         default=Path("served"), description="twopass serve: folder of jobs, their documents and results"
     )
+    serve_connections: int = Field(
+        default=64,
+        ge=1,
+        description="twopass serve: connections from one address; a proxy has one address for all its clients",
+    )
     serve_queue: int = Field(default=100, ge=0, description="twopass serve: jobs that may wait; more are refused")
     serve_retention_s: float = Field(
         default=604_800.0, gt=0, description="twopass serve: ended jobs are deleted after so long"

@@ -255,3 +255,20 @@ async def test_all_pages_are_one_stop_of_the_tab_key(browser: Browser, server: S
         await page.keyboard.press("Tab")
 
         assert not await tiles.evaluate_all("tiles => tiles.includes(document.activeElement)")
+
+
+async def test_a_cancelled_document_is_sent_again_and_goes_on(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """*Send again* continues a job of the server without the file; a complete one does not offer it."""
+    path = tmp_path / "again.pdf"
+    path.write_bytes(build_pdf(40))
+    async with open_page(browser, server) as page:
+        await page.set_input_files("#files", path)
+        card = page.locator(".job").filter(has_text="again.pdf")
+        await expect(card.locator(".tiles button").first).to_be_visible(timeout=60_000)
+        await card.get_by_role("button", name="Cancel").click()
+        await expect(card).to_have_class("job cancelled", timeout=60_000)
+        await card.get_by_role("button", name="Send again").click()
+
+        await expect(card).to_have_class("job done", timeout=90_000)
+        await expect(card.locator(".tiles button")).to_have_count(40)
+        await expect(card.get_by_role("button", name="Send again")).to_be_hidden()

@@ -39,3 +39,22 @@ def test_a_folder_is_done_with_its_last_file(files: list[tuple[str, int]], rando
         assert last.note == f"{len(pages)}/{len(pages)} files, {sum(pages)} pages"
     assert batch.pages_done == batch.pages_counted == sum(pages for _, pages in files)
     assert batch.files_counted == len(files)
+
+
+def test_a_folder_says_how_far_documents_are_that_are_written() -> None:
+    """Only while their pages are all read and their artefacts are not; a single document's bar says the same."""
+    bars: list[BarState] = []
+    trackers = [Tracker(listener) for listener in map(BatchProgress({0: "x", 1: "x"}, bars.append).start, (0, 1))]
+    for tracker in trackers:
+        tracker.expect_documents(1)
+        tracker.count_document(1)
+    trackers[0].finish_pages(1)
+    with trackers[0].track_parts(3) as finish_part:
+        finish_part()
+        assert bars[-1].note == "0/2 files, 1 pages, writing 1/3" and bars[-1].counts["parts_total"] == 3
+        assert BarState.of_job("a", trackers[0].now).note == "1/1 pages, assembling 1/3"
+        finish_part()
+        finish_part()
+    trackers[0].finish()
+
+    assert bars[-1].note == "0/2 files, 1 pages"

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Message
 
-from twopass.errors import InvalidJob, RequestError
+from twopass.errors import RequestError
 from twopass.job import Upload
-from twopass.server import uploads
 from twopass.server.access import is_local
 from twopass.server.answers import State
 from twopass.server.jobs import MAX_CRASHES, JobStore, Record, now, open_store
 from twopass.server.uploads import MAX_NAME_LENGTH, clean_name
-from twopass.settings import Settings
 from twopass.steps.fetch import get_stem
 
 
@@ -71,15 +66,6 @@ def test_an_upload_that_did_not_end_is_deleted_at_the_next_start(tmp_path: Path)
     assert not (tmp_path / ("1" * 16)).exists() and (tmp_path / "notes").exists()
 
 
-def test_a_record_that_cannot_be_parsed_is_left_out(tmp_path: Path) -> None:
-    """A damaged record costs its own job only."""
-    store = add_job(JobStore(tmp_path), tmp_path)
-    (tmp_path / ("2" * 16)).mkdir()
-    (tmp_path / ("2" * 16) / "job.json").write_text("{")
-
-    assert [record.id for record in JobStore(tmp_path).all()] == [record.id for record in store.all()]
-
-
 @pytest.mark.parametrize(
     ("content", "state"), [('{"cost": {"state": "x"}, "page": {"state": "repaired"}}', "repaired"), ("{", None)]
 )
@@ -111,19 +97,6 @@ def test_a_job_that_kills_the_server_is_not_tried_forever(tmp_path: Path) -> Non
 
     assert [store.get(name * 16).state for name in "01"] == [State.FAILED, State.QUEUED]
     assert not store.is_kept("0" * 16) and store.is_kept("1" * 16)
-
-
-async def test_a_client_that_sends_nothing_more_loses_its_place() -> None:
-    """An upload that stalls is refused after a while, instead of keeping its place in the queue."""
-
-    async def receive() -> Message:
-        await asyncio.sleep(60)
-        return {"type": "http.request"}
-
-    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
-    with pytest.raises(InvalidJob, match="nothing arrived"):
-        async with uploads.read(Request(scope, receive), Settings(), max_silence_s=0.01):
-            pass
 
 
 def test_only_loopback_is_local() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from twopass.errors import StoreError
+from twopass.runtime.retry import RetryPolicy
 from twopass.settings import Settings
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.outputs import open_output
@@ -68,6 +71,63 @@ async def test_a_full_disk_is_reported_as_full(tmp_path: Path, monkeypatch: pyte
         await output.put("key", b"", TEXT)
     await output.close()
     assert not list(tmp_path.iterdir())
+
+
+async def test_a_disk_that_is_full_for_a_moment_costs_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with S3, the output of a job repeats a call for STORE_PATIENCE_S seconds; what is stored is complete."""
+    fail(monkeypatch, errno.ENOSPC)
+    async with open_output(str(tmp_path), Settings(store_patience_s=30), None) as output:
+        await output.put("put", b"data", TEXT)
+        fail(monkeypatch, errno.EIO)
+        await output.create("create", b"data", TEXT)
+
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"data"}
+
+
+@pytest.mark.parametrize(("number", "attempts"), [(errno.ENOSPC, 3), (errno.ESTALE, 3), (errno.EACCES, 1)])
+async def test_only_errors_that_pass_are_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, attempts: int
+) -> None:
+    """A full disk and a volume whose server is away are tried again, a missing permission is not."""
+    calls = fail(monkeypatch, *[number] * 9)
+    output = FolderStore(tmp_path, RetryPolicy(attempts=3))
+
+    with pytest.raises(StoreError):
+        await output.put("key", b"", TEXT)
+    await output.close()
+
+    assert len(calls) == attempts
+
+
+async def test_a_store_that_is_closed_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause between two attempts ends when the store is closed, and the call fails."""
+    calls = fail(monkeypatch, *[errno.ENOSPC] * 9)
+    output = FolderStore(tmp_path, RetryPolicy(delays=(3600.0,)))
+    writing = asyncio.create_task(output.put("key", b"", TEXT))
+    while not calls:
+        await asyncio.sleep(0)
+    await output.close()
+
+    with pytest.raises(StoreError, match="STORE_UNAVAILABLE"):
+        await writing
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> list[int]:
+    """Let the first calls that put a file in its place fail with these errors; returns the list of calls."""
+    calls = list[int]()
+
+    def script(real: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
+        def place(source: Path, target: Path) -> None:
+            calls.append(len(calls))
+            if len(calls) <= len(numbers):
+                raise OSError(numbers[len(calls) - 1], "scripted")
+            real(source, target)
+
+        return place
+
+    for name in ("replace", "link"):
+        monkeypatch.setattr(os, name, script(getattr(os, name)))
+    return calls
 
 
 async def test_a_folder_that_cannot_be_created_is_denied(tmp_path: Path) -> None:

@@ -115,6 +115,24 @@ def test_pages_that_stay_unread_do_not_count_as_read() -> None:
     assert (phase, tracker.now.phase, tracker.now.percent) == (Phase.ASSEMBLING, Phase.DONE, 33.3)
 
 
+def test_the_last_phase_has_a_pace_of_its_own() -> None:
+    """The time left is that of the parts that are written, not that of pages, of which none is left."""
+    time = [0.0]
+    tracker = Tracker(clock=lambda: time[0])
+    pages = start_document(tracker, 2)
+    time[0] = 10.0
+    pages.finish(2)
+
+    with tracker.track_parts(5) as finish_part:
+        assert (tracker.now.phase, tracker.now.eta_s) == (Phase.ASSEMBLING, None)
+        time[0] = 12.0
+        finish_part()
+        assert (tracker.now.parts_done, tracker.now.parts_total, tracker.now.eta_s) == (1, 5, 8.0)
+
+    assert tracker.now.parts_total == 1  # the others were given up
+    assert tracker.now.percent == 99.9
+
+
 def start_document(tracker: Tracker, count: int) -> PageProgress:
     """A document of this many pages, the only one of its job."""
     tracker.expect_documents(1)

@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import tenacity
@@ -99,6 +99,11 @@ class RetryPolicy:
         )
         return await retrying(attempt)
 
+    def shorten(self, budget_s: float | None) -> RetryPolicy:
+        """The policy with at most this budget."""
+        budgets = [budget for budget in (self.budget_s, budget_s) if budget is not None]
+        return replace(self, budget_s=min(budgets, default=None))
+
     def tries(self) -> Iterator[bool]:
         """Yield for each attempt whether it is the last. For loops that decide themselves what to repeat."""
         for number in range(self.attempts):
@@ -127,10 +132,12 @@ def _get_error(state: tenacity.RetryCallState) -> BaseException:
     return error
 
 
-# S3. Only storage/ knows which errors are transient: it replaces `is_retryable`.
+ONCE = RetryPolicy(attempts=1)
+
+# Stores. Only storage/ knows which errors are transient: it replaces `is_retryable`.
 S3_REQUEST = RetryPolicy(attempts=2)  # within botocore, and for an object whose connection breaks while it is read
-S3_CALL = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=60.0)  # STORE_PATIENCE_S replaces the budget
-S3_PREPARE = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=10.0)  # the first call: the address may be wrong
+STORE_CALL = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=60.0)  # STORE_PATIENCE_S replaces the budget
+STORE_PREPARE = RetryPolicy(delays=Backoff(0.3, 10.0), budget_s=10.0)  # the first call: the address may be wrong
 S3_CONFLICT = RetryPolicy(attempts=5, delays=(0.05, 0.2, 0.8, 2.0))  # 409: another conditional PUT is under way
 
 HTTPS_SOURCE = RetryPolicy(attempts=3, delays=(0.3, 1.0))

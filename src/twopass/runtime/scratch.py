@@ -61,9 +61,14 @@ def open_folder() -> Iterator[Path]:
             shutil.rmtree(path, ignore_errors=True)  # files that a thread still writes are deleted with the parent
 
 
+def folder() -> Path:
+    """Where the folders are."""
+    return Path(tempfile.gettempdir())
+
+
 def free_bytes() -> int:
     """Free disk space where the folders are."""
-    return shutil.disk_usage(tempfile.gettempdir()).free
+    return shutil.disk_usage(folder()).free
 
 
 @contextmanager

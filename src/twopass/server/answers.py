@@ -17,8 +17,10 @@ STATUS = MappingProxyType(
     {
         Code.ACCESS_DENIED: 401,
         Code.NOT_FOUND: 404,
+        Code.REQUEST_TIMEOUT: 408,
         Code.SOURCE_TOO_LARGE: 413,
         Code.QUEUE_FULL: 429,
+        Code.TOO_MANY_CONNECTIONS: 429,
         Code.INTERNAL: 500,
         **dict.fromkeys((Code.STARTING, Code.SHUTDOWN, Code.ENGINE_DEAD, Code.STORE_UNAVAILABLE), 503),
     }
@@ -79,7 +81,8 @@ class JobAnswer(Frozen):
     result: dict[str, Any] | None = Field(None, description="as RunPod's result; addresses of artefacts are paths here")
     error: ErrorAnswer | None = None
     links: dict[str, str] = Field(
-        description="`files` needs no key: it contains a secret for this job that is valid until the server restarts"
+        description="`files` needs no key: it contains a secret for this job that is valid until the server restarts. "
+        "`resume` is there while the job can be run again to read what is missing"
     )
 
 

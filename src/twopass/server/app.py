@@ -19,6 +19,7 @@ from twopass.errors import Code, InvalidJob, RequestError, TwopassError
 from twopass.formats.html.page import load_asset, load_style
 from twopass.server.access import Access
 from twopass.server.answers import error_response
+from twopass.server.connections import ClientLimits
 from twopass.server.jobs import JobStore
 from twopass.server.queue import JobQueue
 from twopass.server.routes import build_router
@@ -41,14 +42,16 @@ PAGE_HEADERS = {
 }
 
 
-def build_app(worker: Worker, store: JobStore, install_signal_handlers: Callable[[], None]) -> FastAPI:
+def build_app(
+    worker: Worker, store: JobStore, limits: ClientLimits, install_signal_handlers: Callable[[], None]
+) -> FastAPI:
     """Build the application. `install_signal_handlers` is called when uvicorn has installed its own."""
-    queue, access = JobQueue(worker, store), Access(worker.settings)
+    queue, access = JobQueue(worker, store, limits), Access(worker.settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         install_signal_handlers()
-        queue.resume()
+        queue.take_up()
         cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
         yield
         cleaning.cancel()

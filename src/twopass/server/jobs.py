@@ -1,8 +1,8 @@
 """The server's jobs on disk: a folder for each, with its record, the file sent with it, and what was read.
 
 SERVE_DIR/{job id}/job.json     the record
-                   input.json   the job's input, until the job ends
-                   upload       the file, until the job ends
+                   input.json   the job's input, while the job may be resumed
+                   upload       the file, while the job may be resumed
                    output/      the documents' folders, as in every output
 """
 
@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
+from twopass.document import TRANSIENT_CODES, Severity
 from twopass.document import State as PageState
 from twopass.errors import Code, InvalidJob, RequestError, StoreError
 from twopass.result import Result
@@ -34,10 +35,26 @@ log = structlog.get_logger()
 RECORD, INPUT, UPLOAD, OUTPUT, LOCK = "job.json", "input.json", "upload", "output", "server.lock"
 MAX_CRASHES = 3  # a job during which the server died as often may be the reason
 _JOB_ID = re.compile(r"[0-9a-f]{16}\Z")
-_NOT_KEPT = ErrorAnswer(
+NOT_KEPT = ErrorAnswer(
     code=Code.SHUTDOWN,
-    message="the server stopped before the job ended, and passwords and S3 keys are not stored; send it again",
+    message="the server stopped before the job ended, and passwords and S3 keys are not stored; "
+    "send the file as a new job",
 )
+_DAMAGED = ErrorAnswer(
+    code=Code.DAMAGED,
+    message="the record of this job on the server's disk is damaged; what was read stays until the job is deleted. "
+    "Send the file as a new job",
+)
+# Reasons that may pass: the same job, run again, reads what is missing.
+_PASSING = TRANSIENT_CODES | {
+    Code.STORE_UNAVAILABLE,
+    Code.OUTPUT_DENIED,  # a disk that became read-only, or a bucket's permissions
+    Code.DEADLINE,
+    Code.SHUTDOWN,
+    Code.ENGINE_DEAD,
+    Code.ENGINE_MEMORY,
+    Code.INTERNAL,
+}
 _CRASHED = ErrorAnswer(
     code=Code.SHUTDOWN,
     message=f"the server died {MAX_CRASHES} times while it read this job, which is not tried again; see its log",
@@ -64,6 +81,19 @@ class Record(Frozen):
     def end(self, state: State, **changes: Any) -> Record:
         return self.update(state=state, finished=now(), **changes)
 
+    def restart(self, crashes: int = 0) -> Record:
+        """The job waits again, and nothing remains of how it ended."""
+        cleared = dict.fromkeys(("started", "finished", "progress", "result", "error"))
+        return self.update(state=State.QUEUED, crashes=crashes, **cleared)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the job ended before everything was read, for a reason that may pass."""
+        problems = self.result.problems if self.result else ()
+        codes = {problem.code for problem in problems if problem.severity is Severity.ERROR}
+        codes |= {self.error.code} if self.error else set()
+        return self.state is State.CANCELLED or (self.state.is_final and bool(codes & _PASSING))
+
 
 class _CheckpointPage(Frozen):
     state: PageState
@@ -84,31 +114,41 @@ class JobStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
+        self._secret_inputs: dict[str, Mapping[str, Any]] = {}  # by job; they are not written to the disk
         self._records = {record.id: record for record in sorted(self._load(), key=lambda record: record.created)}
 
     def _load(self) -> Iterator[Record]:
         for path in self._folder.glob(f"*/{RECORD}"):
-            try:
-                record = Record.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError):
-                log.warning("record of a job cannot be read", path=str(path))
+            if not _JOB_ID.match(path.parent.name):
                 continue
-            yield record if record.state.is_final else self._write(self._take_up(record))
+            record = _read_record(path)
+            if record is None:
+                log.warning("record of a job cannot be read", path=str(path))
+                yield _describe_damaged(path)
+                continue
+            if not record.state.is_final:
+                record = self._take_up(record)
+                with suppress(OSError):  # a full disk: the next start finds the job as this one did
+                    self._write(record)
+            elif not self.can_resume(record):
+                self.delete_sent(record.id)  # the server died before it did, or the input was in its memory
+            yield record
 
     def _take_up(self, record: Record) -> Record:
         """Let a job that was cut off wait again, or end it if it cannot be continued."""
         crashes = record.crashes + (record.state is State.RUNNING)
         if self.is_kept(record.id) and crashes < MAX_CRASHES:
-            return record.update(
-                state=State.QUEUED, crashes=crashes, started=None, progress=None, result=None, error=None
-            )
-        error = _CRASHED if crashes >= MAX_CRASHES else _NOT_KEPT
+            return record.restart(crashes)
+        error = _CRASHED if crashes >= MAX_CRASHES else NOT_KEPT
         self.delete_sent(record.id)
         return record.end(State.FAILED, error=error)
 
     @property
     def free_bytes(self) -> int:
         return shutil.disk_usage(self._folder).free
+
+    def shares_disk_with(self, folder: Path) -> bool:
+        return self._folder.stat().st_dev == folder.stat().st_dev
 
     def all(self) -> list[Record]:
         """Every record, the newest first."""
@@ -129,6 +169,7 @@ class JobStore:
         job_id = secrets.token_hex(8)
         with error_mapping.map_errors("SERVE_DIR", StoreError):
             (self._folder / job_id).mkdir(mode=0o700)
+            _sync_folder(self._folder)
         return job_id
 
     def put(self, record: Record) -> Record:
@@ -142,38 +183,49 @@ class JobStore:
         self._records[record.id] = record
 
     def _write(self, record: Record) -> Record:
-        path = self._folder / record.id / RECORD
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(record.model_dump_json(exclude_none=True), encoding="utf-8")
-        os.replace(temporary, path)
+        _write_durably(self._folder / record.id / RECORD, record.model_dump_json(exclude_none=True).encode())
         return record
 
     def delete(self, job_id: str) -> None:
         """Delete the job with its documents."""
         self._records.pop(job_id, None)
+        self._secret_inputs.pop(job_id, None)
         shutil.rmtree(self._folder / job_id, ignore_errors=True)
 
-    def keep_input(self, job_id: str, job_input: Mapping[str, Any]) -> None:
-        """Store the job's input, with which it can be continued after a restart; raises StoreError."""
+    def keep_input(self, job_id: str, job_input: Mapping[str, Any], is_secret: bool = False) -> None:
+        """Keep the job's input, with which it can be resumed; raises StoreError.
+
+        A secret one stays in memory: after a restart the job cannot be continued.
+        """
+        if is_secret:
+            self._secret_inputs[job_id] = job_input
+            return
         with error_mapping.map_errors("SERVE_DIR", StoreError):
-            self._input_path(job_id).write_text(json.dumps(job_input), encoding="utf-8")
+            _write_durably(self._input_path(job_id), json.dumps(job_input).encode())
 
     def load_input(self, job_id: str) -> Mapping[str, Any]:
-        """The job's stored input; raises StoreError or InvalidJob."""
+        """The job's input; raises StoreError or InvalidJob."""
+        if job_id in self._secret_inputs:
+            return self._secret_inputs[job_id]
         with error_mapping.map_errors("SERVE_DIR", StoreError):
             data = self._input_path(job_id).read_bytes()
         try:
             stored: Mapping[str, Any] = json.loads(data)
         except ValueError:
-            raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the job again") from None
+            raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the file as a new job") from None
         return stored
 
     def is_kept(self, job_id: str) -> bool:
         """Whether the job can be continued after a restart."""
         return self._input_path(job_id).exists()
 
+    def can_resume(self, record: Record) -> bool:
+        """Whether the job has ended incomplete, and what was sent with it is still here."""
+        return record.is_incomplete and (record.id in self._secret_inputs or self.is_kept(record.id))
+
     def delete_sent(self, job_id: str) -> None:
-        """Delete the input and the file that were sent with the job: it has ended."""
+        """Delete the input and the file that were sent with the job: it will not run again."""
+        self._secret_inputs.pop(job_id, None)
         self.upload_path(job_id).unlink(missing_ok=True)
         self._input_path(job_id).unlink(missing_ok=True)
 
@@ -218,6 +270,40 @@ class JobStore:
                 known.add((document, int(path.stem)))
                 found.append(PageAnswer(document=document, number=int(path.stem), state=state))
         return found
+
+
+def _read_record(path: Path) -> Record | None:
+    """The stored record; None if it cannot be read or is that of another job."""
+    try:
+        record = Record.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return record if record.id == path.parent.name else None
+
+
+def _describe_damaged(path: Path) -> Record:
+    """A failed job in place of a record that cannot be read, so that its folder is listed, gets old and is deleted."""
+    job_id, written = path.parent.name, datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+    return Record(id=job_id, name=job_id, state=State.FAILED, created=written, finished=written, error=_DAMAGED)
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    """Write the file completely or not at all, also if the power fails afterwards."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())  # before the file takes its name: it might be empty otherwise
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -15,9 +15,11 @@ from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job, Upload, redact_uri
 from twopass.result import Result
+from twopass.runtime import scratch
 from twopass.server.answers import ErrorAnswer, State
-from twopass.server.jobs import JobStore, Record, now
-from twopass.server.uploads import Body
+from twopass.server.connections import ClientLimits
+from twopass.server.jobs import NOT_KEPT, JobStore, Record, now
+from twopass.server.uploads import Arrival, Body
 from twopass.telemetry.progress import Progress, Tracker
 from twopass.worker import Worker
 
@@ -35,8 +37,9 @@ class JobQueue:
 
     worker: Worker
     store: JobStore
+    limits: ClientLimits = ClientLimits()
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _arriving: list[int] = field(default_factory=list)  # announced bytes of each upload
+    _arriving: list[Arrival] = field(default_factory=list)
     _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,23 +59,33 @@ class JobQueue:
         return self.worker.shutdown.has_begun and not self._tasks
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Keep a place for a job while its `size` bytes are received; raises TwopassError if there is none."""
-        size = min(size, self.worker.settings.max_source_bytes)  # more is refused as too large
-        self._check_room(size)
-        self._arriving.append(size)
-        try:
-            yield
-        finally:
-            self._arriving.remove(size)
+    def reserve(self, size: int) -> Iterator[Arrival]:
+        """Keep a place for a job while its body arrives, of which the client has announced `size` bytes.
 
-    def _check_room(self, size: int) -> None:
+        Raises TwopassError if there is no place. The disk is kept free for what has arrived, not for what is announced.
+        """
+        self._check_room(min(size, self.worker.settings.max_source_bytes))  # more is refused as too large
+        arrival = Arrival(self.limits, asyncio.get_running_loop().time(), check_room=self._check_disk)
+        self._arriving.append(arrival)
+        try:
+            yield arrival
+        finally:
+            self._arriving.remove(arrival)
+
+    def _check_room(self, size: int = 0) -> None:
         settings = self.worker.settings
         if self.worker.engine.is_gone:
             raise EngineError(Code.ENGINE_DEAD, "the engine is gone; restart the server")
         if len(self._tasks) + len(self._arriving) >= settings.concurrency + settings.serve_queue:
             raise RequestError(Code.QUEUE_FULL, f"{self.queued} jobs are waiting; try again later")
-        if self.store.free_bytes - sum(self._arriving) - size < settings.min_free_disk_bytes:
+        self._check_disk(size)
+
+    def _check_disk(self, size: int = 0) -> None:
+        """Require room for `size` more bytes; raises StoreError. What arrives is in the temporary folder at first."""
+        to_copy = sum(arrival.received for arrival in self._arriving) + size
+        spooled = size if self.store.shares_disk_with(scratch.folder()) else 0
+        free = min(self.store.free_bytes - to_copy - spooled, scratch.free_bytes() - size)
+        if free < self.worker.settings.min_free_disk_bytes:
             message = "the server's disk is nearly full; delete jobs, or lower SERVE_RETENTION_S"
             raise StoreError(Code.STORE_UNAVAILABLE, message)
 
@@ -83,8 +96,8 @@ class JobQueue:
             undo.callback(self.store.delete, job_id)
             job = self._parse(job_id, body.input, body.name)
             await body.save(self.store.upload_path(job_id))
-            if not (job.password or job.s3):  # secrets are not written to the disk
-                await asyncio.to_thread(self.store.keep_input, job_id, body.input)
+            is_secret = bool(job.password or job.s3)
+            await asyncio.to_thread(self.store.keep_input, job_id, body.input, is_secret)
             record = self.store.put(Record(id=job_id, name=body.name or redact_uri(job.sources[0]), created=now()))
             undo.pop_all()
         self._start(job)
@@ -93,25 +106,56 @@ class JobQueue:
     def _parse(self, job_id: str, job_input: Mapping[str, Any], file_name: str | None) -> Job:
         upload = Upload(file_name, self.store.upload_path(job_id)) if file_name else None
         settings = self.worker.settings.model_copy(update={"output_dir": self.store.output_path(job_id)})
-        return Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
+        job = Job.parse({"id": job_id, "input": job_input, "upload": upload}, settings, EntryPoint.SERVER)
+        if self._is_kept_here(job):  # in a folder of its own, which has only pages of this job
+            job = job.model_copy(update={"resume": True})
+        return job
+
+    def _is_kept_here(self, job: Job) -> bool:
+        return job.output == str(self.store.output_path(job.id))
 
     def _start(self, job: Job) -> None:
         task = asyncio.create_task(self._run(job))
         self._tasks[job.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
 
-    def resume(self) -> None:
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._tasks.get(job.id) is ended:  # else the job was resumed
+                del self._tasks[job.id]
+
+        task.add_done_callback(forget)
+
+    def take_up(self) -> None:
         """Continue the jobs that the end of the last server cut off, the oldest first. Pages that are stored stay."""
         for record in reversed(self.store.all()):
             if record.state is State.QUEUED:
-                file_name = record.name if self.store.upload_path(record.id).exists() else None
                 try:
-                    job = self._parse(record.id, self.store.load_input(record.id), file_name)
+                    job = self._load(record)
                 except TwopassError as error:  # also if a setting has changed
                     self._end(record.end(State.FAILED, error=ErrorAnswer.of(error)))
                 else:
                     log.info("job continued", job=record.id)
                     self._start(job)
+
+    def resume(self, job_id: str) -> Record:
+        """Run a job again that ended incomplete; a job that has not ended goes on. Pages that are stored stay.
+
+        Raises TwopassError if nothing is left to read, what was sent is gone, or there is no room.
+        """
+        record = self.store.get(job_id)
+        if not record.state.is_final:
+            return record
+        if not self.store.can_resume(record):
+            message = "the job is complete, or what was sent with it is no longer here; send the file as a new job"
+            raise RequestError(Code.NOT_FOUND, message)
+        self._check_room()
+        job = self._load(record)
+        record = self.store.put(record.restart())
+        self._start(job)
+        return record
+
+    def _load(self, record: Record) -> Job:
+        file_name = record.name if self.store.upload_path(record.id).exists() else None
+        return self._parse(record.id, self.store.load_input(record.id), file_name)
 
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""
@@ -146,16 +190,22 @@ class JobQueue:
         self._end(record)
 
     def _end(self, record: Record) -> None:
-        if record.state.is_final:
-            self.store.delete_sent(record.id)
-        self._keep(record)
+        """Keep the record, and what was sent with the job while it may run again."""
+        is_stored = self._keep(record)
+        if record.state.is_final and not record.is_incomplete:
+            self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
+            if not is_stored:
+                self._keep(record)  # there may be room on the disk now
 
-    def _keep(self, record: Record) -> None:
+    def _keep(self, record: Record) -> bool:
+        """Keep the record, only in memory if it cannot be stored; returns whether it was."""
         try:
             self.store.put(record)
         except StoreError as error:
-            log.error("record of a job not stored", code=error.code)
+            log.error("record of a job not stored", job=record.id, code=error.code)
             self.store.show(record)
+            return False
+        return True
 
     async def _read(self, job: Job) -> asyncio.Task[Result]:
         loop = asyncio.get_running_loop()
@@ -167,14 +217,16 @@ class JobQueue:
             loop.call_soon_threadsafe(show, progress)
 
         tracker = Tracker(show_soon)
-        is_ours = job.output == str(self.store.output_path(job.id))
-        return await run_in_worker(self.worker, _observe(job, self.worker, tracker, keeps_thumbnails=is_ours))
+        observed = _observe(job, self.worker, tracker, keeps_thumbnails=self._is_kept_here(job))
+        return await run_in_worker(self.worker, observed)
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
-        if self.store.is_kept(job.id) and _is_cut_off(task):
+        if _is_cut_off(task):
             result = None if error else task.result()
-            return record.update(state=State.INTERRUPTED, result=result, error=_INTERRUPTED)
+            if self.store.is_kept(job.id):
+                return record.update(state=State.INTERRUPTED, result=result, error=_INTERRUPTED)
+            return record.end(State.FAILED, result=result, error=NOT_KEPT)
         if error is None:
             result = task.result()
             failed = result.status is Status.FAILURE

@@ -8,8 +8,9 @@ from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
 from twopass.errors import Code, RequestError
@@ -24,6 +25,8 @@ from twopass.server.views import job_path, show_job
 
 MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
 EVENT_INTERVAL_S = 0.5
+PING_INTERVAL_S = 15.0
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the second is for nginx
 ARTEFACT_TYPES = {writer.name: writer.content_type for writer in WRITERS.values()}
 OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
 SHOWN = ("text/html", "image/", "application/json")  # other files are saved
@@ -32,15 +35,27 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status, description in (
         (401, "`ACCESS_DENIED`: the key is missing or wrong"),
         (404, "`NOT_FOUND`: no such job or file"),
+        (408, "`REQUEST_TIMEOUT`: the body arrives too slowly"),
         (413, "`SOURCE_TOO_LARGE`: over MAX_SOURCE_BYTES"),
         (422, "`INVALID_JOB`: a field is wrong; `field` names it"),
-        (429, "`QUEUE_FULL`: send it again after `Retry-After` seconds"),
+        (429, "`QUEUE_FULL` or `TOO_MANY_CONNECTIONS`: send it again after `Retry-After` seconds"),
         (503, "`STARTING`, `SHUTDOWN`, `ENGINE_DEAD` or `STORE_UNAVAILABLE`"),
     )
 }
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}, "description": "the file"}}
 
+ENDED: dict[int | str, dict[str, Any]] = {200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}}
+
+Event = tuple[str, Any]  # the name of a server-sent event, and its data
+
 JobId = Annotated[str, Path(description="the job's id")]
+WaitS = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")]
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events. FastAPI's own log a traceback for each client that goes away while an event is sent."""
+
+    media_type = "text/event-stream"
 
 
 def new_job_body() -> dict[str, Any]:
@@ -99,26 +114,35 @@ def _add_health(router: APIRouter, queue: JobQueue) -> None:
 
 
 def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
+    async def wait_for(job_id: str, wait_s: float, response: Response) -> JobAnswer:
+        await queue.wait(job_id, wait_s)
+        record = store.get(job_id)
+        response.status_code = 200 if record.state.is_final else 202
+        response.headers["Location"] = job_path(job_id)
+        return show_job(record, store, access)
+
     @router.post(
         "",
         status_code=202,
         summary="Send a job, with a file or with the address of a source",
-        responses={200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}},
+        responses=ENDED,
         openapi_extra={"requestBody": new_job_body()},
     )
-    async def add(
-        request: Request,
-        response: Response,
-        wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")] = 0,
-    ) -> JobAnswer:
-        with queue.reserve(uploads.announced_bytes(request)):
-            async with uploads.read(request, queue.worker.settings) as body:
+    async def add(request: Request, response: Response, wait_s: WaitS = 0) -> JobAnswer:
+        with queue.reserve(uploads.announced_bytes(request)) as arrival:
+            async with uploads.read(request, queue.worker.settings, arrival) as body:
                 record = await queue.add(body)
-        await queue.wait(record.id, wait_s)
-        record = store.get(record.id)
-        response.status_code = 200 if record.state.is_final else 202
-        response.headers["Location"] = job_path(record.id)
-        return show_job(record, store, access)
+        return await wait_for(record.id, wait_s, response)
+
+    @router.post(
+        "/{job_id}/resume",
+        status_code=202,
+        summary="Run a job again that ended incomplete; pages that are stored are not read again",
+        responses=ENDED,
+    )
+    async def resume(job_id: JobId, response: Response, wait_s: WaitS = 0) -> JobAnswer:
+        """For jobs with the link `resume`: cancelled, out of time, or failed for a reason that may pass."""
+        return await wait_for(queue.resume(job_id).id, wait_s, response)
 
     @router.get("", summary="All jobs without their results, the newest first")
     async def list_jobs() -> JobList:
@@ -145,63 +169,89 @@ def _add_observation(router: APIRouter, queue: JobQueue, store: JobStore, access
         store.get(job_id)
         return await run_in_threadpool(store.list_pages, job_id, set())
 
-    async def require_job(job_id: JobId) -> None:
-        store.get(job_id)  # before the stream begins: afterwards the status is sent
-
     @router.get(
         "/{job_id}/events",
-        response_class=EventSourceResponse,
-        dependencies=[Depends(require_job)],
+        response_class=EventStream,
         summary="Progress, pages and the end, as they come",
     )
-    async def events(job_id: JobId) -> AsyncIterator[ServerSentEvent]:
+    async def events(job_id: JobId) -> EventStream:
         """Events `progress` (a job), `page` (a page that was read), and `end` (the job with its result)."""
-        known, shown = set[tuple[str, int]](), None
-        while record := store.find(job_id):  # until it is deleted
-            for page in await run_in_threadpool(store.list_pages, job_id, known):
-                yield ServerSentEvent(event="page", data=page)
-            if not record.state.is_active:
-                yield ServerSentEvent(event="end", data=show_job(record, store, access))
-                return
-            if (now := (record.state, record.progress)) != shown:
-                shown = now
-                yield ServerSentEvent(event="progress", data=show_job(record, store, access))
-            await asyncio.sleep(EVENT_INTERVAL_S)
+        store.get(job_id)
+        return _send_events(_follow_job(job_id, store, access))
 
 
 def _add_changes(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
     @router.get(
         "/v1/events",
-        response_class=EventSourceResponse,
+        response_class=EventStream,
         dependencies=[Depends(access.check)],
         responses={401: ERRORS[401]},
         summary="Changes of all jobs, as they come",
     )
-    async def changes() -> AsyncIterator[ServerSentEvent]:
+    async def changes() -> EventStream:
         """Events `job` (a job without its result; at first all jobs, the oldest first), `listed` (their number, once
         all were sent), `page` (a page that was read of a job that runs) and `deleted` (a job's id).
         """
-        shown, known, is_listed = dict[str, Record](), dict[str, set[tuple[str, int]]](), False
-        while True:
-            is_last = queue.is_stopped  # asked before the jobs are: they may end meanwhile
-            for record in reversed(store.all()):
-                before, shown[record.id] = shown.get(record.id), record
-                if record is not before:
-                    answer = show_job(record, store, access).model_copy(update={"result": None})
-                    yield ServerSentEvent(event="job", data=answer)
-                if record.state.is_active or (before and before.state.is_active):
-                    pages = known.setdefault(record.id, set())
-                    for page in await run_in_threadpool(store.list_pages, record.id, pages):
-                        yield ServerSentEvent(event="page", data=JobPageAnswer(job=record.id, **page.model_dump()))
-            for job_id in [job_id for job_id in shown if store.find(job_id) is None]:
-                del shown[job_id]
-                yield ServerSentEvent(event="deleted", data=job_id)
-            if not is_listed:
-                is_listed = True
-                yield ServerSentEvent(event="listed", data=len(shown))
-            if is_last:
-                return
-            await asyncio.sleep(EVENT_INTERVAL_S)
+        return _send_events(_follow_all(queue, store, access))
+
+
+def _send_events(events: AsyncIterator[Event | None]) -> EventStream:
+    """Send events as they come, and a comment where None has come for a while, so that proxies keep the connection."""
+
+    async def encode() -> AsyncIterator[bytes]:
+        clock = asyncio.get_running_loop().time
+        sent = clock()
+        async for event in events:
+            if event:
+                name, data = event
+                yield format_sse_event(event=name, data_str=to_json(data).decode())
+            elif clock() - sent >= PING_INTERVAL_S:
+                yield KEEPALIVE_COMMENT
+            else:
+                continue
+            sent = clock()
+            await asyncio.sleep(0)  # a client that takes thousands of events at once must not hold up the others
+
+    return EventStream(encode(), headers=STREAM_HEADERS)
+
+
+async def _follow_job(job_id: str, store: JobStore, access: Access) -> AsyncIterator[Event | None]:
+    known, shown = set[tuple[str, int]](), None
+    while record := store.find(job_id):  # until it is deleted
+        for page in await run_in_threadpool(store.list_pages, job_id, known):
+            yield "page", page
+        if not record.state.is_active:
+            yield "end", show_job(record, store, access)
+            return
+        if (now := (record.state, record.progress)) != shown:
+            shown = now
+            yield "progress", show_job(record, store, access)
+        yield None
+        await asyncio.sleep(EVENT_INTERVAL_S)
+
+
+async def _follow_all(queue: JobQueue, store: JobStore, access: Access) -> AsyncIterator[Event | None]:
+    shown, known, is_listed = dict[str, Record](), dict[str, set[tuple[str, int]]](), False
+    while True:
+        is_last = queue.is_stopped  # asked before the jobs are: they may end meanwhile
+        for record in reversed(store.all()):
+            before, shown[record.id] = shown.get(record.id), record
+            if record is not before:
+                yield "job", show_job(record, store, access).model_copy(update={"result": None})
+            if record.state.is_active or (before and before.state.is_active):
+                pages = known.setdefault(record.id, set())
+                for page in await run_in_threadpool(store.list_pages, record.id, pages):
+                    yield "page", JobPageAnswer(job=record.id, **page.model_dump())
+        for job_id in [job_id for job_id in shown if store.find(job_id) is None]:
+            del shown[job_id]
+            yield "deleted", job_id
+        if not is_listed:
+            is_listed = True
+            yield "listed", len(shown)
+        if is_last:
+            return
+        yield None
+        await asyncio.sleep(EVENT_INTERVAL_S)
 
 
 def _add_files(router: APIRouter, store: JobStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import socket
 from contextlib import ExitStack, closing
@@ -13,8 +12,9 @@ import uvicorn
 from twopass.engines import preflight
 from twopass.errors import Code, InvalidSetting
 from twopass.runtime.shutdown import chain_signal_handlers
-from twopass.server import access, starting
+from twopass.server import access, connections, starting
 from twopass.server.app import build_app
+from twopass.server.connections import ClientLimits
 from twopass.server.jobs import open_store
 from twopass.settings import Settings
 from twopass.worker import open_monitored_worker
@@ -34,15 +34,10 @@ def serve(settings: Settings) -> None:
         log.info("starting", address=address, jobs=str(settings.serve_dir))
         with starting.answer(listening):
             worker = stack.enter_context(open_monitored_worker(settings))
-        app = build_app(worker, store, chain_signal_handlers(worker.stop_soon))
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            log_level=logging.WARNING,
-            access_log=False,  # addresses of files contain permissions
-            server_header=False,
-            timeout_graceful_shutdown=int(settings.shutdown_grace_s + settings.write_reserve_s) + CLOSE_RESERVE_S,
-        )
+        limits = ClientLimits.from_settings(settings)
+        app = build_app(worker, store, limits, chain_signal_handlers(worker.stop_soon))
+        grace_s = int(settings.shutdown_grace_s + settings.write_reserve_s) + CLOSE_RESERVE_S
+        config = connections.configure(app, limits, timeout_graceful_shutdown=grace_s)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(
                 number, _ignore

@@ -19,6 +19,7 @@ from twopass.errors import Code
 
 RETRY_AFTER_S = 2
 STOP_S = 5.0
+SILENCE_S = 10.0  # of a client that sends a request
 PAGE = b"""<!DOCTYPE html>
 <html lang="en"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <title>twopass</title>
@@ -29,6 +30,8 @@ starting. This page loads again by itself.
 
 class StartingHandler(BaseHTTPRequestHandler):
     """Answers every request at once; browsers load the page again by themselves."""
+
+    timeout = SILENCE_S
 
     def do_GET(self) -> None:
         is_ping, is_browser = self.path == "/ping", "text/html" in self.headers.get("Accept", "")

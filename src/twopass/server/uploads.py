@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,16 +19,35 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from twopass.errors import Code, InvalidJob, SourceError
+from twopass.errors import Code, InvalidJob, RequestError, SourceError
+from twopass.server.connections import ClientLimits
 from twopass.settings import Settings
 from twopass.storage import error_mapping
 
 MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
 FORM_BYTES = 1 << 20  # what a form may hold besides the file
 MAX_NAME_LENGTH = 200
-MAX_SILENCE_S = 60.0  # of a client that sends; it holds a place in the queue
 FALLBACK_NAME = "document"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(eq=False)  # two that begin together are still two
+class Arrival:
+    """A body while it arrives: how much of it has, and until when the next part must."""
+
+    limits: ClientLimits
+    started: float  # on the loop's clock
+    received: int = 0
+    check_room: Callable[[], None] = lambda: None  # raises TwopassError if what has arrived is too much for the disk
+
+    def find_deadline(self, now: float) -> float:
+        """The earlier end of its silence and of its pace: it holds a place in the queue."""
+        paced = self.started + self.limits.body_grace_s + self.received / self.limits.body_bytes_per_s
+        return min(now + self.limits.silence_s, paced)
+
+    def add(self, size: int) -> None:
+        self.received += size
+        self.check_room()
 
 
 @dataclass(frozen=True)
@@ -48,16 +68,16 @@ class Body:
 
 
 @asynccontextmanager
-async def read(request: Request, settings: Settings, max_silence_s: float = MAX_SILENCE_S) -> AsyncIterator[Body]:
+async def read(request: Request, settings: Settings, arrival: Arrival) -> AsyncIterator[Body]:
     """Read the request's body; the file is temporary.
 
-    Raises InvalidJob, or SourceError if it is too large or the disk is full.
+    Raises InvalidJob, RequestError if it arrives too slowly, or SourceError if it is too large or the disk is full.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == "application/json":
-        yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES, max_silence_s).body()).decode(errors="replace")))
+        yield Body(_parse_json((await _limit(request, MAX_JSON_BYTES, arrival).body()).decode(errors="replace")))
     elif media == "multipart/form-data":
-        request = _limit(request, settings.max_source_bytes + FORM_BYTES, max_silence_s)
+        request = _limit(request, settings.max_source_bytes + FORM_BYTES, arrival)
         try:
             with error_mapping.map_errors("the server's disk", SourceError):  # large files are spooled to TMPDIR
                 form = await request.form(max_files=1, max_fields=1, max_part_size=FORM_BYTES)
@@ -102,23 +122,24 @@ def announced_bytes(request: Request) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-def _limit(request: Request, limit_bytes: int, silence_s: float) -> Request:
-    """The request with a body that raises SourceError as soon as it is too long, and InvalidJob if it stalls."""
+def _limit(request: Request, limit_bytes: int, arrival: Arrival) -> Request:
+    """The request with a body that raises TwopassError as soon as it is too long or too slow."""
     _check_size(announced_bytes(request), limit_bytes)
-    return Request(request.scope, _count_bytes(request.receive, limit_bytes, silence_s))
+    return Request(request.scope, _count_bytes(request.receive, limit_bytes, arrival))
 
 
-def _count_bytes(receive: Receive, limit_bytes: int, silence_s: float) -> Receive:
-    received = 0
+def _count_bytes(receive: Receive, limit_bytes: int, arrival: Arrival) -> Receive:
+    clock = asyncio.get_running_loop().time
 
     async def receive_limited() -> Message:
-        nonlocal received
         try:
-            message = await asyncio.wait_for(receive(), silence_s)
+            async with asyncio.timeout_at(arrival.find_deadline(clock())):
+                message = await receive()
         except TimeoutError:
-            raise InvalidJob(Code.INVALID_JOB, f"nothing arrived for {silence_s:.0f} s; send the job again") from None
-        received += len(message.get("body", b""))
-        _check_size(received, limit_bytes)
+            reason = f"{arrival.received:,} bytes arrived in {clock() - arrival.started:.0f} s, which is too slow"
+            raise RequestError(Code.REQUEST_TIMEOUT, f"{reason}; send the job again") from None
+        arrival.add(len(message.get("body", b"")))
+        _check_size(arrival.received, limit_bytes)
         return message
 
     return receive_limited
@@ -133,3 +154,5 @@ def _check_size(size: int, limit_bytes: int) -> None:
 def _copy(file: UploadFile, path: Path) -> None:
     with error_mapping.map_errors("the server's disk", SourceError), path.open("wb") as target:
         shutil.copyfileobj(file.file, target)
+        target.flush()
+        os.fsync(target.fileno())  # a job that was accepted survives a power failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -38,17 +38,30 @@ async def build_draft(
     formats: Sequence[Format],
     folder: DocumentFolder,
     source: PreviewSource | None,
+    on_page: Callable[[], None] = lambda: None,
 ) -> tuple[Draft, tuple[Problem, ...]]:
-    """Build the draft; returns a warning for each page whose image is needed and cannot be rendered."""
+    """Build the draft; returns a warning for each page whose image is needed and cannot be rendered.
+
+    `on_page` is called for each page whose image is needed, of `count_pages`.
+    """
     crops = await upload.load_crops(folder, document, options)
     if Format.REVIEW not in formats or source is None:
         return Draft(document, options, crops), ()
-    images, problems = await _render_pages(document, folder, source)
+    images, problems = await _render_pages(document, folder, source, on_page)
     return Draft(document, options, crops, images), problems
 
 
+def count_pages(document: Document, formats: Sequence[Format]) -> int:
+    """How many pages need an image in these formats."""
+    return len(_select_pages(document)) if Format.REVIEW in formats else 0
+
+
+def _select_pages(document: Document) -> list[Page]:
+    return [page for page in document.pages if page.image]  # others were not rendered either
+
+
 async def _render_pages(
-    document: Document, folder: DocumentFolder, source: PreviewSource
+    document: Document, folder: DocumentFolder, source: PreviewSource, on_page: Callable[[], None]
 ) -> tuple[dict[int, str], tuple[Problem, ...]]:
     """Page images are rendered from the source again, because the engine's images are gone by now."""
     previews = PagePreviews(folder)
@@ -60,8 +73,9 @@ async def _render_pages(
             log.warning("page image not rendered", page=page.number, code=error.code)
             message = f"page {page.number}: no image in review.html: {error.message}"
             return Problem(code=error.code, severity=Severity.WARNING, page=page.number, message=message)
+        finally:
+            on_page()
         return None
 
-    pages = [page for page in document.pages if page.image]  # others were not rendered either
-    problems = await run_all(render_page, pages, source.page_slots, source.owner)
+    problems = await run_all(render_page, _select_pages(document), source.page_slots, source.owner)
     return previews.addresses, tuple(problem for problem in problems if problem)

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import secrets
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -268,12 +268,17 @@ class PagePreviews:
 
 
 async def write_artefacts(
-    folder: DocumentFolder, draft: Draft, formats: Sequence[Format], existing: Sequence[str] = ()
+    folder: DocumentFolder,
+    draft: Draft,
+    formats: Sequence[Format],
+    existing: Sequence[str] = (),
+    on_written: Callable[[], None] = lambda: None,
 ) -> dict[str, Artefact]:
     """Write the formats; returns the artefacts by name. The ZIP archive also contains the `existing` artefacts."""
 
     async def store(writer: Writer, data: bytes) -> Artefact:
         await folder.store.put(folder.key(writer.name), data, writer.content_type)
+        on_written()
         return describe_artefact(folder, writer.name, data, writer.content_type)
 
     writers, storing = [WRITERS[name] for name in formats], dict[str, asyncio.Task[Artefact]]()

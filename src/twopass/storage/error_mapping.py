@@ -20,6 +20,15 @@ TRANSIENT_CODES = frozenset(
 )
 
 
+# Of a disk that is full for the moment, of a mounted volume whose server is away, and of a busy system.
+TRANSIENT_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.EAGAIN, errno.EBUSY, errno.EINTR}
+    | {errno.ETIMEDOUT, errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH}
+    | {errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN, errno.EPIPE, errno.ESHUTDOWN}
+    | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK}
+)
+
+
 class _Fault(Enum):
     """What went wrong, with the text for the user."""
 
@@ -131,6 +140,11 @@ def is_transient(error: BaseException | None) -> bool:
     if isinstance(error, (HTTPClientError, HTTPError, ConnectionError, TimeoutError)):
         return True
     return is_transient(_find_cause(error))  # a multipart upload wraps the error of its part
+
+
+def is_transient_file_error(error: BaseException) -> bool:
+    """Whether a call to the file system may succeed later."""
+    return isinstance(error, OSError) and error.errno in TRANSIENT_ERRNOS
 
 
 def find_refusal(error: BaseException | None) -> SourceError | None:

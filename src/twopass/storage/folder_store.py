@@ -8,13 +8,18 @@ import fcntl
 import hashlib
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from twopass.errors import Code, StoreError
-from twopass.storage.store import THREADS, CreateResult, Stored, check_key, run_on_threads
+from twopass.runtime import retry
+from twopass.runtime.retry import RetryPolicy
+from twopass.storage import error_mapping
+from twopass.storage.store import THREADS, CreateResult, Stored, check_key, retry_call, run_on_threads
 
 TEMPORARY_PREFIX = ".twopass-tmp-"  # of unfinished files, which are not listed as keys
 LOCK = f"{TEMPORARY_PREFIX}lock"
@@ -24,31 +29,38 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class FolderStore:
-    """Files below a folder. A file is written beside its place and then moved there."""
+    """Files below a folder. A file is written beside its place and then moved there.
+
+    Calls are repeated, as `retries` says, while the disk is full or a mounted volume does not answer.
+    """
 
     is_persistent = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, retries: RetryPolicy = retry.ONCE) -> None:
         self.uri = str(folder)
         self.conditional: bool | None = True  # until the file system turns out to have no hard links
         self._folder = folder.absolute()
         self._threads = ThreadPoolExecutor(THREADS, "twopass-folder")
+        self._retries = replace(retries, is_retryable=error_mapping.is_transient_file_error)
+        self._closing = threading.Event()
 
     @run_on_threads
     def prepare(self) -> None:
-        with self._write_temporary("any key", b""):
-            pass  # the folder exists or was created, and can be written
+        self._retries.shorten(retry.STORE_PREPARE.budget_s).run(self._check_writable, self._closing)
 
     @run_on_threads
+    @retry_call
     def get(self, key: str) -> Stored | None:
         return _read(self._path(key))
 
     @run_on_threads
+    @retry_call
     def put(self, key: str, data: bytes, content_type: str) -> None:
         with self._write_temporary(key, data) as (temporary, path):
             os.replace(temporary, path)
 
     @run_on_threads
+    @retry_call
     def create(self, key: str, data: bytes, content_type: str) -> CreateResult:
         with self._write_temporary(key, data) as (temporary, path):
             try:
@@ -65,6 +77,7 @@ class FolderStore:
         return CreateResult.WRITTEN
 
     @run_on_threads
+    @retry_call
     def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
         with self._write_temporary(key, data) as (temporary, path), _lock(path.with_name(LOCK)):
             stored = _read(path)
@@ -74,6 +87,7 @@ class FolderStore:
         return True
 
     @run_on_threads
+    @retry_call
     def keys(self, prefix: str) -> frozenset[str]:
         start = self._folder / (check_key(prefix).rpartition("/")[0] if prefix else "")
         files = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
@@ -82,7 +96,13 @@ class FolderStore:
         return frozenset(key for key in keys if key.startswith(prefix))
 
     async def close(self) -> None:
+        """Wait for running calls. Further attempts are dropped."""
+        self._closing.set()
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+
+    def _check_writable(self) -> None:
+        with self._write_temporary("any key", b""):
+            pass  # the folder exists or was created, and can be written
 
     def _path(self, key: str) -> Path:
         path = self._folder / check_key(key)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from twopass import job
+from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.memory_store import MemoryStore
@@ -20,7 +22,9 @@ def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Stor
     """Return the store of this output. It connects at its first call; the caller closes it."""
     if uri is None:
         return MemoryStore()
-    return S3Store(uri, settings, s3) if uri.startswith("s3://") else FolderStore(Path(uri))
+    if uri.startswith("s3://"):
+        return S3Store(uri, settings, s3)
+    return FolderStore(Path(uri), replace(retry.STORE_CALL, budget_s=settings.store_patience_s))
 
 
 @asynccontextmanager

@@ -37,7 +37,7 @@ class S3Limits:
     connect_s: float = 5.0
     read_s: float = 30.0
     request: RetryPolicy = retry.S3_REQUEST
-    call: RetryPolicy = replace(retry.S3_CALL, is_retryable=error_mapping.is_transient)
+    call: RetryPolicy = replace(retry.STORE_CALL, is_retryable=error_mapping.is_transient)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> S3Limits:
@@ -47,9 +47,7 @@ class S3Limits:
     @property
     def prepare(self) -> RetryPolicy:
         """For the first call to a store, which has a shorter budget."""
-        budgets = (self.call.budget_s, retry.S3_PREPARE.budget_s)
-        shortest = min((budget for budget in budgets if budget is not None), default=None)
-        return replace(retry.S3_PREPARE, budget_s=shortest, is_retryable=self.call.is_retryable)
+        return replace(retry.STORE_PREPARE.shorten(self.call.budget_s), is_retryable=self.call.is_retryable)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import partial
 from io import BytesIO
 from itertools import count
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from twopass import job
 from twopass.errors import StoreError
@@ -20,24 +20,10 @@ from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage import error_mapping, s3_client
 from twopass.storage.s3_client import LazyClient, S3Limits
-from twopass.storage.store import THREADS, CreateResult, Stored, check_key, run_on_threads
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from twopass.storage.store import THREADS, CreateResult, Stored, check_key, retry_call, run_on_threads
 
 PROBE_KEY = ".twopass-probe"
 CLOSE_S = 5.0  # to wait for running calls; calls to a store that does not answer end later, on their own threads
-
-S = TypeVar("S", bound="S3Store")
-
-
-def retry_call(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Repeat the method while it fails with a transient error, within the store's retry policy."""
-
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._limits.call.run(lambda: method(self, *args, **kwargs), self._closing)
-
-    return update_wrapper(call, method)
 
 
 class S3Store:
@@ -47,6 +33,7 @@ class S3Store:
 
     def __init__(self, uri: str, settings: Settings, s3: job.S3 | None, limits: S3Limits | None = None) -> None:
         self._limits = limits = limits or S3Limits.from_settings(settings)
+        self._retries = limits.call
         self._closing = threading.Event()
         self._bucket, prefix = s3_client.parse_s3_uri(uri, StoreError)
         self._prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
@@ -170,7 +157,7 @@ class S3Store:
         """
         earlier_attempts = count()
         put = partial(self._put_unless_conflict, key, data, content_type, condition)
-        return self._limits.call.run(lambda: put(next(earlier_attempts)), self._closing)
+        return self._retries.run(lambda: put(next(earlier_attempts)), self._closing)
 
     def _put_unless_conflict(
         self, key: str, data: bytes, content_type: str, condition: dict[str, str], earlier_attempts: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from twopass.errors import Code, StoreError
+from twopass.runtime.retry import RetryPolicy
 from twopass.storage import error_mapping
 
 P = ParamSpec("P")
@@ -77,6 +79,8 @@ def check_key(key: str) -> str:
 class _Threaded(Protocol):
     uri: str
     _threads: ThreadPoolExecutor
+    _retries: RetryPolicy
+    _closing: threading.Event
 
 
 S = TypeVar("S", bound=_Threaded)
@@ -91,5 +95,14 @@ def run_on_threads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
                 return method(self, *args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    return update_wrapper(call, method)
+
+
+def retry_call(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Repeat the method while it fails with a transient error, within the store's retry policy."""
+
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._retries.run(lambda: method(self, *args, **kwargs), self._closing)
 
     return update_wrapper(call, method)

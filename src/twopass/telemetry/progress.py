@@ -39,6 +39,8 @@ class Progress:
     pages_total: int = 0
     elements_done: int = 0
     elements_total: int = 0
+    parts_done: int = 0  # what is written after a document's last page: page images of the review page, and artefacts
+    parts_total: int = 0
     percent: float = 0.0
     pages_per_s: float = 0.0
     eta_s: float | None = None
@@ -61,6 +63,7 @@ class Tracker:
         self._uncounted = 0  # documents whose pages are not counted yet
         self._counted = 0
         self._pages_left = 0  # counted pages that are still to be read
+        self._assembling: tuple[float, int] | None = None  # when the phase began, and how many parts were done then
         self.now = Progress()
 
     def add_listener(self, listener: Listener) -> None:
@@ -121,6 +124,23 @@ class Tracker:
         finally:
             self.finish_elements(count) if finished else self.add_elements(-count)
 
+    @contextmanager
+    def track_parts(self, count: int) -> Iterator[Callable[[], None]]:
+        """Add parts that are written now; yields what is called for each that is. The others are lost at the end."""
+        done = 0
+
+        def finish_part() -> None:
+            nonlocal done
+            done += 1
+            self._update(parts_done=self.now.parts_done + 1)
+
+        self._update(parts_total=self.now.parts_total + count)
+        try:
+            yield finish_part
+        finally:
+            if done != count:
+                self._update(parts_total=self.now.parts_total + done - count)
+
     def _update(self, **changes: Any) -> None:
         now = replace(self.now, **changes)
         now = replace(now, phase=self._find_phase(now), seq=now.seq + 1)
@@ -131,15 +151,27 @@ class Tracker:
             now,
             percent=max(self.now.percent, _to_percent(now, expected)),
             pages_per_s=round(pace, 3),
-            eta_s=round((expected - now.pages_done) / pace, 1) if pace else None,
+            eta_s=self._time_parts(now) if now.phase is Phase.ASSEMBLING else _to_eta(expected - now.pages_done, pace),
         )
         for listener in self._listeners:
             listener(self.now)
+
+    def _time_parts(self, now: Progress) -> float | None:
+        """Remaining seconds of the last phase, at the pace of its own parts."""
+        self._assembling = self._assembling or (self._clock(), now.parts_done)
+        started, done_before = self._assembling
+        elapsed = self._clock() - started
+        pace = (now.parts_done - done_before) / elapsed if elapsed > 0 else 0.0
+        return _to_eta(now.parts_total - now.parts_done, pace)
 
     def _find_phase(self, now: Progress) -> Phase:
         if now.phase is Phase.DONE or not now.pages_total:
             return now.phase
         return Phase.READING if self._uncounted or self._pages_left else Phase.ASSEMBLING
+
+
+def _to_eta(left: float, pace: float) -> float | None:
+    return round(left / pace, 1) if pace else None
 
 
 def _to_percent(now: Progress, expected: float) -> float:

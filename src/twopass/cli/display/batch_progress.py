@@ -7,20 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from twopass.cli.display.reporters import BarState
-from twopass.telemetry.progress import Listener, Progress
+from twopass.telemetry.progress import Listener, Phase, Progress
 
 File = TypeVar("File", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class FolderProgress:
-    """How far a folder is. `share` counts finished files as 1 and others by the share of their pages."""
+    """How far a folder is. `share` counts finished files as 1 and others by the share of their pages.
+
+    `parts` are those of files whose pages are all read, and which are written now.
+    """
 
     name: str
     files_total: int = 0
     files_done: int = 0
     pages_done: int = 0
     share: float = 0.0
+    parts_done: int = 0
+    parts_total: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -29,6 +34,9 @@ class FolderProgress:
     def as_bar(self) -> BarState:
         counts = {"files_done": self.files_done, "files_total": self.files_total, "pages_done": self.pages_done}
         note = f"{self.files_done}/{self.files_total} files, {self.pages_done} pages"
+        if self.parts_total:
+            counts |= {"parts_done": self.parts_done, "parts_total": self.parts_total}
+            note += f", writing {self.parts_done}/{self.parts_total}"
         return BarState(self.name, 1.0 if self.is_done else self.share / self.files_total, note, counts)
 
 
@@ -65,16 +73,23 @@ class BatchProgress(Generic[File]):
         return lambda now: self._update(file, now)
 
     def finish(self, file: File) -> None:
-        self._update(file, replace(self._files[file], percent=100.0), files_done=1)
+        self._update(file, replace(self._files[file], percent=100.0, phase=Phase.DONE), files_done=1)
 
     def _update(self, file: File, now: Progress, files_done: int = 0) -> None:
         before = self._files.get(file, Progress())
         self._files[file] = now
         folder = self._folders[self._folder_of[file]]
+        (done_before, total_before), (done, total) = _count_parts(before), _count_parts(now)
         self._folders[folder.name] = folder = replace(
             folder,
             files_done=folder.files_done + files_done,
             pages_done=folder.pages_done + now.pages_done - before.pages_done,
             share=folder.share + (now.percent - before.percent) / 100,
+            parts_done=folder.parts_done + done - done_before,
+            parts_total=folder.parts_total + total - total_before,
         )
         self._on_change(folder.as_bar())
+
+
+def _count_parts(now: Progress) -> tuple[int, int]:
+    return (now.parts_done, now.parts_total) if now.phase is Phase.ASSEMBLING else (0, 0)

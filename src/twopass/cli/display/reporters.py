@@ -15,7 +15,7 @@ from twopass.cli.display import terminal
 from twopass.document import Status
 from twopass.result import Result
 from twopass.settings import LogFormat, Settings
-from twopass.telemetry.progress import Progress
+from twopass.telemetry.progress import Phase, Progress
 
 PROGRESS_INTERVAL_S = 10.0  # between two lines of progress where no bars are drawn
 
@@ -34,7 +34,10 @@ class BarState:
     @classmethod
     def of_job(cls, name: str, now: Progress) -> BarState:
         share = now.percent / 100 if now.pages_total else None
-        return cls(name, share, f"{now.pages_done}/{now.pages_total} pages, {now.phase}", now.as_dict())
+        note = f"{now.pages_done}/{now.pages_total} pages, {now.phase}"
+        if now.phase is Phase.ASSEMBLING and now.parts_total:
+            note += f" {now.parts_done}/{now.parts_total}"
+        return cls(name, share, note, now.as_dict())
 
 
 Show = Callable[[BarState], None]

@@ -103,7 +103,7 @@ class Card {
     this.find(".name").textContent = name;
     this.find(".name").title = name;
     this.find("progress").setAttribute("aria-label", name);
-    for (const action of ["cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
+    for (const action of ["again", "cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
     this.find(".cancel").onclick = () => this.cancel();
     this.find(".delete").onclick = () => this.remove();
     this.find(".review").onclick = () => {
@@ -153,7 +153,7 @@ class Card {
         await pause(1000 * retryAfter);
       } else if (status === 200 || status === 202) return this.adopt(body);
       else {
-        if (body.code === "CONNECTION") this.offerAgain(file, input);
+        if (["CONNECTION", "REQUEST_TIMEOUT"].includes(body.code)) this.offerAgain(file, input);
         return this.fail(body);
       }
     }
@@ -198,7 +198,10 @@ class Card {
     this.find(".reading").hidden = isFinal;
     this.find(".cancel").hidden = !this.isActive;
     this.find(".delete").hidden = this.isActive;
+    this.find(".again").hidden = !job.links.resume;
+    this.find(".again").onclick = () => this.resume();
     this.find(".failure").hidden = true;
+    if (!isFinal) for (const name of [".results", ".problems"]) this.find(name).hidden = true; // of an earlier run
     if (job.state === "interrupted") this.find(".detail").textContent = job.error.message;
     else if (job.error) this.showError(job.error);
     if (isFinal && !this.chosenPage) this.hideDraft();
@@ -238,8 +241,9 @@ class Card {
     }
     bar.value = progress.percent;
     const left = progress.eta_s ? ` · about ${formatSeconds(progress.eta_s)} left` : "";
-    const phase = progress.phase === "assembling" ? " · writing the document" : left;
-    this.find(".detail").textContent = `${progress.pages_done} of ${progress.pages_total} pages${phase}`;
+    const parts = progress.parts_total ? `, ${progress.parts_done} of ${progress.parts_total} parts` : "";
+    const phase = progress.phase === "assembling" ? ` · writing the document${parts}` : "";
+    this.find(".detail").textContent = `${progress.pages_done} of ${progress.pages_total} pages${phase}${left}`;
   }
 
   // The file could not be sent.
@@ -392,6 +396,22 @@ class Card {
     }
     this.find(".cancel").disabled = true;
     if (!(await this.callDelete())) this.find(".cancel").disabled = false;
+  }
+
+  // Let the server read what is missing; pages that were read stay.
+  async resume() {
+    this.find(".again").disabled = true;
+    try {
+      const response = await call(this.job.links.resume, { method: "POST" });
+      const answer = await response.json();
+      if (response.ok) {
+        this.show(answer);
+        this.find(".cancel").focus();
+      } else this.showError(answer);
+    } catch {
+      announce("the connection to the server was lost; try again");
+    }
+    this.find(".again").disabled = false;
   }
 
   async remove() {

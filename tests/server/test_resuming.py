@@ -1,0 +1,258 @@
+"""Jobs that ended before everything was read: what is kept of them, and how they go on."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import UploadFile
+
+from tests.server.conftest import Server, build_pdf, run_server
+from twopass.document import Problem, Severity, Status
+from twopass.errors import Code, RequestError, StoreError
+from twopass.result import Result
+from twopass.server.answers import ErrorAnswer, State
+from twopass.server.jobs import JobStore, Record, now, open_store
+from twopass.server.queue import JobQueue
+from twopass.server.uploads import Body
+from twopass.settings import Settings
+from twopass.worker import Worker, open_worker
+
+PAGES = 20
+ID = "0" * 16
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """A worker of this process that does not wait for a full disk."""
+    with open_worker(Settings(page_workers=1, store_patience_s=0)) as worker:
+        yield worker
+
+
+def make_body(pages: int = 6) -> Body:
+    return Body({}, UploadFile(io.BytesIO(build_pdf(pages)), filename="report.pdf"))
+
+
+async def test_a_full_disk_costs_no_page(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job fails and keeps its file; resumed when there is room, it reads only the pages that were not stored."""
+    stored, link = list[Path](), os.link
+
+    def fill(source: Path, target: Path) -> None:
+        if "pages" in Path(target).parts:
+            if len(stored) >= 2:
+                raise OSError(errno.ENOSPC, "full")
+            stored.append(Path(target))
+        link(source, target)
+
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        monkeypatch.setattr(os, "link", fill)
+        job_id = (await queue.add(make_body())).id
+        await queue.wait(job_id, 60)
+        failed = store.get(job_id)
+        monkeypatch.setattr(os, "link", link)
+        assert queue.resume(job_id).state is State.QUEUED
+        await queue.wait(job_id, 60)
+
+        assert failed.state is State.FAILED and failed.error and failed.error.code is Code.STORE_UNAVAILABLE
+        done = store.get(job_id)
+        assert done.state is State.DONE and done.result and done.error is None
+        assert done.result.usage["pages_read_now"] == 6 - len(stored) == 4
+        assert not store.upload_path(job_id).exists() and not store.is_kept(job_id)
+
+
+async def test_a_job_that_ended_for_good_keeps_nothing(worker: Worker, tmp_path: Path) -> None:
+    """A complete document and a file that is none cannot be resumed, and their files are deleted."""
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        wrong = Body({}, UploadFile(io.BytesIO(b"no document"), filename="wrong.pdf"))
+        for body, state in ((make_body(1), State.DONE), (wrong, State.FAILED)):
+            job_id = (await queue.add(body)).id
+            await queue.wait(job_id, 60)
+
+            assert store.get(job_id).state is state
+            assert not store.can_resume(store.get(job_id)) and not store.upload_path(job_id).exists()
+            with pytest.raises(RequestError, match="NOT_FOUND.*send the file as a new job"):
+                queue.resume(job_id)
+
+
+async def test_a_job_with_a_password_is_resumed_from_memory(worker: Worker, tmp_path: Path) -> None:
+    """Its input is on no disk; while the server runs, it can be resumed all the same."""
+    with open_store(tmp_path) as store:
+        queue, body = JobQueue(worker, store), make_body()
+        job_id = (await queue.add(Body({"password": "a password of this test"}, body.file))).id
+        assert await queue.cancel(job_id)
+        resumed = queue.resume(job_id)
+        await queue.wait(job_id, 60)
+
+        assert resumed.state is State.QUEUED and store.get(job_id).state is State.DONE
+        assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"a password" in path.read_bytes()]
+
+
+async def test_resume_false_changes_nothing_here(worker: Worker, tmp_path: Path) -> None:
+    """It is about pages of other jobs, and a job's folder has only its own, which it finds again when it is resumed."""
+    with open_store(tmp_path) as store:
+        queue, pdf, ids = JobQueue(worker, store), build_pdf(1), list[str | None]()
+        for resumes in (True, False):
+            file = UploadFile(io.BytesIO(pdf), filename="report.pdf")
+            job_id = (await queue.add(Body({"resume": resumes}, file))).id
+            await queue.wait(job_id, 60)
+            result = store.get(job_id).result
+            assert result
+            ids.append(result.documents[0].id)
+
+    assert ids[0] == ids[1]
+
+
+async def test_a_full_queue_does_not_resume(worker: Worker, tmp_path: Path) -> None:
+    """A resumed job takes a place like a new one, and is unchanged if there is none."""
+    with open_store(tmp_path) as store:
+        one_place = worker.settings.model_copy(update={"concurrency": 1, "serve_queue": 0})
+        queue = JobQueue(Worker(**{**vars(worker), "settings": one_place}), store)
+        first = (await queue.add(make_body(1))).id
+        await queue.cancel(first)
+        second = (await queue.add(make_body(1))).id
+        with pytest.raises(RequestError, match="QUEUE_FULL"):
+            queue.resume(first)
+        await queue.wait(second, 60)
+
+        assert store.get(first).state is State.CANCELLED and store.can_resume(store.get(first))
+
+
+def resume(server: Server, job_id: str) -> dict[str, object]:
+    path = server.read(job_id)["links"]["resume"]
+    answer = server.client.post(path)
+    assert answer.status_code == 202
+    return server.wait(job_id)
+
+
+def test_a_cancelled_job_is_resumed_after_a_restart(tmp_path: Path) -> None:
+    """What was sent is kept when the user cancels, also over a restart; the stored pages are not read again."""
+    with run_server(tmp_path / "jobs") as server:
+        job_id = server.send(build_pdf(PAGES)).json()["id"]
+        server.wait(job_id, ("running",), pages=1)
+        cancelled = server.client.delete(f"/v1/jobs/{job_id}").json()
+        stored = len(server.client.get(f"/v1/jobs/{job_id}/pages").json())
+    with run_server(tmp_path / "jobs") as server:
+        done = resume(server, job_id)
+
+    assert cancelled["state"] == "cancelled" and 0 < stored < PAGES
+    assert done["state"] == "done" and done["result"]["usage"]["pages_read_now"] == PAGES - stored
+    assert "resume" not in done["links"]
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_job_whose_deadline_passed_says_how_it_goes_on(server: Server, resumes: bool) -> None:
+    """The messages name the address that continues this job: a file that is posted again is another job.
+
+    `resume: false` is about what other jobs have read, which no job finds here.
+    """
+    job = server.wait(server.send(job=json.dumps({"deadline_s": 0.001, "resume": resumes})).json()["id"])
+
+    messages = [job["error"]["message"], *(problem["message"] for problem in job["result"]["problems"])]
+    assert job["error"]["code"] == "DEADLINE" and len(messages) > 1
+    assert all(f"use Send again, or POST {job['links']['resume']}, to continue" in text for text in messages)
+    assert server.client.post(job["links"]["resume"], params={"wait_s": 60}).status_code == 200
+
+
+PASSING = {Code.STORE_UNAVAILABLE, Code.DEADLINE, Code.ENGINE_DEAD, Code.RENDER_CRASH, Code.INTERNAL}
+
+
+@pytest.mark.parametrize("severity", Severity)
+@pytest.mark.parametrize("code", [*PASSING, Code.DAMAGED, Code.ENCRYPTED, Code.INVALID_JOB, Code.LOOP])
+def test_only_reasons_that_may_pass_keep_what_was_sent(code: Code, severity: Severity) -> None:
+    """A job whose document is at fault would end in the same way; a warning means that nothing is missing."""
+    problem = Problem(code=code, severity=severity, message="…")
+    result = Result(status=Status.PARTIAL_SUCCESS, problems=(problem,))
+    record = Record(id=ID, name="a.pdf", created=now()).end(State.DONE, result=result)
+
+    assert record.is_incomplete == (code in PASSING and severity is Severity.ERROR)
+
+
+def add_record(folder: Path, record: Record) -> JobStore:
+    """A store with one job, which was sent with a file."""
+    store = JobStore(folder)
+    (folder / record.id).mkdir()
+    store.upload_path(record.id).write_bytes(b"%PDF")
+    store.keep_input(record.id, {})
+    store.put(record)
+    return store
+
+
+def test_what_was_sent_with_a_complete_job_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+    """The record is stored first, so that a server that dies in between does not take the job for lost."""
+    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.DONE))
+
+    store = JobStore(tmp_path)
+
+    assert store.get(ID).state is State.DONE
+    assert not store.upload_path(ID).exists() and not store.is_kept(ID)
+
+
+def test_kept_files_get_old_with_their_job(tmp_path: Path) -> None:
+    """After SERVE_RETENTION_S an incomplete job is deleted with its file, like every other."""
+    error = ErrorAnswer(code=Code.STORE_UNAVAILABLE, message="full")
+    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.FAILED, error=error))
+    store = JobStore(tmp_path)
+    assert store.can_resume(store.get(ID))
+
+    for job_id in store.find_expired(0):
+        store.delete(job_id)
+
+    assert not (tmp_path / ID).exists()
+
+
+def test_a_store_on_a_full_disk_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that were cut off wait again, although their records cannot be written."""
+    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now(), state=State.RUNNING))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "replace", full)
+    store = JobStore(tmp_path)
+
+    assert store.get(ID).state is State.QUEUED
+    with pytest.raises(StoreError, match="STORE_UNAVAILABLE"):
+        store.put(store.get(ID))
+
+
+def test_a_record_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its data is on the disk before it takes the old record's place, and its name afterwards."""
+    calls, fsync, replace = list[str](), os.fsync, os.replace
+
+    def note_sync(descriptor: int) -> None:
+        calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    def note_replace(source: Path, target: Path) -> None:
+        calls.append("replace")
+        replace(source, target)
+
+    store = add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    store.put(store.get(ID).end(State.DONE))
+
+    assert calls == ["job.tmp", "replace", ID]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"id": "another", "name": "a", "created": "2026-01-01T00:00:00Z"}'])
+def test_a_job_whose_record_is_damaged_can_be_seen_and_deleted(tmp_path: Path, content: str) -> None:
+    """It is listed as failed, gets old like other jobs, and its record is left as it is."""
+    folder = tmp_path / ID
+    folder.mkdir()
+    (folder / "job.json").write_text(content)
+    store = JobStore(tmp_path)
+    record = store.get(ID)
+
+    assert record.state is State.FAILED and record.error and record.error.code is Code.DAMAGED
+    assert (folder / "job.json").read_text() == content
+    assert store.find_expired(-60) == [ID]
+    store.delete(ID)
+    assert not folder.exists()
