@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from uuid import uuid4
 
 from twopass.errors import Code, InvalidJob
-from twopass.job import EntryPoint, Format, Job
+from twopass.job import EntryPoint, Format, Job, suggest
 from twopass.settings import Settings
 
 Source = str | os.PathLike[str] | bytes
@@ -48,7 +48,9 @@ class SubmitOptions(ReadOptions, total=False):
 def parse_job(source: Source, output: Location | None, options: ReadOptions, settings: Settings) -> Job:
     """Make the job that reads one source. Its DocJSON is always written. Raises InvalidJob naming the option."""
     if unknown := set(options) - set(ReadOptions.__annotations__):
-        message = f"{min(unknown)}: not an option here; the options are {', '.join(ReadOptions.__annotations__)}"
+        known = list(ReadOptions.__annotations__)
+        advice = suggest(min(unknown), known) or f"; the options are {', '.join(known)}"
+        message = f"{min(unknown)}: not an option here{advice}"
         raise InvalidJob(Code.INVALID_JOB, message)
     fields = {**options, "source": _to_uri(source), "output": output and os.fspath(output), "inline": []}
     job = Job.parse({"id": f"read-{uuid4().hex[:12]}", "input": fields}, settings, EntryPoint.LOCAL)
