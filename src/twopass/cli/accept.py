@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def command(
     model_dir: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the weights; default: MODEL_DIR.")
+        Path | None,
+        typer.Option(exists=True, file_okay=False, metavar="FOLDER", help="Folder of the weights; default: MODEL_DIR."),
     ] = None,
     records: Annotated[
         Path | None,
@@ -49,6 +50,7 @@ def command(
     json_file: Annotated[
         Path | None, typer.Option("--json", dir_okay=False, metavar="FILE", help="Also write the checks as JSON.")
     ] = None,
+    config: options.Config = None,
 ) -> None:
     """Check that this machine reads with these weights as the official model does.
 
@@ -58,9 +60,6 @@ def command(
 
     If nothing failed, --tune and --rates read more documents: each setting that is compared takes one start of the
     worker and one reading of all documents. The time is announced before.
-
-    Exit code: 0 no check failed and some passed, 1 a check failed, none was run, or an engine did not start, 2 a wrong
-    argument.
     """
     from twopass.errors import TwopassError
     from twopass.telemetry import logs
