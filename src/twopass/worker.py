@@ -159,7 +159,7 @@ def open_worker(
             preload_main()  # not before: the engine may fork, and no import may have started threads by then
             verdict = starting.result()
             stages = {name: round(seconds, 2) for name, seconds in {**stages, "ready_s": _process_age_s()}.items()}
-            log.info("worker ready", **(stages if settings.writes_json_logs else {"ready_s": stages["ready_s"]}))
+            log.info("worker ready", **stages)
             yield replace(worker, canary=verdict, started=stages)
         finally:
             worker.submit(_close(worker)).result()

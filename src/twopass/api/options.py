@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from uuid import uuid4
 
 from twopass.errors import Code, InvalidJob
+from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job, suggest
 from twopass.settings import Settings
 
@@ -55,6 +56,7 @@ def parse_job(source: Source, output: Location | None, options: ReadOptions, set
     fields = {**options, "source": _to_uri(source), "output": output and os.fspath(output), "inline": []}
     job = Job.parse({"id": f"read-{uuid4().hex[:12]}", "input": fields}, settings, EntryPoint.LOCAL)
     formats = tuple(name for name in Format if name in {*job.formats, Format.DOCJSON})
+    registry.check_installed(job.formats_needed)  # before a worker starts
     # A default bucket is for workers: a program's files go only where it says.
     return job.model_copy(update={"formats": formats, "output": job.output if output else None})
 
