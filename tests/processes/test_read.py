@@ -411,6 +411,7 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
         for number in range(300):
             pdf.new_page().insert_text((72, 90), f"Page {number}")
         pdf.save(folder / "inbox" / "zlong.pdf")
+    (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")  # it has ended, though it has no pages
     command = [*READ, "inbox", "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
     with (
@@ -422,7 +423,11 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
         try:
             read_stderr = (folder / "stderr").read_text
             wait_for(
-                lambda: read_stderr().count("success: inbox/") == 2 and any((folder / "out").glob("zlong-*/pages/*"))
+                lambda: (
+                    read_stderr().count("success: inbox/") == 2
+                    and "failure: inbox/bad.pdf" in read_stderr()
+                    and any((folder / "out").glob("zlong-*/pages/*"))
+                )
             )
             running.send_signal(signal.SIGINT)
             printed, _ = running.communicate(timeout=60)
@@ -436,7 +441,7 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
     (row,) = (row for row in summary["results"] if row["status"] == "unread")
     assert row["pages"] == {"read": stored - 2, "unread": 302 - stored}
     assert (summary["pages"], summary["pages_read_now"]) == (stored, stored)
-    assert printed.startswith(f"2 read, 0 in part, 0 failed, 1 unread: {stored} pages; ")
+    assert printed.startswith(f"2 read, 0 in part, 1 failed, 1 unread: {stored} pages; ")
     assert "Traceback" not in errors
 
 

@@ -70,7 +70,7 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def twopass(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Turn PDFs and page images into DocJSON and markdown. `twopass COMMAND --help` has the options of a command."""

@@ -162,6 +162,11 @@ class Batch:
         self.reporter.report_document(row)
         self._print(to_json(row) if self._as_json else text)
 
+    def count_unopened(self) -> int:
+        """How many files have neither ended nor are known by their pages."""
+        known = {file for file, reading in self._readings.items() if reading.tracker.now.pages_total}
+        return len(set(self.files) - known - set(self.outcomes))
+
     def print_unread(self) -> None:
         """Print the objects of the documents that were not read to their end."""
         if self._as_json:
@@ -263,12 +268,12 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
 
 
 def _report_stop(batch: Batch) -> None:
-    stored, counted, opened = 0, 0, 0
+    stored, counted, unopened = 0, 0, batch.count_unopened()
     if progress := batch.progress:
-        stored, counted, opened = progress.pages_done, progress.pages_counted, progress.files_counted
-    unopened = len(batch.files) - opened
+        stored, counted = progress.pages_done, progress.pages_counted
     message = f"stopped: {stored} of {counted} pages are stored" if counted else "stopped before pages were read"
-    message += f", and {unopened} files were not opened" if counted and unopened else ""
+    if counted and unopened:
+        message += f", and {unopened} {'file was' if unopened == 1 else 'files were'} not opened"
     advice = "run the same command again to continue"
     if not (batch.options.resume and batch.options.output):
         option = "without --output" if batch.options.resume else "with --no-resume"

@@ -180,7 +180,8 @@ def _open(path: str, password: str | None) -> Any:
             Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type; convert it"
         )
     if pdf.needs_pass and not pdf.authenticate(password or ""):
-        message = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
+        reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
+        message = f"{reason} (field password, option --password)"
         raise SourceError(Code.ENCRYPTED, message)
     return pdf
 
