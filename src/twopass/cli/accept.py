@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +69,9 @@ def command(
         option, needed = ("--artefacts", "--rates") if artefacts and not rates else ("--files", "--tune or --rates")
         raise typer.BadParameter(f"has no effect without {needed}; add it.", param_hint=option)
     overrides: dict[str, Any] = {"model_dir": model_dir} if model_dir else {}
-    settings = options.load_worker_settings(engine=os.environ.get("ENGINE") or "vllm", **overrides)
+    if "engine" not in options.load_settings().model_fields_set:
+        overrides["engine"] = "vllm"
+    settings = options.load_worker_settings(**overrides)
     logs.set_up(settings)
     from twopass.acceptance import checks
     from twopass.acceptance.plan import Plan
