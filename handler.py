@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import structlog
 
 from twopass import pipeline
-from twopass.cli import handler_arguments
+from twopass.cli import handler_arguments, options
 from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import BarState, Reporter, create_reporter
 from twopass.document import Problem, Severity, Status
@@ -53,6 +53,9 @@ def main() -> None:
         check_settings(settings)
         arguments = handler_arguments.parse(sys.argv[1:], os.environ)
         entry_point = arguments.entry_point
+        if entry_point is EntryPoint.LOCAL:
+            settings = options.log_only_errors(settings)
+            logs.set_up(settings)
         arguments.check(settings)
         if entry_point is not EntryPoint.LOCAL:
             preflight.check_disk(settings)

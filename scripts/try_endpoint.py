@@ -26,11 +26,11 @@ from twopass.acceptance import checks
 from twopass.acceptance.checks import Check, judge, skip
 from twopass.cli import options
 from twopass.cli.app import PLAIN
+from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, EndpointError
 from twopass.fleet.endpoints.runpod import RunPod
 from twopass.settings import Settings
 
-PASSED, FAILED, STOPPED = 0, 1, 130  # exit codes; options.USAGE_ERROR is 2
 HEALTH = "1"  # the first stage; the others belong to their modules
 TITLES = {HEALTH: "health", judging.STAGE: "jobs", figures.STAGE: "figures", removal.STAGE: "nothing left behind"}
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
@@ -148,11 +148,11 @@ def command(
     except KeyboardInterrupt:
         typer.echo(checks.format_table(found, TITLES))
         typer.echo("stopped", err=True)
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(Exit.STOPPED) from None
     typer.echo(f"{checks.format_table(found, TITLES)}\n{checks.count_outcomes(found)}")
     if json_file:
         json_file.write_text(json.dumps(to_report(plan, found, trials), ensure_ascii=False, indent=1) + "\n")
-    raise typer.Exit(FAILED if checks.has_failed(found) else PASSED)
+    raise typer.Exit(Exit.FAILED if checks.has_failed(found) else Exit.SUCCESS)
 
 
 app = typer.Typer(**PLAIN)

@@ -68,7 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "telemetry", "worker",
     ),
     "cli": (
-        "acceptance", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job",
+        "acceptance", "contexts", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job",
         "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry",
         "version", "worker",
     ),

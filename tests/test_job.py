@@ -401,6 +401,36 @@ def test_merging_loses_no_page_and_is_repeatable(problems: list[Problem]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("delivered", "message"),
+    [
+        ({"input": {"sourc": S3}}, "sourc: unknown field; did you mean source? (and 1 more)"),
+        ({"input": {"source": S3, "pgaes": "1"}}, "pgaes: unknown field; did you mean pages?"),
+        ({"input": {"source": S3, "markdown": {"imgs": "data"}}}, "markdown.imgs: unknown field; did you mean images?"),
+        (
+            {"input": {"source": S3, "chunks": {"max_tok": 9}}},
+            "chunks.max_tok: unknown field; did you mean max_tokens?",
+        ),
+        (
+            {"input": {"source": S3, "s3": {"acessId": "a"}}},
+            "s3.acessId: unknown field; did you mean accessId? (and 2 more)",
+        ),
+        ({"input": {"source": S3, "colour": 1}}, "colour: unknown field"),
+        ({"input": {}}, "sources: missing; name a document with source, or several with sources"),
+        ({"inptu": {"source": S3}}, "inptu: unknown field; did you mean input?"),
+        ({"sourc": S3}, 'sourc: unknown field; did you mean {"input": {"source": …}}?'),
+        ({"input": S3}, 'input: must be an object; write {"input": {"source": "…"}}'),
+        ({"id": "1"}, 'input: missing; write {"input": {"source": "…"}}'),
+    ],
+)
+def test_a_misspelt_field_is_named_with_what_was_meant(delivered: dict[str, Any], message: str) -> None:
+    """Also if the field that it should be is required and therefore missing, and within an object of the job."""
+    with pytest.raises(InvalidJob) as caught:
+        Job.parse(delivered, Settings(), EntryPoint.SERVERLESS)
+
+    assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
     ("fields", "named"),
     [
         ({"deadline_s": True}, "deadline_s"),

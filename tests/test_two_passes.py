@@ -279,7 +279,7 @@ STAMP = "Downloaded from archive 2024"
     [
         (STAMP, State.FAILED, (PARAGRAPH,), "the PDF's own text is shorter"),
         (f"{PARAGRAPH} {STAMP}", State.TEXT_LAYER, (f"{PARAGRAPH} {STAMP}",), "the PDF's own text is used"),
-        ("", State.FAILED, (PARAGRAPH,), "the answer repeats itself"),
+        ("", State.FAILED, (PARAGRAPH,), "the answer repeats itself; another mode or dpi often helps"),
     ],
 )
 def test_a_stamp_does_not_replace_an_answer(layer: str, state: State, texts: tuple[str, ...], ending: str) -> None:

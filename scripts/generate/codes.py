@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scripts import ROOT
+from twopass.cli import exit_codes
+from twopass.cli.app import COMMANDS
 from twopass.errors import Code
 
 CODES_PAGE = ROOT / "docs" / "CODES.md"
@@ -61,6 +63,10 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     Code.STORE_UNAVAILABLE: (
         "A store or host did not answer, or not in time.",
         "Send the same job again. Pages that were read are kept.",
+    ),
+    Code.PLATFORM: (
+        "This machine cannot read: another system than Linux, or no GPU and no package for the engine.",
+        "Use another machine or a container, or another engine. Sending the job again does not help.",
     ),
     Code.ENGINE_DEAD: (
         "The engine died or could not be started. Pages that it did not finish are `unread`.",
@@ -237,7 +243,24 @@ The message names the field, file or page. `make docs` writes this page from `sc
 
 As a warning, the page was still read; as an error, it was lost.
 
-{_render_table(PAGE_CODES)}"""
+{_render_table(PAGE_CODES)}
+## Exit codes
+
+Commands end with these codes, and `--help` has those of a command.
+
+{_render_exit_codes()}"""
+
+
+def _render_exit_codes() -> str:
+    rows = [
+        *("| exit code | meaning |", "|---|---|"),
+        *(f"| {code} | {meaning} |" for code, meaning in exit_codes.MEANINGS.items()),
+        *("", "| command | its exit codes |", "|---|---|"),
+    ]
+    for name, outcomes in exit_codes.OUTCOMES.items():
+        shown = "; ".join(f"{code} {meaning}" for code, meaning in outcomes.items())
+        rows.append(f"| `{f'twopass {name}' if name in COMMANDS else name}` | {shown} |")
+    return "\n".join(rows) + "\n"
 
 
 def _render_table(meanings: Mapping[Code, tuple[str, str]]) -> str:

@@ -157,6 +157,8 @@ While a job runs, this is the `output` of `GET /status/{{id}}` and the content o
 jobs/{{job id}}/
   progress.json, result.json
 jobs/claims/{{idempotency_key}}.json   id of the job that reads under this key
+runs/{{time}}-{{6 hex digits}}.json       of `twopass read`, which writes no jobs/: how each document ended
+batch_summary.json                     a copy of the last run's; its field `run` names that file
 ```
 
 All artefacts except manifest, progress, result and the cost block of checkpoints depend only on the source's bytes, the

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from scripts import ROOT
-from twopass.settings import MEGABYTE, PRESETS, READER_PRESETS, Settings
+from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, GROUPS, MEGABYTE, PRESETS, READER_PRESETS
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 
@@ -25,6 +25,24 @@ page from `src/twopass/settings.py`. `RUNPOD_LOG_LEVEL`, `RUNPOD_INIT_TIMEOUT` a
 
 Wrong values are refused with `INVALID_SETTING` before anything is opened. Variables that look like misspelt settings
 (`ENGNE`) are refused by `twopass` commands; a worker starts and warns. `twopass doctor` checks settings and machine.
+
+## A file
+
+Settings can also be in `{CONFIG_FILE}`, in small letters, each in its group:
+
+```toml
+[engine]
+engine = "openai"
+openai_base_url = "http://localhost:8000/v1"
+
+[storage]
+output_dir = "read"
+```
+
+The file is looked for in the working directory; `--config FILE`, or `{CONFIG_VARIABLE}`, names another one in its
+place. It holds for commands, workers and programs alike. An option of a command comes before a variable, and a variable
+before the file. Every name in it must be a setting in its group: a wrong one is refused, with what was probably meant.
+A setting may also stand above the groups. Keep keys and secrets in the environment.
 
 {render_settings()}
 ## Presets
@@ -49,10 +67,14 @@ def render_presets() -> str:
 
 
 def render_settings() -> str:
-    rows = ["| environment | default | meaning |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        rows.append(f"| `{name.upper()}` | {format_default(field.default)} | {field.description} |")
-    return "\n".join(rows) + "\n"
+    """Return a table for each group."""
+    tables = []
+    for name, group in GROUPS.items():
+        rows = [f"## `[{name}]`", "", group.__doc__, "", "| environment | default | meaning |", "|---|---|---|"]
+        for field_name, field in group.model_fields.items():
+            rows.append(f"| `{field_name.upper()}` | {format_default(field.default)} | {field.description} |")
+        tables.append("\n".join(map(str, rows)) + "\n")
+    return "\n".join(tables)
 
 
 def format_default(default: object) -> str:

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
 from pydantic import (
@@ -267,7 +268,7 @@ class Job(Input):
         """Parse a delivered job, {"id", "input", "s3Config"?, "upload"?}; raises InvalidJob naming the field."""
         data = job.get("input")
         if not isinstance(data, Mapping):
-            raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
+            raise InvalidJob(Code.INVALID_JOB, _describe_missing_input(job))
         if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(reserved)}: unknown field")
         job_id = str(job.get("id") or "local")
@@ -421,9 +422,51 @@ def _path_not_allowed(field: str, schemes: tuple[str, ...]) -> InvalidJob:
 
 
 def _describe(error: ValidationError) -> str:
-    """The first error as `field: what is wrong`, and how many more there are. Values may be secret and are left out."""
-    first, *more = error.errors(include_url=False, include_input=False, include_context=False)
-    field = ".".join(str(part) for part in first["loc"])
-    message = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
-    text = f"{field}: {message}" if field else message
+    """One error as `field: what is wrong`, and how many more there are. Values may be secret and are left out.
+
+    An unknown field comes first: if it is misspelt, the field that it should be is missing, too.
+    """
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    first, *more = sorted(errors, key=lambda problem: problem["type"] != "extra_forbidden")
+    path = [str(part) for part in first["loc"]]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = f"unknown field{suggest(path[-1], _list_fields(path[:-1]))}"
+    if path == ["sources"] and first["type"] == "missing":
+        message = "missing; name a document with source, or several with sources"
+    text = f"{'.'.join(path)}: {message}" if path else message
     return f"{text} (and {len(more)} more)" if more else text
+
+
+def _describe_missing_input(job: Mapping[str, Any]) -> str:
+    """Why a delivered job has no input: its name is misspelt, or its fields are not within it."""
+    form = '{"input": {"source": "…"}}'
+    if "input" in job:
+        return f"input: must be an object; write {form}"
+    for name in job:
+        if question := suggest(name, ["input"]):
+            return f"{name}: unknown field{question}"
+        if meant := get_close_matches(name, _list_fields(()), n=1):
+            return f'{name}: unknown field; did you mean {{"input": {{"{meant[0]}": …}}}}?'
+    return f"input: missing; write {form}"
+
+
+def _list_fields(path: Sequence[str]) -> list[str]:
+    """The names that callers may use in a job, or in the object at this path within it."""
+    model: type[BaseModel] = Job
+    for part in path:
+        annotation = model.model_fields[part].annotation
+        kinds = (annotation, *get_args(annotation))  # such as S3, or S3 | None
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    names = ["source"] if model is Job else []
+    for name, field in model.model_fields.items():
+        if not field.exclude:
+            alias = field.validation_alias
+            names += [name, *(map(str, alias.choices) if isinstance(alias, AliasChoices) else ())]
+    return names
+
+
+def suggest(name: str, choices: Sequence[str]) -> str:
+    """Ask whether a similar name was meant, as the end of a message; empty if none is similar."""
+    similar = get_close_matches(name, choices, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""

@@ -60,15 +60,27 @@ async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: boo
         return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
 
 
-async def run_single(job: Job, worker: Worker, output: Store, page_listener: PageListener | None = None) -> Outcome:
-    """Read the job's only document into an open output; raises TwopassError if it fails. Reports no progress."""
+async def run_single(
+    job: Job,
+    worker: Worker,
+    output: Store,
+    page_listener: PageListener | None = None,
+    progress: Tracker | None = None,
+) -> Outcome:
+    """Read the job's only document into an open output, where nothing else is written of the job.
+
+    Raises TwopassError if it fails.
+    """
     contexts.check_supported(job, worker.family)
-    async with open_sources(worker.settings, job.s3) as sources:
+    earlier_incidents = len(worker.engine.incidents)
+    async with open_sources(worker.settings, job.s3, job.upload) as sources:
         deadline = contexts.resolve_deadline(job, worker)
-        context = JobContext(job, worker, sources, output, deadline, Tracker(), page_listener)
+        context = JobContext(job, worker, sources, output, deadline, progress or Tracker(), page_listener)
         context.progress.expect_documents(1)
         (outcome,) = await admission.admit_all(partial(_read_document, context), job.sources, context.admission_limits)
-        return outcome
+        context.progress.finish()
+        incidents = report.to_warnings(worker.engine.incidents[earlier_incidents:])
+        return replace(outcome, problems=(*outcome.problems, *incidents))
 
 
 async def read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:

@@ -88,12 +88,7 @@ class Result(Output):
     @property
     def merged_problems(self) -> tuple[Problem, ...]:
         """Errors before warnings; problems of one document that differ only in the page are merged into one."""
-        groups: dict[tuple[Any, ...], list[Problem]] = {}
-        for problem in self.problems:
-            key = (problem.severity, problem.code, problem.document, problem.page is None, _drop_page(problem))
-            groups.setdefault(key, []).append(problem)
-        merged = [_merge(group) for group in groups.values()]
-        return tuple(sorted(merged, key=lambda problem: problem.severity is not Severity.ERROR))
+        return merge_problems(self.problems)
 
     def _truncate(self, documents: int, problems: int) -> Result:
         omitted = {
@@ -111,6 +106,16 @@ class Result(Output):
     def _size_bytes(self) -> int:
         """Size without the inline artefacts, which have their own limit."""
         return len(self.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}}).encode())
+
+
+def merge_problems(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Errors before warnings; problems of one document that differ only in the page are merged into one."""
+    groups: dict[tuple[Any, ...], list[Problem]] = {}
+    for problem in problems:
+        key = (problem.severity, problem.code, problem.document, problem.page is None, _drop_page(problem))
+        groups.setdefault(key, []).append(problem)
+    merged = [_merge(group) for group in groups.values()]
+    return tuple(sorted(merged, key=lambda problem: problem.severity is not Severity.ERROR))
 
 
 def _drop_page(problem: Problem) -> str:

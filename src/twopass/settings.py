@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 MEGABYTE = 1 << 20
 
@@ -108,14 +113,8 @@ class LogFormat(StrEnum):
     QUIET = "quiet"
 
 
-class Settings(BaseSettings):
-    """Every setting of the worker. The environment variable is the field's name in capitals.
-
-    Names of engine settings are those of RunPod's vLLM worker.
-    """
-
-    # Empty variables count as unset: forms leave fields blank.
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
+class ModelSettings(BaseSettings):
+    """The model and how it is run."""
 
     model: str = Field(
         default="deepseek_ocr",
@@ -221,6 +220,17 @@ class Settings(BaseSettings):
         default=300.0, gt=0, description="time limit for the canary, including a cold start"
     )
 
+    @field_validator("preset")
+    @classmethod
+    def _check_preset(cls, name: str) -> str:
+        if name not in ("auto", *PRESETS, *GPU_NAMES):
+            raise ValueError(f"unknown preset; choose auto, {', '.join([*PRESETS, *GPU_NAMES])}")
+        return name
+
+
+class EngineSettings(BaseSettings):
+    """What reads the pages."""
+
     engine: Annotated[EngineName, BeforeValidator(_lower)] = Field(
         default="cpu", description="the engine: cpu, vllm, openai, hf or replay"
     )
@@ -246,6 +256,10 @@ class Settings(BaseSettings):
     openai_modes: bool = Field(
         default=False, description="engine openai: send mode and max_crops; needs a server with twopass's vLLM plugin"
     )
+
+
+class WorkerSettings(BaseSettings):
+    """What a worker does at once, and its child processes."""
 
     concurrency: int = Field(
         default=4, ge=1, le=64, description="jobs that one worker runs at once; they share the engine"
@@ -273,6 +287,10 @@ class Settings(BaseSettings):
         description="maximum bytes of page pixels in flight; 0: 6 MB per page in flight, at least 2 GiB",
     )
 
+
+class SourceSettings(BaseSettings):
+    """Which sources are read, and how large they may be."""
+
     max_source_bytes: int = Field(default=1024 * MEGABYTE, gt=0, description="larger sources are rejected")
     max_pages: int = Field(default=5000, gt=0, description="documents with more pages are rejected")
     max_page_pixels: int = Field(default=40_000_000, gt=0, description="larger pages are scaled down to this size")
@@ -290,6 +308,10 @@ class Settings(BaseSettings):
     volume: Path = Field(default=Path("/runpod-volume"), description="mount point of the network volume")
     allowed_dir: Path | None = Field(default=None, description="with --rp_serve_api: the only folder for local paths")
 
+
+class StorageSettings(BaseSettings):
+    """Where artefacts go."""
+
     bucket_endpoint_url: str | None = Field(default=None, description="S3 endpoint; null: AWS")
     bucket_access_key_id: str | None = Field(default=None, description="S3 key; null: the AWS credential chain")
     bucket_secret_access_key: SecretStr | None = Field(
@@ -306,6 +328,10 @@ class Settings(BaseSettings):
         default=8 * MEGABYTE, ge=5 * MEGABYTE, description="larger objects are uploaded in parts"
     )
 
+
+class JobSettings(BaseSettings):
+    """Times and prices of a job."""
+
     deadline_s: float = Field(default=540.0, gt=0, description="soft deadline of jobs that set none")
     write_reserve_s: float = Field(default=30.0, ge=0, description="time after the deadline for writing what was read")
     shutdown_grace_s: float = Field(default=20.0, ge=0, description="time after SIGTERM for finishing pages in flight")
@@ -319,6 +345,10 @@ class Settings(BaseSettings):
     price_per_second: float | None = Field(
         default=None, ge=0, description="price of one GPU second; null: no cost in results"
     )
+
+
+class ServeSettings(BaseSettings):
+    """`twopass serve`."""
 
     serve_host: str = Field(default="127.0.0.1", description="twopass serve: the address to listen on; 0.0.0.0: all")
     port: int = Field(
@@ -341,6 +371,10 @@ class Settings(BaseSettings):
     serve_retention_s: float = Field(
         default=604_800.0, gt=0, description="twopass serve: ended jobs are deleted after so long"
     )
+
+
+class TelemetrySettings(BaseSettings):
+    """Metrics, traces and logs."""
 
     metrics_port: int = Field(default=0, ge=0, le=65535, description="port for Prometheus metrics and /health; 0: none")
     metrics_push_url: str | None = Field(
@@ -365,12 +399,84 @@ class Settings(BaseSettings):
     )
     runpod_pod_id: str | None = Field(default=None, description="set by RunPod: this worker's id")
 
-    @field_validator("preset")
+
+# The groups of settings: the tables of twopass.toml and of docs/configuration.md.
+GROUPS: Mapping[str, type[BaseSettings]] = MappingProxyType(
+    {
+        "engine": EngineSettings,
+        "model": ModelSettings,
+        "worker": WorkerSettings,
+        "sources": SourceSettings,
+        "storage": StorageSettings,
+        "jobs": JobSettings,
+        "serve": ServeSettings,
+        "telemetry": TelemetrySettings,
+    }
+)
+CONFIG_FILE = "twopass.toml"
+CONFIG_VARIABLE = "TWOPASS_CONFIG"  # names another file
+
+
+def find_config_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that TWOPASS_CONFIG names, or else twopass.toml in the working directory; None without either."""
+    if named := environment.get(CONFIG_VARIABLE):
+        return Path(named)
+    return Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None
+
+
+class ConfigFile(TomlConfigSettingsSource):
+    """The settings in a file, each as text, as a variable would hold it: `preset = 24` and `preset = "24"` are equal.
+
+    `tables` is the file itself, for errors: here, what is no setting is left out.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.tables: dict[str, Any] = {}
+        super().__init__(Settings, path)
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        self.tables = super()._read_file(file_path)
+        groups = [self.tables, *(self.tables[name] for name in GROUPS if isinstance(self.tables.get(name), dict))]
+        values = {name.lower(): value for group in groups for name, value in group.items()}
+        return {
+            name: _to_text(value)
+            for name, value in values.items()
+            if isinstance(value, str | int | float) and value != ""
+        }
+
+
+def _to_text(value: str | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Settings(
+    TelemetrySettings,
+    ServeSettings,
+    JobSettings,
+    StorageSettings,
+    SourceSettings,
+    WorkerSettings,
+    ModelSettings,
+    EngineSettings,
+):
+    """Every setting of the worker. The environment variable is the field's name in capitals.
+
+    A variable comes before twopass.toml. Names of engine settings are those of RunPod's vLLM worker.
+    """
+
+    # Empty variables count as unset: forms leave fields blank.
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
+
     @classmethod
-    def _check_preset(cls, name: str) -> str:
-        if name not in ("auto", *PRESETS, *GPU_NAMES):
-            raise ValueError(f"unknown preset; choose auto, {', '.join([*PRESETS, *GPU_NAMES])}")
-        return name
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, ConfigFile(find_config_file())
 
     @property
     def page_worker_count(self) -> int:

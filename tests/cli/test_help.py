@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
+from scripts.generate import codes
+from twopass.cli import exit_codes
 from twopass.cli.app import COMMANDS, app
 from twopass.version import VERSION
 
@@ -28,6 +33,10 @@ print(os.getcwd(), *sorted(loaded))
 sys.exit(code)
 """
 ALL = [[], *([name] for name in COMMANDS)]
+
+
+def get_command(name: str) -> Any:
+    return typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
 
 
 def run(*arguments: str) -> Result:
@@ -64,9 +73,54 @@ def test_the_list_and_the_help_of_a_command_agree(name: str) -> None:
     """A command's line in the list is the first line of its docstring, and each of its parameters has a help text."""
     command = importlib.import_module(f"twopass.cli.{name.replace('-', '_')}").command
 
-    parameters = [annotation for key, annotation in inspect.get_annotations(command).items() if key != "return"]
     assert inspect.getdoc(command).splitlines()[0] == COMMANDS[name]  # type: ignore[union-attr]
-    assert all("help=" in parameter for parameter in parameters)
+    assert all(parameter.help for parameter in get_command(name).params)
+
+
+INTERNALS = re.compile(r"\b(TEXT|INTEGER|FLOAT|BOOLEAN|PATH|FILENAME|RANGE|DIRECTORY)\b|x[<>]=|<=x|\.\.\.\.|\{|<")
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda words: " ".join(["twopass", *words]))
+def test_help_has_no_words_of_the_framework(command: list[str]) -> None:
+    """Values are called what they are, such as NUMBER or FOLDER, and not by the types of the command line's library."""
+    text = re.sub(r"'\{.*?\}'", "", run(*command, "--help").stdout, flags=re.S)  # JSON that may be copied
+
+    assert not INTERNALS.search(text)
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda words: " ".join(["twopass", *words]))
+def test_h_is_help(command: list[str]) -> None:
+    """As with other commands of a shell."""
+    assert run(*command, "-h").stdout == run(*command, "--help").stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_and_documentation_have_the_exit_codes_of_the_table(name: str) -> None:
+    """Each command's codes are at the end of its help, and in its row of the page of codes."""
+    shown = " ".join(run(name, "--help").stdout.split())
+    row = next(line for line in codes.CODES_PAGE.read_text().splitlines() if line.startswith(f"| `twopass {name}` |"))
+
+    assert shown.endswith(exit_codes.describe(name))
+    assert all(meaning in row for meaning in exit_codes.OUTCOMES[name].values())
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("twopass re", ["read", "reparse"]),
+        ("twopass read --pre", ["--preset"]),
+        ("twopass read --preset rtx", ["rtx4060", "rtx4090", "rtx5090"]),
+        ("twopass read --formats docjson,ma", ["docjson,markdown"]),
+        ("twopass read --log-format t", ["text"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(words: str, completed: list[str]) -> None:
+    """What `twopass --show-completion` prints asks the command in this way."""
+    variables = {"_TWOPASS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+
+    ran = CliRunner().invoke(app, [], prog_name="twopass", env=variables)
+
+    assert ran.stdout.split() == completed
 
 
 def test_the_package_runs_as_a_module() -> None:
@@ -110,7 +164,17 @@ WRONG = {
     "submit a.pdf --local localhost:8000": ["--local", "http://localhost:8000"],
     "submit a.pdf --endpoint x --job {": ["--job", "JSON object"],
     "submit a.pdf --endpoint x --job []": ["--job", "JSON object"],
-    "submit a.pdf --endpoint x --in-flight 5001": ["--in-flight", "1<=x<=5000"],
+    "submit a.pdf --endpoint x --in-flight 5001": ["--in-flight", "'5001' is not a whole number from 1 to 5000"],
+    "submit a.pdf --endpoint x --tries 1.5": ["--tries", "'1.5' is not a whole number from 1 on"],
+    "submit a.pdf --endpoint x --poll-s nan": ["--poll-s", "'nan' is not a number from 0 on"],
+    "serve --port http": ["--port", "'http' is not a whole number from 0 to 65535"],
+    "read file.pdf -q -v": ["--quiet / --verbose / --log-format", "one of these"],
+    "read file.pdf -q --log-format json": ["--quiet / --verbose / --log-format", "one of these"],
+    "read file.pdf --json --stdout markdown": ["--json / --stdout", "one of them"],
+    "read . --stdout pdf": ["--stdout", "docjson, markdown, html"],
+    "read . --stdout zip": ["--stdout", "'zip' is not one of docjson, markdown"],
+    "read file.pdf --config missing.toml": ["--config", "missing.toml: no such file"],
+    "read @missing.txt": ["SOURCE_NOT_FOUND: @missing.txt"],
     "submit a.pdf --endpoint x --folder file.pdf": ["--folder", "name a folder"],
     "reparse": ["FOLDER"],
     "reparse out/a --formats pdf": ["--formats", "docjson, markdown, html"],

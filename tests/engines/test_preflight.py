@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests import ROOT
 from tests.fakes.queue import LoopbackQueue
-from twopass.engines import preflight
+from twopass.engines import factory, preflight
 from twopass.engines.gpus import GpuInfo
 from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.settings import Settings
@@ -30,8 +31,57 @@ def test_another_platform_than_linux_is_an_error() -> None:
     """The message names the platform and what to use instead."""
     message = catch_error(preflight.check_platform, "darwin")
 
-    assert "this is darwin" in message and "container" in message
+    assert message.startswith(f"{Code.PLATFORM}: ") and "this is darwin" in message and "container" in message
     preflight.check_platform("linux")
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus", "expected"),
+    [
+        (
+            {"engine": "vllm"},
+            GpuInfo(),
+            "engine vllm needs an NVIDIA GPU, and none was found, and vllm, which is not installed: make gpu; "
+            "ENGINE=cpu needs neither",
+        ),
+        ({"engine": "vllm"}, H200, "engine vllm needs vllm, which is not installed: make gpu"),
+        ({"engine": "vllm", "preset": "cpu"}, GpuInfo(), "engine vllm needs vllm, which is not installed: make gpu"),
+        (
+            {"engine": "hf"},
+            GpuInfo(),
+            "engine hf needs torch and transformers, which are not installed: python -m pip install '.[hf]'",
+        ),
+    ],
+)
+def test_a_machine_without_the_engines_packages_is_an_error(
+    fields: dict[str, Any], gpus: GpuInfo, expected: str
+) -> None:
+    """The message names the packages with the command that installs them, and the GPU where one is missing, too."""
+    message = catch_error(preflight.check_engine, Settings(**fields), lambda name: None, lambda: gpus)
+
+    assert message == f"{Code.PLATFORM}: {expected}"
+
+
+def test_an_installed_engine_without_its_gpu_is_an_error_of_the_driver() -> None:
+    """A PyTorch with CUDA on a machine without a GPU: probably the host's driver is broken."""
+    message = catch_error(
+        preflight.check_engine, Settings(engine="vllm"), lambda name: True, lambda: GpuInfo(), lambda: CUDA
+    )
+
+    assert message.startswith(f"{Code.ENGINE_DEAD}: 1 GPUs are required and 0 were found")
+
+
+@pytest.mark.parametrize("engine", ["cpu", "openai", "replay"])
+def test_engines_without_packages_of_their_own_need_no_gpu(engine: str) -> None:
+    """Nothing is looked for."""
+    preflight.check_engine(Settings(engine=engine), lambda name: None, lambda: GpuInfo())
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed here")
+def test_the_machine_is_checked_before_the_weights(tmp_path: Path) -> None:
+    """Who chose ENGINE=vllm on a laptop is not told first to download the weights."""
+    with pytest.raises(EngineError, match="PLATFORM: engine vllm needs"):
+        factory.create_engine(Settings(engine="vllm", model_dir=tmp_path / "missing"))
 
 
 def test_too_little_disk_space_is_an_error() -> None:
@@ -144,7 +194,7 @@ def test_a_port_in_use_is_an_invalid_setting() -> None:
         ({"MIN_FREE_DISK_BYTES": str(1 << 60)}, Code.STORE_UNAVAILABLE),
         ({"CONCURRENCY": "plenty"}, Code.INVALID_SETTING),
         ({"BUCKET_ENDPOINT_URL": "localhost:9000"}, Code.INVALID_SETTING),
-        ({"ENGINE": "hf", "MODEL_DIR": "/nowhere"}, Code.WEIGHTS_MISSING),
+        ({"ENGINE": "hf", "MODEL_DIR": "/nowhere"}, Code.WEIGHTS_MISSING if find_spec("torch") else Code.PLATFORM),
     ],
 )
 def test_a_failed_check_is_reported_to_runpod(env: dict[str, str], code: Code) -> None:

@@ -11,7 +11,7 @@ import pymupdf
 from tests.fakes import s3
 
 # Manifests, job files and summaries have times and addresses; a process that is killed at its start leaves the probe.
-VOLATILE = ("manifest.json", "jobs/", "batch_summary.json", ".twopass-probe")
+VOLATILE = ("manifest.json", "jobs/", "runs/", "batch_summary.json", ".twopass-probe")
 
 
 def build_pdf(name: str, pages: int) -> bytes:

@@ -14,11 +14,13 @@ from pathlib import Path
 ROWS, COLUMNS = 30, 120
 
 
-def run_in_terminal(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, str]:
+def run_in_terminal(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = COLUMNS
+) -> tuple[int, str]:
     """Run the command with stdout and stderr on a terminal; returns the exit code and what was written to it."""
     ours, theirs = pty.openpty()
     try:
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         with subprocess.Popen(
             command, cwd=cwd, env={"TERM": "xterm-256color", **env}, stdin=theirs, stdout=theirs, stderr=theirs
         ) as running:

@@ -62,6 +62,15 @@ def test_without_vllm_the_run_ends_with_advice(folder: Path, tmp_path: Path) -> 
     assert json.loads((tmp_path / "checks.json").read_text())["checks"] == []
 
 
+def test_the_engine_of_a_settings_file_is_tested(folder: Path) -> None:
+    """twopass.toml chooses it as the environment would."""
+    (folder / "twopass.toml").write_text('[engine]\nengine = "replay"\n')
+
+    ran = accept(folder, ENGINE="")
+
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_run_without_any_comparison_does_not_pass(folder: Path) -> None:
     """No record is of this model."""
     ran = accept(folder, MODEL="deepseek_ocr2")

@@ -8,14 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pymupdf
 import pytest
 
+from tests import ROOT
 from tests.fakes import canary_answers, openai_server
 from twopass.cli import batch, batch_files
 from twopass.cli.batch_files import InputFile
@@ -159,6 +162,186 @@ def test_one_bad_file_is_reported_and_the_rest_is_read(folder: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("manifest.json")} == manifests
 
 
+def test_each_run_keeps_its_own_summary(folder: Path) -> None:
+    """The last one is also where programs look for it, and says where it is; jobs leave no folders."""
+    first = read(folder, "inbox/one.pdf")
+    before = load_summary(folder)
+    read(folder, "inbox/deep")
+
+    last, kept = load_summary(folder), sorted((folder / "out" / "runs").iterdir())
+    assert first.returncode == 0 and len(kept) == 2
+    assert json.loads((folder / "out" / before["run"]).read_text()) == before
+    assert json.loads((folder / "out" / last["run"]).read_text()) == last != before
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        "batch_summary.json",
+        "runs",
+        *document_folders(folder),
+    }
+
+
+def test_a_line_names_what_was_written_and_what_was_not_as_asked(folder: Path) -> None:
+    """The folder of the document, and below the line that pages do not exist."""
+    ran = read(folder, "inbox/one.pdf", "--pages", "1-99")
+
+    (name,) = document_folders(folder)
+    assert ran.returncode == 0
+    assert ran.stderr.splitlines() == [
+        f"success: inbox/one.pdf (1 read) -> out/{name}/",
+        "  warning: PAGE_RANGE: pages 1-99 requested, but the document has 1",
+    ]
+
+
+def test_a_problem_is_printed_once(folder: Path) -> None:
+    """It is in the document's line, and not in the log before it."""
+    (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")
+
+    ran = read(folder, "inbox/bad.pdf")
+
+    assert ran.stderr.count("DAMAGED") == 1 and ran.stderr.count("\n") == 1
+    assert ran.stderr.rstrip().endswith("; save the file with another program)")
+
+
+def test_json_is_one_object_a_document(folder: Path) -> None:
+    """stdout has nothing else; the summary is on stderr."""
+    (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")
+
+    ran = read(folder, "--json")
+
+    rows = {row["file"]: row for row in map(json.loads, ran.stdout.splitlines())}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "inbox/one.pdf": "success",
+        "inbox/deep/two.PDF": "success",
+        "inbox/bad.pdf": "failure",
+    }
+    assert rows["inbox/bad.pdf"]["problems"][0]["code"] == "DAMAGED"
+    assert rows["inbox/bad.pdf"]["error"].startswith("DAMAGED: ")
+    assert (folder / rows["inbox/one.pdf"]["folder"] / "document.md").is_file()
+    assert ran.stderr.splitlines()[-1].startswith("2 read, 0 in part, 1 failed: ")
+
+
+def test_documents_are_read_to_the_end_if_nobody_reads_the_objects(folder: Path) -> None:
+    """`twopass read inbox --json | head -1` writes every document."""
+    command = [*READ, "inbox", "--output", "out", "--json"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
+    with (
+        (folder / "stderr").open("w") as stderr,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr) as running,
+    ):
+        assert running.stdout
+        running.stdout.close()
+        running.wait(timeout=120)
+
+    assert running.returncode == 0
+    assert len(document_folders(folder)) == 2 and "Traceback" not in (folder / "stderr").read_text()
+
+
+def test_a_document_on_stdin_is_read_as_a_file_is(folder: Path) -> None:
+    """Its text goes to stdout and nothing else does; without --output nothing is written."""
+    read(folder, "inbox/one.pdf")
+    expected = next((folder / "out").glob("one-*/document.md")).read_text()
+    command = [*READ, "-", "--stdout", "markdown"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
+    before = {path for path in folder.rglob("*")}
+
+    with (folder / "inbox" / "one.pdf").open("rb") as document:
+        ran = subprocess.run(
+            command, cwd=folder, env=environment, stdin=document, capture_output=True, text=True, timeout=120
+        )
+
+    assert (ran.returncode, ran.stdout) == (0, expected)
+    assert ran.stderr.startswith("success: stdin (1 read)\n")
+    assert {path for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("format", ["docjson", "html", "chunks"])
+def test_any_text_format_can_be_printed_and_kept(folder: Path, format: str) -> None:
+    """With --output the document is stored as usual, and what is printed is its artefact."""
+    ran = read(folder, "inbox/one.pdf", "--stdout", format)
+
+    (name,) = document_folders(folder)
+    artefact = {"docjson": "document.json", "html": "document.html", "chunks": "chunks.jsonl"}[format]
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == (folder / "out" / name / artefact).read_text()
+    assert (folder / "out" / name / "document.md").is_file()
+
+
+def test_only_one_document_can_be_printed(folder: Path) -> None:
+    """Of several, nobody could tell where one ends; a document that fails prints nothing."""
+    several = read(folder, "--stdout", "markdown")
+    (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")
+    failed = read(folder, "inbox/bad.pdf", "--stdout", "markdown")
+
+    assert (several.returncode, several.stdout) == (2, "")
+    assert "--stdout" in several.stderr and "2 documents were found" in several.stderr
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("failure: inbox/bad.pdf (DAMAGED: ")
+
+
+def test_nothing_on_stdin_is_a_failed_document(folder: Path) -> None:
+    """The command before in the pipe has failed."""
+    ran = read(folder, "-")
+
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("failure: stdin (DAMAGED: the source is empty")
+
+
+def test_settings_are_read_from_a_file(folder: Path) -> None:
+    """twopass.toml in the working directory, or the file that --config names in its place."""
+    (folder / "twopass.toml").write_text('[storage]\noutput_dir = "first"\n')
+    (folder / "other.toml").write_text('[storage]\noutput_dir = "second"\n')
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
+    for more in ([], ["--config", "other.toml"]):
+        command = [*READ, "inbox/one.pdf", *more]
+        subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120, check=True)
+
+    assert [len(list((folder / name).glob("one-*"))) for name in ("first", "second")] == [1, 1]
+    assert not (folder / "output").exists()
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed here")
+def test_an_engine_that_this_machine_cannot_run_ends_the_command_before_anything_is_written(folder: Path) -> None:
+    """The message names the GPU and the package, and no weights."""
+    ran = read(folder, "--preset", "24")
+
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("PLATFORM: engine vllm needs ") and "weights" not in ran.stderr
+    assert ran.stderr.count("\n") == 1 and not (folder / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def without_docling(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PYTHONPATH with everything that is installed here but docling-core."""
+    folder = tmp_path_factory.mktemp("packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.name != "docling_core":
+            (folder / path.name).symlink_to(path)
+    return os.pathsep.join([str(folder), str(ROOT / "src")])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "twopass.cli", "read", "inbox", "--output", "out", "--formats", "docling"],
+        ["-m", "twopass.cli", "read", "inbox/one.pdf", "--stdout", "docling"],
+        [str(ROOT / "handler.py"), "--test_input", '{"input": {"source": "inbox/one.pdf", "formats": ["docling"]}}'],
+    ],
+    ids=["read --formats", "read --stdout", "handler.py"],
+)
+def test_a_format_whose_package_is_missing_is_refused_before_anything_is_read(
+    folder: Path, without_docling: str, command: list[str]
+) -> None:
+    """It is a wrong argument: no engine starts and nothing is written."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": without_docling}
+
+    ran = subprocess.run(
+        [sys.executable, "-S", *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+    assert ran.returncode == (2 if "read" in command else 1), ran.stderr
+    assert "INVALID_JOB" in ran.stderr and "docling needs" in ran.stderr
+    assert {path.name for path in folder.iterdir()} == {"inbox"}
+
+
 def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     """Where there is nothing to read, the exit code is 2 and a message says so."""
     (tmp_path / "inbox").mkdir()
@@ -228,19 +411,26 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
         for number in range(300):
             pdf.new_page().insert_text((72, 90), f"Page {number}")
         pdf.save(folder / "inbox" / "zlong.pdf")
+    (folder / "inbox" / "bad.pdf").write_bytes(b"%PDF-1.7 rubbish")  # it has ended, though it has no pages
     command = [*READ, "inbox", "--output", "out"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PAGE_WORKERS": "1"}
     with (
         (folder / "stderr").open("w") as stderr,
-        subprocess.Popen(command, cwd=folder, env=environment, stderr=stderr) as running,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+        ) as running,
     ):
         try:
             read_stderr = (folder / "stderr").read_text
             wait_for(
-                lambda: read_stderr().count("success: inbox/") == 2 and any((folder / "out").glob("zlong-*/pages/*"))
+                lambda: (
+                    read_stderr().count("success: inbox/") == 2
+                    and "failure: inbox/bad.pdf" in read_stderr()
+                    and any((folder / "out").glob("zlong-*/pages/*"))
+                )
             )
             running.send_signal(signal.SIGINT)
-            running.wait(timeout=60)
+            printed, _ = running.communicate(timeout=60)
         finally:
             running.kill()  # otherwise a failed assertion would wait for it
 
@@ -248,6 +438,10 @@ def test_ctrl_c_leaves_a_summary_and_the_same_command_continues(folder: Path) ->
     stored = len(list((folder / "out").glob("*/pages/*.json")))
     assert (running.returncode, summary["success"], summary["unread"]) == (130, 2, 1), errors
     assert f"stopped: {stored} of 302 pages are stored; run the same command again to continue\n" in errors
+    (row,) = (row for row in summary["results"] if row["status"] == "unread")
+    assert row["pages"] == {"read": stored - 2, "unread": 302 - stored}
+    assert (summary["pages"], summary["pages_read_now"]) == (stored, stored)
+    assert printed.startswith(f"2 read, 0 in part, 1 failed, 1 unread: {stored} pages; ")
     assert "Traceback" not in errors
 
 

@@ -66,6 +66,19 @@ def test_a_terminal_shows_one_bar_for_a_folder(folder: Path) -> None:
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is visible again
 
 
+def test_a_narrow_terminal_without_colours_shows_every_word(folder: Path) -> None:
+    """Lines are wrapped by the terminal and not cut, NO_COLOR is respected, and the first line has no figures."""
+    variables = {**environment(folder), "NO_COLOR": "1"}
+
+    code, written = run_in_terminal(READ, folder, variables, columns=40)
+
+    assert code == 1
+    assert not re.search(r"\x1b\[(3[0-7]|38;[\d;]+)m", written)
+    assert written.startswith("3 documents; engine cpu starts\r\n")
+    assert "SOURCE_UNSUPPORTED: by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file" in written
+    assert re.search(r"success: inbox/two.pdf \(2 read\) -> out/two-[0-9a-f]{12}/", written)
+
+
 def test_a_bar_is_moved_and_ends_with_its_work() -> None:
     """There is one bar for each name, and none for what is done, also if it was done at once."""
     progress = RichProgress(console=Console(file=io.StringIO()))
@@ -82,6 +95,7 @@ def test_a_pipe_gets_no_control_characters(folder: Path) -> None:
     ran = read(folder, FORCE_COLOR="1", LOG_LEVEL="ERROR")
 
     assert not CONTROL.search(ran.stdout + ran.stderr)
+    assert "worker ready" not in ran.stderr
     assert {line.partition(" (")[0] for line in ran.stderr.splitlines()} == {
         "success: inbox/one.pdf",
         "success: inbox/two.pdf",
@@ -106,13 +120,39 @@ def test_json_is_one_object_per_line(folder: Path) -> None:
     assert (summary["success"], summary["failed"], summary["pages_read_now"]) == (2, 1, 3)
 
 
-def test_quiet_shows_errors_and_the_summary(folder: Path) -> None:
+def test_more_is_logged_if_it_is_asked_for(folder: Path) -> None:
+    """-v logs what goes on, -vv also what is only of use to find a mistake."""
+    ran = read(folder, "-v")
+
+    assert "worker ready" in ran.stderr and "success: inbox/one.pdf" in ran.stderr
+
+
+@pytest.mark.parametrize("options", [("--log-format", "quiet"), ("-q",)])
+def test_quiet_shows_errors_and_the_summary(folder: Path, options: tuple[str, ...]) -> None:
     """Documents that were read are not mentioned one by one."""
-    ran = read(folder, "--log-format", "quiet")
+    ran = read(folder, *options)
 
     (line,) = ran.stderr.splitlines()
     assert line.startswith("failure: inbox/bad.pdf (SOURCE_UNSUPPORTED: ")
     assert ran.stdout.startswith("2 read, 0 in part, 1 failed: ")
+
+
+PRINT_AROUND = """
+import os, sys
+from twopass.cli.display.terminal import reserve_stdout
+with reserve_stdout() as stdout:
+    print("a library", flush=True)
+    os.system("echo a child")
+    stdout.write(b"the result\\n")
+print("after")
+"""
+
+
+def test_nothing_but_the_result_reaches_a_reserved_stdout() -> None:
+    """Libraries and child processes that print meanwhile are on stderr, and what is printed later is not."""
+    ran = subprocess.run([sys.executable, "-c", PRINT_AROUND], capture_output=True, text=True, timeout=60)
+
+    assert (ran.stdout, ran.stderr) == ("the result\nafter\n", "a library\na child\n")
 
 
 def test_progress_lines_are_ten_seconds_apart() -> None:

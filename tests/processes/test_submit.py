@@ -25,6 +25,7 @@ from tests import ROOT
 from tests.fakes import s3
 from tests.fakes.platform import Json, Platform, QueueBackend, ScriptedBackend
 from tests.fakes.queue import LoopbackQueue
+from tests.fakes.terminal import run_in_terminal
 from twopass.cli.app import app
 from twopass.fleet.ledger import Ledger
 
@@ -491,6 +492,18 @@ def test_a_dry_run_estimates_and_sends_nothing(folder: Path) -> None:
     assert (estimate["documents"], estimate["pages"], estimate["jobs"]) == (2, 251, 5)
     assert (estimate["minutes"], estimate["dollars"]) == (1.0, 0.1255)
     assert not (folder / "submitted").exists()
+    assert "minutes" not in run.errors and "dollars" not in run.errors  # the table of documents is all
+
+
+def test_a_dry_run_on_a_terminal_prints_its_estimate_once(folder: Path) -> None:
+    """For a person, with the words of the JSON that a program gets."""
+    command = [sys.executable, "-m", "twopass.cli", "submit", "one.pdf", "--dry-run", "--price-per-hour", "3.6"]
+
+    code, written = run_in_terminal(command, folder, {"PATH": os.environ["PATH"], "HOME": str(folder)})
+
+    assert code == 0
+    assert written.count("documents: 1\r\n") == written.count("dollars: ") == 1
+    assert '"documents"' not in written
 
 
 @pytest.mark.parametrize(

@@ -243,4 +243,4 @@ async def test_the_error_of_a_page_leaves_its_number_to_the_caller(source_reader
             ):
                 pass
 
-    assert str(caught.value) == "DAMAGED: the file's page object cannot be opened"
+    assert str(caught.value) == "DAMAGED: the file's page object cannot be opened; save the file with another program"

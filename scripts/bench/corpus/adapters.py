@@ -28,7 +28,7 @@ def open_twopass() -> Iterator[Read]:
     """Read whole documents as `twopass read` does, with the cpu engine, to document.md."""
     from twopass.cli import batch, batch_files
     from twopass.cli.display import reporters
-    from twopass.result import Result
+    from twopass.errors import TwopassError
     from twopass.settings import Settings
     from twopass.telemetry import logs
     from twopass.worker import open_worker
@@ -43,9 +43,9 @@ def open_twopass() -> Iterator[Read]:
             files = batch.Batch([file], options, reporters.create_reporter(settings))
             worker.submit(batch.read_files(files, worker)).result()
             outcome = files.outcomes[file]
-            if not isinstance(outcome, Result):
-                raise outcome
-            uri = outcome.documents[0].artefacts["document.md"].uri
+            if "document.md" not in outcome.result.artefacts:
+                raise TwopassError(outcome.problems[0].code, outcome.problems[0].message)
+            uri = outcome.result.artefacts["document.md"].uri
             return PAGE_MARK.split(Path(uri.removeprefix("file://")).read_text(encoding="utf-8"))[1:]
 
         yield read

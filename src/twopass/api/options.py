@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 from uuid import uuid4
 
 from twopass.errors import Code, InvalidJob
-from twopass.job import EntryPoint, Format, Job
+from twopass.formats import registry
+from twopass.job import EntryPoint, Format, Job, suggest
 from twopass.settings import Settings
 
 Source = str | os.PathLike[str] | bytes
@@ -48,11 +49,14 @@ class SubmitOptions(ReadOptions, total=False):
 def parse_job(source: Source, output: Location | None, options: ReadOptions, settings: Settings) -> Job:
     """Make the job that reads one source. Its DocJSON is always written. Raises InvalidJob naming the option."""
     if unknown := set(options) - set(ReadOptions.__annotations__):
-        message = f"{min(unknown)}: not an option here; the options are {', '.join(ReadOptions.__annotations__)}"
+        known = list(ReadOptions.__annotations__)
+        advice = suggest(min(unknown), known) or f"; the options are {', '.join(known)}"
+        message = f"{min(unknown)}: not an option here{advice}"
         raise InvalidJob(Code.INVALID_JOB, message)
     fields = {**options, "source": _to_uri(source), "output": output and os.fspath(output), "inline": []}
     job = Job.parse({"id": f"read-{uuid4().hex[:12]}", "input": fields}, settings, EntryPoint.LOCAL)
     formats = tuple(name for name in Format if name in {*job.formats, Format.DOCJSON})
+    registry.check_installed(job.formats_needed)  # before a worker starts
     # A default bucket is for workers: a program's files go only where it says.
     return job.model_copy(update={"formats": formats, "output": job.output if output else None})
 

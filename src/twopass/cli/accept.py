@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
 def command(
     model_dir: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the weights; default: MODEL_DIR.")
+        Path | None,
+        typer.Option(exists=True, file_okay=False, metavar="FOLDER", help="Folder of the weights; default: MODEL_DIR."),
     ] = None,
     records: Annotated[
         Path | None,
@@ -49,6 +49,7 @@ def command(
     json_file: Annotated[
         Path | None, typer.Option("--json", dir_okay=False, metavar="FILE", help="Also write the checks as JSON.")
     ] = None,
+    config: options.Config = None,
 ) -> None:
     """Check that this machine reads with these weights as the official model does.
 
@@ -58,9 +59,6 @@ def command(
 
     If nothing failed, --tune and --rates read more documents: each setting that is compared takes one start of the
     worker and one reading of all documents. The time is announced before.
-
-    Exit code: 0 no check failed and some passed, 1 a check failed, none was run, or an engine did not start, 2 a wrong
-    argument.
     """
     from twopass.errors import TwopassError
     from twopass.telemetry import logs
@@ -71,7 +69,9 @@ def command(
         option, needed = ("--artefacts", "--rates") if artefacts and not rates else ("--files", "--tune or --rates")
         raise typer.BadParameter(f"has no effect without {needed}; add it.", param_hint=option)
     overrides: dict[str, Any] = {"model_dir": model_dir} if model_dir else {}
-    settings = options.load_worker_settings(engine=os.environ.get("ENGINE") or "vllm", **overrides)
+    if "engine" not in options.load_settings().model_fields_set:
+        overrides["engine"] = "vllm"
+    settings = options.load_worker_settings(**overrides)
     logs.set_up(settings)
     from twopass.acceptance import checks
     from twopass.acceptance.plan import Plan

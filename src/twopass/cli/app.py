@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from twopass.cli import exit_codes
 from twopass.runtime import vendor_reports
 from twopass.version import VERSION
 
@@ -28,8 +29,9 @@ COMMANDS = {  # name -> what it does, the first line of the docstring of the mod
     "doctor": "Check whether a worker could start with these settings on this machine.",
     "health": "Ask a worker whether it can take jobs.",
 }
-# Plain text, not rich's boxes, which are hard to search and to copy; no option that changes the user's shell.
-PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
+# Plain text, not rich's boxes, which are hard to search and to copy.
+PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+CONTEXT: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 
 
 class LazyGroup(TyperGroup):
@@ -42,8 +44,9 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"twopass.cli.{cmd_name.replace('-', '_')}")
-        subcommand = typer.Typer(**PLAIN)
-        subcommand.command(cmd_name)(module.command)
+        subcommand = typer.Typer(**PLAIN, add_completion=False)
+        epilog = exit_codes.describe(cmd_name)
+        subcommand.command(cmd_name, epilog=epilog, context_settings=CONTEXT)(module.command)
         return typer.main.get_command(subcommand)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -56,7 +59,7 @@ class LazyGroup(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-app = typer.Typer(name="twopass", cls=LazyGroup, no_args_is_help=True, **PLAIN)
+app = typer.Typer(name="twopass", cls=LazyGroup, no_args_is_help=True, context_settings=CONTEXT, **PLAIN)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -68,7 +71,7 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def twopass(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Turn PDFs and page images into DocJSON and markdown. `twopass COMMAND --help` has the options of a command."""

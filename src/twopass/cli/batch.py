@@ -1,17 +1,20 @@
-"""Read many files in this process and write `batch_summary.json`."""
+"""Read many files in this process, and write a summary of the run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import secrets
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 from twopass import pipeline
 from twopass.cli import batch_files
@@ -20,46 +23,52 @@ from twopass.cli.display import terminal
 from twopass.cli.display.batch_progress import BatchProgress
 from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import Reporter
-from twopass.document import State, Status
+from twopass.cli.exit_codes import Exit
+from twopass.contexts import DocumentContext
+from twopass.document import Checkpoint, State, Status
 from twopass.errors import EngineError, StoreError, TwopassError
-from twopass.job import EntryPoint, Job
-from twopass.result import Result
+from twopass.formats import registry
+from twopass.job import EntryPoint, Format, Job
+from twopass.result import DocumentResult, merge_problems
 from twopass.settings import Settings
+from twopass.steps import report
+from twopass.steps.report import Outcome
 from twopass.storage import outputs
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, open_worker
 
-SUMMARY = "batch_summary.json"
-UNREAD = "unread"  # status of a file that has no result: the batch was stopped, or an unexpected error came first
-STOPPED = 130  # the shell's exit code after Ctrl-C
-
-Outcome = Result | TwopassError
+SUMMARY = "batch_summary.json"  # of the last run
+RUNS = "runs"  # the folder with the summary of every run
+UNREAD = "unread"  # status of a file that was not read to its end: the run was stopped, or an unexpected error came
+FORMATS = (Format.DOCJSON, Format.MARKDOWN)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for every file of the batch. `output` is a folder or s3://bucket/prefix."""
+    """What is asked for every file of the batch.
 
-    output: str
-    formats: tuple[str, ...] = ("docjson", "markdown")
+    `output` is a folder or s3://bucket/prefix, or None if nothing is kept. `prints` is the format that goes to stdout.
+    """
+
+    output: str | None
+    formats: tuple[str, ...] = FORMATS
     pages: str | None = None
     password: str | None = None
     resume: bool = True
+    prints: Format | None = None
 
     def check(self, settings: Settings) -> None:
         """Raise InvalidJob, naming the option, where no file could be read with these options."""
-        Job.parse({"input": self.make_input("any")}, settings, EntryPoint.LOCAL)
+        job = self.make_job(InputFile("any", "any"), settings)
+        registry.check_installed(job.formats_needed)
 
-    def make_input(self, source: str) -> dict[str, Any]:
-        """The input of one file's job."""
-        required = {
-            "source": source,
-            "output": self.output,
-            "formats": list(self.formats),
-            "resume": self.resume,
-        }
-        optional = {"pages": self.pages, "password": self.password}
-        return {**required, **{name: value for name, value in optional.items() if value}}
+    def make_job(self, file: InputFile, settings: Settings) -> Job:
+        """The job that reads one file; raises InvalidJob."""
+        required = {"output": self.output, "formats": list(self.formats), "resume": self.resume, "inline": []}
+        optional = {"source": file.source, "pages": self.pages, "password": self.password}
+        fields = {**required, **{name: value for name, value in optional.items() if value}}
+        job = Job.parse({"id": file.job_id, "input": fields, "upload": file.upload}, settings, EntryPoint.LOCAL)
+        return job.model_copy(update={"output": self.output})  # no default bucket if nothing is to be kept
 
 
 def check_output(output: str, settings: Settings) -> None:
@@ -72,11 +81,40 @@ async def _prepare(output: str, settings: Settings) -> None:
         pass  # it was written to
 
 
+@dataclass
+class Reading:
+    """What is known of a document while it is read, in case that it is not read to its end."""
+
+    tracker: Tracker
+    states: Counter[str] = field(default_factory=Counter)
+    doc: DocumentContext | None = None
+
+    async def take(self, doc: DocumentContext, page: Checkpoint) -> None:
+        self.doc = doc
+        self.states[page.page.state] += 1
+
+    def describe(self, file: InputFile) -> DocumentResult:
+        """The document's result so far: its stored pages, and how many are left."""
+        left = self.tracker.now.pages_total - self.states.total() + self.states[State.UNREAD]
+        states = {**self.states, State.UNREAD: left} if left else self.states
+        if self.doc is None:
+            return DocumentResult(source=file.name, status=Status.FAILURE)
+        return DocumentResult(
+            id=self.doc.folder.document_id,
+            source=file.name,
+            status=Status.FAILURE,
+            pages={str(state): count for state, count in sorted(states.items()) if count},
+            timings=report.measure_timings(self.doc.watch),
+            usage={"pages_read_now": self.doc.watch.pages_timed},
+        )
+
+
 class Batch:
     """Files that are read with the same options, and what is known of them so far.
 
     They are read in the order that `arrange` returns, which is random by default: other processes may read the same
-    files into the same output.
+    files into the same output. `stdout` gets what is asked for besides the files: an object for each document
+    (`as_json`), or the text of the only one.
     """
 
     def __init__(
@@ -85,6 +123,8 @@ class Batch:
         options: Options,
         reporter: Reporter,
         arrange: Callable[[Sequence[InputFile]], Sequence[InputFile]] = batch_files.shuffle,
+        stdout: BinaryIO | None = None,
+        as_json: bool = False,
     ) -> None:
         self.files = files
         self.reading_order = arrange(files)
@@ -92,8 +132,17 @@ class Batch:
         self.reporter = reporter
         self.outcomes: dict[InputFile, Outcome] = {}
         self.progress: BatchProgress[InputFile] | None = None
+        self.begun = datetime.now(UTC)
         self.started = time.monotonic()
         self.opened: float | None = None  # when the engine was open
+        self._suffix = secrets.token_hex(3)
+        self._readings: dict[InputFile, Reading] = {}
+        self._stdout, self._as_json = stdout, as_json
+
+    @property
+    def run_name(self) -> str:
+        """The name of this run's summary; later runs have later names, and two of one second different ones."""
+        return f"{RUNS}/{self.begun:%Y%m%dT%H%M%SZ}-{self._suffix}.json"
 
     @contextmanager
     def show_progress(self) -> Iterator[BatchProgress[InputFile]]:
@@ -102,32 +151,87 @@ class Batch:
             self.progress = BatchProgress(folders, show)
             yield self.progress
 
-    def finish(self, file: InputFile, outcome: Outcome) -> None:
+    def begin(self, file: InputFile, tracker: Tracker) -> Reading:
+        self._readings[file] = Reading(tracker)
+        return self._readings[file]
+
+    def finish(self, file: InputFile, outcome: Outcome, text: bytes = b"") -> None:
+        """Report a document; `text` is its artefact for stdout."""
         self.outcomes[file] = outcome
-        self.reporter.report_document(_make_row(file, outcome))
+        row = self._make_row(file)
+        self.reporter.report_document(row)
+        self._print(to_json(row) if self._as_json else text)
+
+    def count_unopened(self) -> int:
+        """How many files have neither ended nor are known by their pages."""
+        known = {file for file, reading in self._readings.items() if reading.tracker.now.pages_total}
+        return len(set(self.files) - known - set(self.outcomes))
+
+    def print_unread(self) -> None:
+        """Print the objects of the documents that were not read to their end."""
+        if self._as_json:
+            for file in self.files:
+                if file not in self.outcomes:
+                    self._print(to_json(self._make_row(file)))
+
+    def _print(self, data: bytes) -> None:
+        """Write to stdout. Who reads it may leave, as `head` does: the documents are read nevertheless."""
+        try:
+            while data and self._stdout:
+                data = data[self._stdout.write(data) :]
+        except BrokenPipeError:
+            self._stdout = None
+
+    def _make_row(self, file: InputFile) -> dict[str, Any]:
+        """A document in the summary."""
+        outcome = self.outcomes.get(file)
+        if outcome:
+            return _describe(file, outcome.result.status, outcome, self.options.output)
+        if reading := self._readings.get(file):
+            return _describe(file, UNREAD, Outcome(reading.describe(file)), self.options.output)
+        return {"file": file.name, "status": UNREAD}
 
     def figures(self) -> Figures:
         ended = time.monotonic()
-        documents = [outcome.documents[0] for outcome in self.outcomes.values() if isinstance(outcome, Result)]
-        return Figures.measure(documents, (self.opened or ended) - self.started, ended - self.started)
+        finished = [outcome.result for outcome in self.outcomes.values()]
+        others = [reading.describe(file) for file, reading in self._readings.items() if file not in self.outcomes]
+        return Figures.measure([*finished, *others], (self.opened or ended) - self.started, ended - self.started)
+
+    def summarize(self) -> dict[str, Any]:
+        """Build what the summary holds."""
+        rows = [self._make_row(file) for file in self.files]
+        statuses = [row["status"] for row in rows]
+        figures = self.figures()
+        return {
+            "run": self.run_name,
+            "total_files": len(rows),
+            "success": statuses.count(Status.SUCCESS),
+            "partial": statuses.count(Status.PARTIAL_SUCCESS),
+            "failed": statuses.count(Status.FAILURE),
+            "unread": statuses.count(UNREAD),
+            "total_time": round(figures.total_s, 3),
+            **figures.as_dict(),
+            "results": rows,
+        }
 
 
-def run(files: Sequence[InputFile], options: Options, settings: Settings, reporter: Reporter) -> int:
+def run(batch: Batch, settings: Settings) -> Exit:
     """Read the files, write the summary whatever happens, and return the command's exit code."""
-    batch = Batch(files, options, reporter)
     try:
         with end_at_second_interrupt():
             _read_in_worker(batch, settings)
     except KeyboardInterrupt:
-        return STOPPED
+        return Exit.STOPPED
     except EngineError as error:  # the engine did not open
-        reporter.report_event(str(error), is_error=True, code=error.code)
-        return 1
+        batch.reporter.report_event(str(error), is_error=True, code=error.code)
+        return Exit.FAILED
     finally:
-        summary = summarize(files, batch.outcomes, batch.figures())
-        _write_summary(summary, batch, settings)
-        reporter.report_summary(_format_summary(summary, batch.figures(), options.output), summary)
-    return 0 if _is_complete(summary) else 1
+        batch.print_unread()
+        summary = batch.summarize()
+        if output := batch.options.output:
+            _write_summary(summary, batch, output, settings)
+        batch.reporter.report_summary(_format_summary(summary, batch.figures(), output), summary)
+    return Exit.SUCCESS if _is_complete(summary) else Exit.FAILED
 
 
 @contextmanager
@@ -140,7 +244,7 @@ def end_at_second_interrupt() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         terminal.show_cursor()
-        os._exit(STOPPED)  # page workers die with their parent
+        os._exit(Exit.STOPPED)  # page workers die with their parent
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -152,6 +256,7 @@ def end_at_second_interrupt() -> Iterator[None]:
 
 def _read_in_worker(batch: Batch, settings: Settings) -> None:
     """Open a worker and read the files. After Ctrl-C, report what is stored before the worker is closed."""
+    batch.reporter.report_start(len(batch.files), settings.engine)
     with ExitStack() as stack:
         try:
             worker = stack.enter_context(open_worker(settings))
@@ -163,15 +268,16 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
 
 
 def _report_stop(batch: Batch) -> None:
-    stored, counted, opened = 0, 0, 0
+    stored, counted, unopened = 0, 0, batch.count_unopened()
     if progress := batch.progress:
-        stored, counted, opened = progress.pages_done, progress.pages_counted, progress.files_counted
-    unopened = len(batch.files) - opened
+        stored, counted = progress.pages_done, progress.pages_counted
     message = f"stopped: {stored} of {counted} pages are stored" if counted else "stopped before pages were read"
-    message += f", and {unopened} files were not opened" if counted and unopened else ""
+    if counted and unopened:
+        message += f", and {unopened} {'file was' if unopened == 1 else 'files were'} not opened"
     advice = "run the same command again to continue"
-    if not batch.options.resume:
-        advice = "with --no-resume, the same command begins again"
+    if not (batch.options.resume and batch.options.output):
+        option = "without --output" if batch.options.resume else "with --no-resume"
+        message, advice = message.replace("are stored", "were read"), f"{option}, the same command begins again"
     batch.reporter.report_event(
         f"{message}; {advice}", is_error=False, pages_stored=stored, pages_counted=counted, files_unopened=unopened
     )
@@ -192,10 +298,10 @@ async def read_files(batch: Batch, worker: Worker) -> None:
                 return
             listener = progress.start(file)
             try:
-                outcome = await _read_file(file, batch.options, worker, Tracker(listener))
+                outcome, text = await _read_file(file, batch, worker, Tracker(listener))
             finally:
                 progress.finish(file)
-            batch.finish(file, outcome)
+            batch.finish(file, outcome, text)
 
     with batch.show_progress() as progress:
         errors = await asyncio.gather(*(read_file(file) for file in batch.reading_order), return_exceptions=True)
@@ -203,29 +309,18 @@ async def read_files(batch: Batch, worker: Worker) -> None:
         raise unexpected
 
 
-async def _read_file(file: InputFile, options: Options, worker: Worker, tracker: Tracker) -> Outcome:
+async def _read_file(file: InputFile, batch: Batch, worker: Worker, tracker: Tracker) -> tuple[Outcome, bytes]:
+    """Read one file; returns its outcome, and the artefact that is printed."""
+    reading, prints = batch.begin(file, tracker), batch.options.prints
     try:
-        delivered = {"id": file.job_id, "input": options.make_input(file.location)}
-        job = Job.parse(delivered, worker.settings, EntryPoint.LOCAL)
-        return await pipeline.run(job, worker, tracker)
+        job = batch.options.make_job(file, worker.settings)
+        async with outputs.open_output(job.output, worker.settings, None, worker.checked_outputs) as output:
+            outcome = await pipeline.run_single(job, worker, output, reading.take, tracker)
+            name = registry.WRITERS[prints].name if prints else ""
+            stored = await output.get(f"{outcome.result.id}/{name}") if name in outcome.result.artefacts else None
+            return outcome, stored.data if stored else b""
     except TwopassError as error:
-        return error
-
-
-def summarize(files: Sequence[InputFile], outcomes: Mapping[InputFile, Outcome], figures: Figures) -> dict[str, Any]:
-    """Build what `batch_summary.json` holds."""
-    rows = [_make_row(file, outcomes.get(file)) for file in files]
-    statuses = [row["status"] for row in rows]
-    return {
-        "total_files": len(files),
-        "success": statuses.count(Status.SUCCESS),
-        "partial": statuses.count(Status.PARTIAL_SUCCESS),
-        "failed": statuses.count(Status.FAILURE),
-        "unread": statuses.count(UNREAD),
-        "total_time": round(figures.total_s, 3),
-        **figures.as_dict(),
-        "results": rows,
-    }
+        return report.failed_document(file.name, error), b""
 
 
 def _is_complete(summary: Mapping[str, Any]) -> bool:
@@ -234,40 +329,46 @@ def _is_complete(summary: Mapping[str, Any]) -> bool:
     return not (summary["failed"] or summary["unread"] or unread)
 
 
-def _write_summary(summary: Mapping[str, Any], batch: Batch, settings: Settings) -> None:
-    """Write the summary to the output. Of several processes with one output, the last one's remains; each lists all."""
-    text = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
-    # File names may hold bytes that are not UTF-8; backslashreplace writes them as JSON's own escapes.
-    data = text.encode(errors="backslashreplace")
+def _write_summary(summary: Mapping[str, Any], batch: Batch, output: str, settings: Settings) -> None:
+    """Write the summary to the output.
+
+    Of several processes with one output, each lists all documents; the last one's is also SUMMARY.
+    """
     try:
-        asyncio.run(_put_summary(data, batch.options.output, settings))
+        asyncio.run(_put_summary(to_json(summary, indent=1), batch.run_name, output, settings))
     except StoreError as error:
         batch.reporter.report_event(f"{SUMMARY} is not written: {error}", is_error=True, code=error.code)
 
 
-async def _put_summary(data: bytes, output: str, settings: Settings) -> None:
+async def _put_summary(data: bytes, run_name: str, output: str, settings: Settings) -> None:
     async with outputs.open_output(output, settings, None) as store:
-        await store.put(SUMMARY, data, "application/json")
+        for name in (run_name, SUMMARY):
+            await store.put(name, data, "application/json")
 
 
-def _format_summary(summary: Mapping[str, Any], figures: Figures, output: str) -> str:
+def to_json(value: Mapping[str, Any], indent: int | None = None) -> bytes:
+    """JSON and a line feed. File names may hold bytes that are not UTF-8, which become JSON's own escapes."""
+    return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode(errors="backslashreplace")
+
+
+def _format_summary(summary: Mapping[str, Any], figures: Figures, output: str | None) -> str:
     counts = f"{summary['success']} read, {summary['partial']} in part, {summary['failed']} failed"
     unread = f", {summary['unread']} unread" if summary["unread"] else ""
-    return f"{counts}{unread}: {figures.describe()}; {output.rstrip('/')}/{SUMMARY}"
+    place = f"; {output.rstrip('/')}/{SUMMARY}" if output else ""
+    return f"{counts}{unread}: {figures.describe()}{place}"
 
 
-def _make_row(file: InputFile, outcome: Outcome | None) -> dict[str, Any]:
-    if outcome is None:
-        return {"file": file.name, "status": UNREAD}
-    if isinstance(outcome, TwopassError):
-        return {"file": file.name, "status": Status.FAILURE, "error": str(outcome)}
-    document = outcome.documents[0]
-    return {
+def _describe(file: InputFile, status: str, outcome: Outcome, output: str | None) -> dict[str, Any]:
+    document = outcome.result
+    row = {
         "file": file.name,
-        "status": document.status,
+        "status": status,
         "id": document.id,
+        "folder": f"{output.rstrip('/')}/{document.id}" if output and document.id else None,
         "pages": document.pages,
         "elapsed": document.timings.get("duration_s"),
-        "output": {name: artefact.uri for name, artefact in document.artefacts.items()},
+        "output": {name: artefact.uri for name, artefact in document.artefacts.items()} if output else {},
         "problems": [problem.model_dump(mode="json", exclude_none=True) for problem in outcome.problems],
     }
+    error = next((f"{problem.code}: {problem.message}" for problem in merge_problems(outcome.problems)), None)
+    return {**row, "error": error} if status == Status.FAILURE else row

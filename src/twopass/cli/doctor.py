@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
+from twopass.cli import options
+
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON, one list of objects.")] = False,
+    config: options.Config = None,
 ) -> None:
     """Check whether a worker could start with these settings on this machine.
 
     Checks settings, packages, GPU, weights, bucket, port, disk, limits and language files, and prints a line for each:
     ok, warning or failed, with what to do. Nothing is started or downloaded; small objects are written to the bucket
     and deleted. `twopass health` asks a worker that runs.
-
-    Exit code: 0 nothing failed, 1 a check failed, 2 a wrong argument.
     """
     from twopass.cli import doctor_checks
     from twopass.cli.doctor_checks import Outcome

@@ -39,8 +39,6 @@ def command(
 
     Every file is compared with the hub's checksums, which are kept in checksums.json beside the files. A model that
     reads single regions comes with the layout detector, as with --structure detector.
-
-    Exit code: 0 the folders are complete and correct, 1 one is not, 2 a wrong argument.
     """
     try:
         needed = structure.list_weights(model, finds_regions)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from twopass.engines import preflight
 from twopass.errors import Code, InvalidJob, InvalidSetting
+from twopass.formats import registry
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
 
@@ -36,7 +37,8 @@ class Arguments:
             preflight.check_port(self.port_setting, self.port, self.host)
             preflight.check_allowed_dir(settings)
         if self.entry_point is EntryPoint.LOCAL:
-            Job.parse(_load_local_job(self.test_input), settings, EntryPoint.LOCAL)
+            job = Job.parse(_load_local_job(self.test_input), settings, EntryPoint.LOCAL)
+            registry.check_installed(job.formats_needed)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
+from twopass.cli.exit_codes import Exit
+
 TIMEOUT_S = 10.0
 
 
 def command(
-    address: Annotated[str, typer.Argument(help="Address of the worker's METRICS_PORT.")] = "http://localhost:9400",
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="Address of the worker's METRICS_PORT.")
+    ] = "http://localhost:9400",
 ) -> None:
-    """Ask a worker whether it can take jobs.
-
-    Exit code: 0 it can, 1 it cannot or does not answer, 2 a wrong argument.
-    """
+    """Ask a worker whether it can take jobs."""
     import httpx
 
     try:
@@ -26,6 +27,6 @@ def command(
     except httpx.HTTPError as error:
         message = f"{address}: no worker answers ({type(error).__name__}); is METRICS_PORT set?"
         typer.echo(message, err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(Exit.FAILED) from None
     typer.echo(response.text.strip())
-    raise typer.Exit(0 if response.status_code == 200 else 1)
+    raise typer.Exit(Exit.SUCCESS if response.status_code == 200 else Exit.FAILED)

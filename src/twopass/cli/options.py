@@ -1,21 +1,24 @@
-"""Parse and check option values and the settings; a wrong one ends the command with exit code 2 and a message."""
+"""The options that commands share, and checks of values and settings: a wrong one ends the command with a message."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from twopass.errors import Code, InvalidSetting, TwopassError
+from twopass.cli.exit_codes import Exit
+from twopass.errors import Code, InvalidJob, InvalidSetting, TwopassError
 from twopass.job import Format
 from twopass.runtime import environment
-from twopass.settings import Settings
+from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings
 
-USAGE_ERROR = 2  # exit code of a wrong argument or setting
-FORMATS_HELP = f"Comma-separated: {', '.join(Format)}."
+PLACES_HELP = "Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line"
+PASSWORD_HELP = "Password of encrypted PDFs."
 
 
 def parse_choice(choices: Collection[str]) -> Callable[[str], str]:
@@ -31,7 +34,63 @@ def parse_choice(choices: Collection[str]) -> Callable[[str], str]:
 
 def choice(choices: Collection[str]) -> dict[str, Any]:
     """Arguments of typer.Option for an option that accepts only these values."""
-    return {"parser": parse_choice(choices), "metavar": f"[{'|'.join(choices)}]"}
+    metavar = f"[{'|'.join(choices)}]"
+    return {"parser": parse_choice(choices), "metavar": metavar, "autocompletion": complete(choices)}
+
+
+def complete(choices: Collection[str], separator: str = "") -> Callable[[str], list[str]]:
+    """Make a function that completes a value, or with a separator the last one of a list."""
+
+    def suggest(incomplete: str) -> list[str]:
+        head, mark, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
+        return [f"{head}{mark}{value}" for value in choices if value.startswith(last)]
+
+    return suggest
+
+
+def number(
+    kind: Callable[[str], float] = int, *, low: float = 0, high: float | None = None, metavar: str = "NUMBER"
+) -> dict[str, Any]:
+    """Arguments of typer.Option for a number from `low` to `high`."""
+    limits = f"from {low} on" if high is None else f"from {low} to {high}"
+
+    def parse(value: str) -> float:
+        try:
+            parsed = kind(value)
+        except ValueError:
+            parsed = None
+        if parsed is None or not low <= parsed <= (parsed if high is None else high):
+            raise typer.BadParameter(f"{value!r} is not a{' whole' if kind is int else ''} number {limits}.")
+        return parsed
+
+    return {"parser": parse, "metavar": metavar}
+
+
+def use_config(value: Path | None) -> Path | None:
+    """Name the file in the environment, where the settings are looked for, also by child processes."""
+    if value is not None:
+        if not value.is_file():
+            raise typer.BadParameter(f"{value}: no such file.")
+        os.environ[CONFIG_VARIABLE] = str(value)
+    return value
+
+
+# The options of all commands that read settings. The first one has no other use than its callback.
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", callback=use_config, help=f"Settings; default: {CONFIG_FILE}, if it exists."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the summary.")]
+Verbose = Annotated[
+    int,
+    typer.Option("--verbose", "-v", count=True, metavar="", show_default=False, help="Log more; -vv logs everything."),
+]
+Formats = typer.Option(
+    parser=lambda value: parse_formats(value), metavar="LIST", autocompletion=complete(tuple(Format), ","),
+    help=f"Comma-separated: {', '.join(Format)}.",
+)  # fmt: skip
 
 
 def parse_formats(value: str) -> str:
@@ -73,7 +132,7 @@ def parse_json_object(value: str) -> dict[str, Any]:
 
 
 def load_settings(**fixed: Any) -> Settings:
-    """Read the settings from the environment; `fixed` ones take precedence over it. No variable may be misspelt."""
+    """Read environment and twopass.toml; `fixed` settings take precedence over both. No name may be misspelt."""
     try:
         if misspelt := environment.find_misspelt():
             raise InvalidSetting(Code.INVALID_SETTING, misspelt)
@@ -94,7 +153,35 @@ def load_worker_settings(**fixed: Any) -> Settings:
     return settings
 
 
+def choose_log(quiet: bool, verbose: int, log_format: str | None = None) -> dict[str, Any]:
+    """The settings that -q, -v and --log-format stand for."""
+    if quiet and (verbose or log_format):
+        raise typer.BadParameter("use one of these", param_hint="--quiet / --verbose / --log-format")
+    fixed: dict[str, Any] = {"log_format": LogFormat.QUIET if quiet else log_format} if quiet or log_format else {}
+    return {**fixed, "log_level": "INFO" if verbose == 1 else "DEBUG"} if verbose else fixed
+
+
+def log_only_errors(settings: Settings) -> Settings:
+    """The settings of a run whose console is for a person: what the log warns of is in the documents' lines, too.
+
+    A level that was chosen is kept.
+    """
+    is_chosen = settings.writes_json_logs or "log_level" in settings.model_fields_set
+    return settings if is_chosen else settings.model_copy(update={"log_level": "ERROR"})
+
+
+def check_machine(settings: Settings) -> None:
+    """End the command if this machine cannot run the engine, before anything is looked for or written."""
+    from twopass.engines import preflight
+
+    try:
+        preflight.check_platform(sys.platform)
+        preflight.check_engine(settings)
+    except TwopassError as error:
+        fail(error)
+
+
 def fail(error: TwopassError) -> NoReturn:
-    """Print the error and end the command: with exit code 2 for a wrong setting, else 1."""
+    """Print the error and end the command, as one that was called wrongly or one that failed."""
     typer.echo(error, err=True)
-    raise typer.Exit(USAGE_ERROR if isinstance(error, InvalidSetting) else 1) from None
+    raise typer.Exit(Exit.USAGE if isinstance(error, InvalidSetting | InvalidJob) else Exit.FAILED) from None

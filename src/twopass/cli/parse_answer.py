@@ -21,13 +21,18 @@ FIELDS = {
 
 def command(
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="File with one answer; - for stdin.")
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, allow_dash=True, metavar="FILE", help="File with one answer; - for stdin."
+        ),
     ],
     family: Annotated[
         str, typer.Option(**options.choice(sorted(registry.FAMILIES)), help="Family of the model.")
     ] = "deepseek_ocr",
-    page: Annotated[int, typer.Option(help="Page number, for the elements' ids.")] = 1,
-    reads: Annotated[str, typer.Option(help="Grammar of the answer: document, plain, or a task's name.")] = "document",
+    page: Annotated[int, typer.Option(**options.number(low=1), help="Page number, for the elements' ids.")] = 1,
+    reads: Annotated[
+        str, typer.Option(metavar="GRAMMAR", help="Grammar of the answer: document, plain, or a task's name.")
+    ] = "document",
 ) -> None:
     """Parse a model's raw answer and print the page's elements as JSON.
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from twopass.cli import options
+from twopass.cli.exit_codes import Exit
+from twopass.job import Format
 from twopass.settings import GPU_NAMES, PRESETS, LogFormat
 
 GPU_PRESETS = ("auto", *(name for name in (*PRESETS, *GPU_NAMES) if name != "cpu"))
@@ -16,29 +18,43 @@ SETTINGS: dict[str | None, dict[str, Any]] = {  # --preset -> settings
     **{name: {"engine": "vllm", "preset": name} for name in GPU_PRESETS},
 }
 PRESET_CHOICES = tuple(name for name in SETTINGS if name)
+TEXT_FORMATS = tuple(name for name in Format if name is not Format.ZIP)
 
 
 def command(
     places: Annotated[
-        list[str],
-        typer.Argument(help="Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line."),
+        list[str], typer.Argument(metavar="PLACES...", help=f"{options.PLACES_HELP}, or - for a document on stdin.")
     ],
     output: Annotated[
-        str,
+        str | None,
         typer.Option(
-            parser=options.parse_output, metavar="PLACE", help="For artefacts: a folder or s3://bucket/prefix/."
+            parser=options.parse_output,
+            metavar="PLACE",
+            help="For artefacts: a folder or s3://bucket/prefix/; default: OUTPUT_DIR.",
         ),
-    ] = "output",
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(**options.choice(PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
     ] = None,
-    formats: Annotated[
-        str, typer.Option(parser=options.parse_formats, metavar="LIST", help=options.FORMATS_HELP)
-    ] = "docjson,markdown",
-    pages: Annotated[str | None, typer.Option(help='Pages to read, such as "1-5,8,11-"; default: all.')] = None,
-    password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs.")] = None,
+    formats: Annotated[str, options.Formats] = "docjson,markdown",
+    pages: Annotated[
+        str | None, typer.Option(metavar="RANGES", help='Pages to read, such as "1-5,8,11-"; default: all.')
+    ] = None,
+    password: Annotated[str | None, typer.Option(metavar="PASSWORD", help=options.PASSWORD_HELP)] = None,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="Read everything again, into new folders.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each document; all else goes to stderr.")
+    ] = False,
+    stdout: Annotated[
+        str | None,
+        typer.Option(
+            **options.choice(TEXT_FORMATS),
+            help="Print this format of the only document, and nothing else. Files are written only with --output.",
+        ),
+    ] = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
     log_format: Annotated[
         str | None,
         typer.Option(
@@ -46,38 +62,56 @@ def command(
             help="One object per line, text for people, or only errors and the summary; default: LOG_FORMAT.",
         ),
     ] = None,
+    config: options.Config = None,
 ) -> None:
     """Read documents in this process, or in several that share an output.
 
     Writes every document's artefacts and batch_summary.json to the output. After Ctrl-C the same command continues
     where it stopped; a second Ctrl-C ends it at once.
-
-    Exit code: 0 every document was read, 1 at least one failed or has unread pages, or the engine did not start,
-    2 nothing to read or a wrong argument, 130 stopped.
     """
     import asyncio
+    from contextlib import ExitStack
 
     from twopass.cli import batch, batch_files
-    from twopass.cli.display import reporters
+    from twopass.cli.display import reporters, terminal
     from twopass.errors import TwopassError
     from twopass.fleet.discovery import SUFFIXES
     from twopass.telemetry import logs
 
-    fixed = {"log_format": log_format} if log_format else {}
-    settings = options.load_worker_settings(**SETTINGS[preset], **fixed)
+    if as_json and stdout:
+        raise typer.BadParameter("use one of them: both are printed to stdout", param_hint="--json / --stdout")
+    chosen = options.choose_log(quiet, verbose, log_format)
+    settings = options.log_only_errors(options.load_worker_settings(**SETTINGS[preset], **chosen))
     logs.set_up(settings)
-    batch_options = batch.Options(output, tuple(filter(None, formats.split(","))), pages, password, not no_resume)
-    try:  # before an engine is opened, which may take a minute
-        files = asyncio.run(batch_files.find(places, output, settings))
-        if not files:
-            suffixes = ", ".join(sorted(SUFFIXES))
-            searched = ", ".join(places)
-            typer.echo(f"nothing to read below {searched}: no {suffixes} outside the output {output}", err=True)
-            raise typer.Exit(options.USAGE_ERROR)
-        batch_options.check(settings)
-        batch.check_output(output, settings)
-        batch_files.check_pages(files, pages, password, settings)
-    except TwopassError as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(options.USAGE_ERROR) from None
-    raise typer.Exit(batch.run(files, batch_options, settings, reporters.create_reporter(settings)))
+    options.check_machine(settings)
+    asked = batch.Options(
+        output=output or (None if stdout else str(settings.output_dir)),
+        formats=tuple(dict.fromkeys(filter(None, [*("" if stdout and not output else formats).split(","), stdout]))),
+        pages=pages,
+        password=password,
+        resume=not no_resume,
+        prints=Format(stdout) if stdout else None,
+    )
+    with ExitStack() as stack:
+        try:  # before an engine is opened, which may take a minute
+            asked.check(settings)
+            stdin = stack.enter_context(batch_files.keep_stdin(places, settings))
+            files = asyncio.run(batch_files.find(places, asked.output, settings, stdin))
+            if not files:
+                suffixes, searched = ", ".join(sorted(SUFFIXES)), ", ".join(places)
+                outside = f" outside the output {asked.output}" if asked.output else ""
+                typer.echo(f"nothing to read below {searched}: no {suffixes}{outside}", err=True)
+                raise typer.Exit(Exit.USAGE)
+            if stdout and len(files) > 1:
+                message = f"{len(files)} documents were found, and one can be printed; name one, or use --json"
+                raise typer.BadParameter(message, param_hint="--stdout")
+            if asked.output:
+                batch.check_output(asked.output, settings)
+            batch_files.check_pages(files, pages, password, settings)
+        except TwopassError as error:
+            typer.echo(error, err=True)
+            raise typer.Exit(Exit.USAGE) from None
+        keeps_stdout = as_json or stdout is not None
+        printed = stack.enter_context(terminal.reserve_stdout()) if keeps_stdout else None
+        reporter = reporters.create_reporter(settings, keeps_stdout)
+        raise typer.Exit(batch.run(batch.Batch(files, asked, reporter, stdout=printed, as_json=as_json), settings))

@@ -12,9 +12,12 @@ from twopass.cli import options
 
 def command(
     folder: Annotated[
-        str, typer.Argument(help="A finished document's folder: a path, or s3://bucket/prefix/document-id.")
+        str,
+        typer.Argument(
+            metavar="FOLDER", help="A finished document's folder: a path, or s3://bucket/prefix/document-id."
+        ),
     ],
-    formats: Annotated[str, typer.Option(parser=options.parse_formats, metavar="LIST", help=options.FORMATS_HELP)] = "",
+    formats: Annotated[str, options.Formats] = "",
     markdown: Annotated[
         dict[str, Any] | None,
         typer.Option(parser=options.parse_json_object, metavar="JSON", help='As in a job: \'{"maths": "\\\\("}\'.'),
@@ -24,23 +27,23 @@ def command(
         typer.Option(parser=options.parse_json_object, metavar="JSON", help="As in a job: '{\"max_tokens\": 256}'."),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Path or URI of the source; default: where it was when it was read.")
+        str | None,
+        typer.Option(metavar="PLACE", help="Path or URI of the source; default: where it was when it was read."),
     ] = None,
-    password: Annotated[str | None, typer.Option(help="Password of an encrypted PDF.")] = None,
+    password: Annotated[str | None, typer.Option(metavar="PASSWORD", help=options.PASSWORD_HELP)] = None,
     reread: Annotated[
         bool, typer.Option("--reread", help="Parse the recorded answers again, into a new document at --output.")
     ] = False,
     output: Annotated[
-        str | None, typer.Option(help="For --reread: folder or s3:// prefix of the new document.")
+        str | None, typer.Option(metavar="PLACE", help="For --reread: folder or s3:// prefix of the new document.")
     ] = None,
+    config: options.Config = None,
 ) -> None:
     """Write more formats of a finished document, without an engine.
 
     Formats are written beside the existing ones, from the document's checkpoints. --reread parses the recorded
     answers with this version's parsers and writes a new document; a finished one is never overwritten. --reread needs
     the source for its text layer and crops, the review format for pictures of its pages.
-
-    Exit code: 0 written, 1 not written, 2 a wrong argument.
     """
     if reread != bool(output):
         raise typer.BadParameter("use both or neither", param_hint="--reread / --output")

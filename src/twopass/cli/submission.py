@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from twopass.cli import submit_summary
+from twopass.cli.exit_codes import Exit
 from twopass.cli.submit_summary import SummaryWriter
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
@@ -22,7 +24,6 @@ from twopass.fleet.submission import Submission
 from twopass.settings import Settings
 
 MANY = 2000  # documents, of which counting the pages may take longer than reading them
-SUCCESS, INCOMPLETE, USAGE_ERROR, ENDPOINT_ERROR, STOPPED = 0, 1, 2, 3, 130  # exit codes
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ def run(options: Options, settings: Settings, console: Console) -> int:
         return asyncio.run(_run(options, settings, console))
     except KeyboardInterrupt:
         console.print(_describe_stop(options.submission))
-        return STOPPED
+        return Exit.STOPPED
     except EndpointError as error:
-        return _fail(ENDPOINT_ERROR, str(error), console)
+        return _fail(Exit.ENDPOINT, str(error), console)
     except (TwopassError, OSError) as error:
-        return _fail(USAGE_ERROR, str(error), console)
+        return _fail(Exit.USAGE, str(error), console)
 
 
 def _check_key(options: Options) -> None:
@@ -78,7 +79,7 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
         return await _cancel_jobs(options.submission, settings, console)
     documents = await find_documents(options.places, settings, options.submission.results)
     if not documents:
-        return _fail(USAGE_ERROR, f"no document to read in {', '.join(options.places)}", console)
+        return _fail(Exit.USAGE, f"no document to read in {', '.join(options.places)}", console)
     if options.dry_run:
         return await _print_estimate(options, documents, settings, console)
     if options.submission.slice_pages and len(documents) > MANY:
@@ -93,7 +94,7 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
         summary.finish(time.monotonic() - started)
     display.print_summary(summary.shown, len(documents), console)
     console.print(f"{summary.success_count} of {len(documents)} documents read; {summary.path}", highlight=False)
-    return SUCCESS if summary.success_count == len(documents) else INCOMPLETE
+    return Exit.SUCCESS if summary.success_count == len(documents) else Exit.FAILED
 
 
 async def _cancel_jobs(request: Submission, settings: Settings, console: Console) -> int:
@@ -106,7 +107,7 @@ async def _cancel_jobs(request: Submission, settings: Settings, console: Console
     if count := ledger.unanswered_count:
         advice = "the same command without --cancel finds them"
         console.print(f"{count} jobs may be at the endpoint too, but it did not answer with their ids: {advice}")
-    return SUCCESS
+    return Exit.SUCCESS
 
 
 async def _print_estimate(
@@ -122,6 +123,9 @@ async def _print_estimate(
             rows.append((document.name, plan.selected_pages(ready.pages), len(plan.slices(ready.pages)) + 1))
     last = submit_summary.load_last(request.folder)
     figures = estimate(rows, options.pages_per_s, options.workers, request.price_per_hour, last)
-    display.print_estimate(rows, figures, console)
-    print(json.dumps(figures))
-    return SUCCESS
+    display.print_counts(rows, console)
+    # The estimate is a result: for a person, or for a program that reads what is printed.
+    print(
+        "\n".join(f"{name}: {value}" for name, value in figures.items()) if sys.stdout.isatty() else json.dumps(figures)
+    )
+    return Exit.SUCCESS

@@ -14,10 +14,11 @@ from twopass.cli import options
 def command(
     places: Annotated[
         list[str] | None,
-        typer.Argument(help="Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line."),
+        typer.Argument(metavar="PLACES...", help=f"{options.PLACES_HELP}."),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="Id or address of a RunPod endpoint; RUNPOD_API_KEY is its key.")
+        str | None,
+        typer.Option(metavar="ENDPOINT", help="Id or address of a RunPod endpoint; RUNPOD_API_KEY is its key."),
     ] = None,
     local: Annotated[
         str | None, typer.Option(metavar="URL", help="A worker's local API; the worker sees this machine's files.")
@@ -29,14 +30,16 @@ def command(
     output: Annotated[
         str | None,
         typer.Option(
-            help="For artefacts: s3://bucket/prefix/, or a folder with --local or --ray; default: the endpoint's."
+            metavar="PLACE",
+            help="For artefacts: s3://bucket/prefix/, or a folder with --local or --ray; default: the endpoint's.",
         ),
     ] = None,
     upload: Annotated[
         str | None,
         typer.Option(
+            metavar="PREFIX",
             help="s3://bucket/prefix/ for files of this machine; without it, small files travel in the job, or, with "
-            "--ray, all nodes see them."
+            "--ray, all nodes see them.",
         ),
     ] = None,
     folder: Annotated[
@@ -47,27 +50,42 @@ def command(
         dict[str, Any] | None,
         typer.Option(parser=options.parse_json_object, metavar="JSON", help='More job fields: \'{"mode": "base"}\'.'),
     ] = None,
-    slice_pages: Annotated[int, typer.Option(min=0, help="Pages of one job; 0: never slice or count.")] = 100,
+    slice_pages: Annotated[
+        int, typer.Option(**options.number(), help="Pages of one job; 0: never slice or count.")
+    ] = 100,
     in_flight: Annotated[
         int | None,
-        typer.Option(min=1, max=5000, help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker."),
+        typer.Option(
+            **options.number(low=1, high=5000),
+            help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker.",
+        ),
     ] = None,
-    tries: Annotated[int, typer.Option(min=1, help="Tries of a job that makes no progress.")] = 4,
-    poll_s: Annotated[float, typer.Option(min=0, help="Seconds between two polls of a job.")] = 2.0,
+    tries: Annotated[int, typer.Option(**options.number(low=1), help="Tries of a job that makes no progress.")] = 4,
+    poll_s: Annotated[
+        float,
+        typer.Option(**options.number(float, metavar="SECONDS"), help="Seconds between two polls of a job."),
+    ] = 2.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count pages, estimate minutes and dollars, send nothing.")
     ] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the jobs that an earlier run left at the endpoint.")
     ] = False,
-    price_per_hour: Annotated[float | None, typer.Option(min=0, help="Dollars an hour of one worker.")] = None,
+    price_per_hour: Annotated[
+        float | None, typer.Option(**options.number(float, metavar="DOLLARS"), help="Dollars an hour of one worker.")
+    ] = None,
     pages_per_s: Annotated[
         float | None,
-        typer.Option(min=0, help="Pace of one worker, for --dry-run; default: the last summary's, else an H200's."),
+        typer.Option(
+            **options.number(float),
+            help="Pace of one worker, for --dry-run; default: the last summary's, else an H200's.",
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Workers at once, for --ray and --dry-run.")] = 1,
+    workers: Annotated[
+        int, typer.Option(**options.number(low=1), help="Workers at once, for --ray and --dry-run.")
+    ] = 1,
     min_workers: Annotated[
-        int, typer.Option(min=0, help="Workers of --ray that do not end when they have no job.")
+        int, typer.Option(**options.number(), help="Workers of --ray that do not end when they have no job.")
     ] = 0,
     actor: Annotated[
         dict[str, Any] | None,
@@ -77,13 +95,11 @@ def command(
             help='More options of Ray for each worker: \'{"num_cpus": 8, "accelerator_type": "H100"}\'.',
         ),
     ] = None,
+    config: options.Config = None,
 ) -> None:
     """Read documents with the workers of an endpoint.
 
     Writes submit_summary.json. After Ctrl-C the same command continues where it stopped.
-
-    Exit code: 0 every document was read, 1 not every one, 2 nothing to do or a wrong argument, 3 the endpoint refuses
-    or cannot be reached, 130 stopped.
     """
     if not places and not cancel:
         raise typer.BadParameter("name at least one file, folder, prefix or @FILE", param_hint="PLACES")

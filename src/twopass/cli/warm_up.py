@@ -20,7 +20,7 @@ DRAFT = "Any words, so that the kernels that find drafts are compiled."
 PICTURE_COUNTS = (1, 2, 3, 4, 6, 8, 12)  # pictures at once; the encoder has a CUDA graph for each count
 
 
-def command() -> None:
+def command(config: options.Config = None) -> None:
     """Fill ENGINE_CACHE for this machine's GPU, driver and versions.
 
     Opens the engine of the environment and reads pictures in every mode. Run it when an image is built on a machine

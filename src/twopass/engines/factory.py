@@ -22,6 +22,7 @@ def create_engine(settings: Settings) -> Engine:
     Raises InvalidSetting for settings that do not fit together, and EngineError for an engine that is not installed.
     """
     preflight.check_settings(settings)
+    preflight.check_engine(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
     folder = weights.find_detector(settings)  # first: the reader may take a minute to start

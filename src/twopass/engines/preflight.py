@@ -9,14 +9,19 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from twopass.engines import structure, weights
-from twopass.engines.gpus import GpuInfo, get_required_cuda_version
+from twopass.engines.gpus import GpuInfo, detect_gpus, get_required_cuda_version
 from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.settings import Settings, find_preset, preset_memory_gb
 
+ENGINE_PACKAGES: Mapping[str, tuple[tuple[str, ...], str]] = {  # engine -> packages beyond twopass's own, their command
+    "hf": (("torch", "transformers"), "python -m pip install '.[hf]'"),
+    "vllm": (("vllm",), "make gpu"),
+}
 MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
 
 
@@ -24,7 +29,32 @@ def check_platform(platform: str) -> None:
     """Require Linux, where page workers share memory and end with their parent; raises EngineError."""
     if platform != "linux":
         advice = "use a container, WSL on Windows, or an endpoint (twopass submit)"
-        raise EngineError(Code.ENGINE_DEAD, f"twopass reads on Linux only, and this is {platform}: {advice}")
+        raise EngineError(Code.PLATFORM, f"twopass reads on Linux only, and this is {platform}: {advice}")
+
+
+def check_engine(
+    settings: Settings,
+    is_installed: Callable[[str], object] = find_spec,
+    find_gpus: Callable[[], GpuInfo] = detect_gpus,
+    required: Callable[[], tuple[int, int]] = get_required_cuda_version,
+) -> None:
+    """Require the engine's packages and, for vLLM, a GPU; raises EngineError.
+
+    It comes before the weights are looked for: nobody should download gigabytes for a machine that cannot run them.
+    """
+    needs_gpu = settings.engine == "vllm" and settings.preset != "cpu"
+    found = find_gpus() if needs_gpu else GpuInfo()
+    lacks_gpu = needs_gpu and not found.count
+    packages, command = ENGINE_PACKAGES.get(settings.engine, ((), ""))
+    if missing := [name for name in packages if not is_installed(name)]:
+        gpu, advice = (
+            ("an NVIDIA GPU, and none was found, and ", "; ENGINE=cpu needs neither") if lacks_gpu else ("", "")
+        )
+        verb = "is" if len(missing) == 1 else "are"
+        message = f"engine {settings.engine} needs {gpu}{' and '.join(missing)}, which {verb} not installed: {command}"
+        raise EngineError(Code.PLATFORM, message + advice)
+    if lacks_gpu:
+        check_driver(settings, found, required)
 
 
 def check_settings(settings: Settings) -> None:

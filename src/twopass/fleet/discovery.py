@@ -77,7 +77,9 @@ async def find_documents(places: Sequence[str], settings: Settings, excluded: Co
 
 async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> list[DocumentRef]:
     if place.startswith("@"):
-        lines = [line.strip() for line in Path(place[1:]).read_text().splitlines()]
+        with error_mapping.map_errors(place, SourceError):
+            text = Path(place[1:]).read_text(errors="surrogateescape")  # as Python keeps file names that are not UTF-8
+        lines = [line.strip() for line in text.splitlines()]
         places = [line for line in lines if line and not line.startswith(("#", "@"))]
         return await find_documents(places, settings, excluded)
     if place.startswith("s3://") and place.endswith("/"):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -136,11 +136,9 @@ def print_summary(outcomes: Sequence[DocumentOutcome], documents: int, console: 
         console.print(f"the table has only documents that were not read completely, at most {MAX_SHOWN}")
 
 
-def print_estimate(rows: Sequence[tuple[str, int | None, int]], figures: dict[str, Any], console: Console) -> None:
-    """Print the pages and jobs of each document, given as (name, pages, jobs), and the figures of the whole run."""
+def print_counts(rows: Sequence[tuple[str, int | None, int]], console: Console) -> None:
+    """Print the pages and jobs of each document, given as (name, pages, jobs)."""
     table = Table("document", "pages", "jobs")
     for name, pages, jobs in rows:
         table.add_row(escape(name), "?" if pages is None else str(pages), str(jobs))
     console.print(table)
-    for name, value in figures.items():
-        console.print(f"{name}: {value}", highlight=False)

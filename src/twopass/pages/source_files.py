@@ -27,6 +27,8 @@ MIN_DPI, MAX_DPI = 30, 2400  # a stated resolution outside this range is a defau
 MAX_ROUNDING = 1.02  # ratio of the resolutions across and down: a smaller one comes from rounding
 MAX_STRETCH = 3.0  # ratio of both resolutions: a fax has 204 × 98, in a larger ratio one of them is wrong
 
+SAVE_AGAIN = "save the file with another program"  # what to do about a damaged one
+
 # What Pillow raises for a damaged file: its readers trust the header, and fail in many ways if the header is wrong.
 PILLOW_ERRORS = (
     OSError,
@@ -174,9 +176,12 @@ def _open(path: str, password: str | None) -> Any:
     pdf = pymupdf.open(path, filetype="pdf")
     if not pdf.is_pdf:  # MuPDF trusts the content more than `filetype`
         pdf.close()
-        raise SourceError(Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type")
+        raise SourceError(
+            Code.SOURCE_UNSUPPORTED, "the source has parts of a PDF, but is a file of another type; convert it"
+        )
     if pdf.needs_pass and not pdf.authenticate(password or ""):
-        message = "the password is wrong" if password else "the PDF is encrypted; send its password"
+        reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
+        message = f"{reason} (field password, option --password)"
         raise SourceError(Code.ENCRYPTED, message)
     return pdf
 
@@ -190,7 +195,7 @@ def translate_pdf_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, IndexError, pymupdf.mupdf.FzErrorBase) as error:
-        raise SourceError(Code.DAMAGED, f"MuPDF: {_clean_message(error, path)}") from error
+        raise SourceError(Code.DAMAGED, f"MuPDF: {_clean_message(error, path)}; {SAVE_AGAIN}") from error
 
 
 def _clean_message(error: Exception, path: str) -> str:
@@ -270,7 +275,9 @@ def open_image(path: str, limit: int) -> Iterator[Any]:
             check_pixel_limit(image.size, limit)
             yield image
     except PILLOW_ERRORS as error:
-        raise SourceError(Code.DAMAGED, f"the image cannot be read: {_clean_message(error, path)}") from error
+        raise SourceError(
+            Code.DAMAGED, f"the image cannot be read: {_clean_message(error, path)}; {SAVE_AGAIN}"
+        ) from error
 
 
 def check_pixel_limit(size: tuple[int, int], limit: int) -> None:

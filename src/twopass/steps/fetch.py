@@ -16,6 +16,7 @@ from twopass.job import Job, redact_uri
 from twopass.pages.source_files import (
     PDF,
     PILLOW_ERRORS,
+    SAVE_AGAIN,
     CheckedFile,
     PageSize,
     check_pixel_limit,
@@ -99,7 +100,7 @@ def detect_type(path: Path) -> str:
         file.seek(max(path.stat().st_size - PDF_END_WITHIN, 0))
         tail = file.read()
     if not head:
-        raise SourceError(Code.DAMAGED, "the source is empty: 0 bytes")
+        raise SourceError(Code.DAMAGED, "the source is empty: 0 bytes; copy or upload it again")
     if b"%PDF-" in head:
         return PDF
     for magic, mime in _MAGIC:
@@ -112,6 +113,8 @@ def detect_type(path: Path) -> str:
     message = "by its content, the source is not a PDF, PNG, JPEG, WebP or TIFF file"
     if head.lstrip().lower().startswith((b"<!doctype html", b"<html")):
         message += " but a web page; check that its address needs no login"
+    else:
+        message += "; convert it"
     raise SourceError(Code.SOURCE_UNSUPPORTED, message)
 
 
@@ -119,7 +122,7 @@ def inspect(path: str, mime: str, password: str | None, limits: Limits) -> Inspe
     """In a page worker: open the file, read its page sizes and metadata, and enforce the limits."""
     inspection = _inspect_pdf(path, password, limits) if mime == PDF else _inspect_image(path, limits)
     if not inspection.pages:
-        raise SourceError(Code.DAMAGED, "the document has no pages")
+        raise SourceError(Code.DAMAGED, f"the document has no pages; {SAVE_AGAIN}")
     return inspection
 
 

@@ -13,6 +13,7 @@ from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest
 from twopass.job import Job
 from twopass.pages import picture_page, text_layer
 from twopass.pages.rendered_page import ANNOTATIONS, RenderedPage, report_omission
+from twopass.pages.source_files import SAVE_AGAIN
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
@@ -216,15 +217,15 @@ _WARNINGS = {
     ),
 }
 _EXPLANATIONS = {
-    Code.LOOP: "the answer repeats itself",
+    Code.LOOP: "the answer repeats itself; another mode or dpi often helps",
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",
-    Code.EMPTY: "the answer is empty, but the page is not blank",
+    Code.EMPTY: "the answer is empty, but the page is not blank; raise dpi or try another mode",
     Code.RENDER_CRASH: "a page worker crashed on it twice",
     Code.ENGINE_CRASH: "the engine crashed on it, the last time while it read nothing else",
     Code.RENDER_TIMEOUT: "it needs more processor time than the limit; raise WORKER_TIMEOUT_S",
     Code.RENDER_MEMORY: "a page worker exceeded its memory limit on it twice; raise WORKER_MEMORY_BYTES or lower dpi",
-    Code.DAMAGED: "the page is damaged",
-    Code.UNGROUNDED: "the answer has no boxes",
+    Code.DAMAGED: f"the page is damaged; {SAVE_AGAIN}",
+    Code.UNGROUNDED: "the answer has no boxes; another mode may help",
     Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
     Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",
     Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read here: it reads Latin, Chinese and "

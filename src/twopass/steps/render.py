@@ -26,6 +26,7 @@ from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.pages.source_files import (
+    SAVE_AGAIN,
     CheckedFile,
     PageSize,
     detect_scan,
@@ -96,7 +97,7 @@ async def page(
     """
     size = file.pages[number - 1]
     if size is None:
-        raise SourceError(Code.DAMAGED, "the file's page object cannot be opened")
+        raise SourceError(Code.DAMAGED, f"the file's page object cannot be opened; {SAVE_AGAIN}")
     zoom = _compute_zoom(size, dpi, max_pixels)
     max_bytes = (math.ceil(size.width_pt * zoom) + 2) * (math.ceil(size.height_pt * zoom) + 2) * 3
     async with buffers.lend(max_bytes) as buffer:

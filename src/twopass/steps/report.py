@@ -228,7 +228,7 @@ async def job_result(
     result = Result(
         status=_job_status(documents),
         documents=documents if output.is_persistent else tuple(_drop_artefacts(d) for d in documents),
-        problems=(*(problem for outcome in kept for problem in outcome.problems), *dropped, *_to_warnings(incidents)),
+        problems=(*(problem for outcome in kept for problem in outcome.problems), *dropped, *to_warnings(incidents)),
         timings={**({} if job.queued_s is None else {"queued_s": job.queued_s}), **measure_timings(watch)},
         usage=_sum_usage(documents),
         store=None if output.conditional is None else ("conditional" if output.conditional else "head_then_put"),
@@ -256,7 +256,8 @@ def duplicate_job(owner: str, watch: Stopwatch) -> Result:
     return Result(status=Status.FAILURE, problems=(problem,), timings=timings, duplicate_of=owner)
 
 
-def _to_warnings(incidents: Sequence[Incident]) -> tuple[Problem, ...]:
+def to_warnings(incidents: Sequence[Incident]) -> tuple[Problem, ...]:
+    """What happened to the engine meanwhile, as problems that cost no page."""
     return tuple(
         Problem(code=incident.code, severity=Severity.WARNING, message=incident.message) for incident in incidents
     )

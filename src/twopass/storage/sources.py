@@ -84,7 +84,7 @@ def _copy(path: Path, target: Path, limit_bytes: int, label: str) -> DownloadRes
     if path.is_dir():
         raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: a folder, not a file; name one of its files")
     if not path.is_file():
-        raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: no such file")
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: no such file; check its path")
     with (
         error_mapping.map_errors(label, SourceError),
         path.open("rb") as file,
@@ -208,7 +208,7 @@ async def _request(client: httpx.AsyncClient, url: httpx.URL, allow_private: boo
         except (httpx.ConnectError, httpx.ConnectTimeout):
             if ip == addresses[-1]:
                 raise
-    raise SourceError(Code.STORE_UNAVAILABLE, f"{host}: the host has no address")
+    raise SourceError(Code.STORE_UNAVAILABLE, f"{host}: the host has no address; check its name")
 
 
 async def _save(response: httpx.Response, target: Path, limit_bytes: int, label: str) -> DownloadResult:

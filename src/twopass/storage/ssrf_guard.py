@@ -23,7 +23,9 @@ def resolve(host: str, port: int, allow_private: bool) -> tuple[str, ...]:
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError, OverflowError) as error:
-        raise SourceError(Code.STORE_UNAVAILABLE, f"{host[:100]}: this host name cannot be resolved") from error
+        raise SourceError(
+            Code.STORE_UNAVAILABLE, f"{host[:100]}: this host name cannot be resolved; check it"
+        ) from error
     addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
     # A host with one private address among public ones is refused: the next connection might use that address.
     if not allow_private and not all(map(is_public, addresses)):

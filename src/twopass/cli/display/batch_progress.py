@@ -63,10 +63,6 @@ class BatchProgress(Generic[File]):
     def pages_counted(self) -> int:
         return sum(progress.pages_total for progress in list(self._files.values()))
 
-    @property
-    def files_counted(self) -> int:
-        return sum(progress.pages_total > 0 for progress in list(self._files.values()))
-
     def start(self, file: File) -> Listener:
         """Return the listener for the progress of a file that starts now."""
         self._update(file, Progress())

@@ -61,7 +61,8 @@ class Figures:
         """Such as `12 pages; total 31.2 s, of which start 10.4 s; 0.58 pages per second after the start; …`."""
         stored = self.pages - self.pages_read_now
         parts = [
-            f"{self.pages} pages" + (f" ({stored} of them stored before)" if stored > 0 else ""),
+            f"{self.pages} page{'' if self.pages == 1 else 's'}"
+            + (f" ({stored} of them stored before)" if stored > 0 else ""),
             f"total {self.total_s:.1f} s, of which start {self.start_s:.1f} s",
         ]
         if self.pages_per_s is not None:

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 import structlog
 
 from twopass.cli.display import terminal
-from twopass.document import Status
-from twopass.result import Result
+from twopass.document import Problem, Severity, Status
+from twopass.result import Result, merge_problems
 from twopass.settings import LogFormat, Settings
 from twopass.telemetry.progress import Phase, Progress
 
+STYLES = {Status.SUCCESS: "green", Status.PARTIAL_SUCCESS: "yellow", Status.FAILURE: "red"}
+MAX_PROBLEMS = 5  # of one document; the summary has all
 PROGRESS_INTERVAL_S = 10.0  # between two lines of progress where no bars are drawn
 
 log = structlog.get_logger()
@@ -44,7 +46,13 @@ Show = Callable[[BarState], None]
 
 
 class Reporter(Protocol):
-    """Tells a person or a program what happens. Progress and logs are on stderr, the summary of a batch on stdout."""
+    """Tells a person or a program what happens.
+
+    Progress and logs are on stderr, the summary of a batch on stdout unless that is kept for something else.
+    """
+
+    def report_start(self, documents: int, engine: str) -> None:
+        """Report that the engine of a batch starts."""
 
     def show_progress(self) -> AbstractContextManager[Show]:
         """Show bars until the context ends."""
@@ -62,17 +70,23 @@ class Reporter(Protocol):
         """Report the end of a batch."""
 
 
-def create_reporter(settings: Settings) -> Reporter:
+def create_reporter(settings: Settings, keeps_stdout: bool = False) -> Reporter:
+    """Return the reporter for LOG_FORMAT; with `keeps_stdout` it prints nothing there."""
     if settings.log_format is LogFormat.QUIET:
-        return QuietReporter()
-    return JsonReporter() if settings.writes_json_logs else TextReporter()
+        return QuietReporter(keeps_stdout)
+    return JsonReporter(keeps_stdout) if settings.writes_json_logs else TextReporter(keeps_stdout)
 
 
 class TextReporter:
     """For people: bars on a terminal, elsewhere lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_stdout: bool = False) -> None:
         self._console = terminal.open_console()
+        self._keeps_stdout = keeps_stdout
+
+    def report_start(self, documents: int, engine: str) -> None:
+        if terminal.can_draw(self._console):  # elsewhere nobody waits for it
+            self._print(f"{documents} document{'' if documents == 1 else 's'}; engine {engine} starts")
 
     def show_progress(self) -> AbstractContextManager[Show]:
         return self._show_progress()
@@ -86,7 +100,10 @@ class TextReporter:
             yield limit_rate(lambda bar: self._print(f"{bar.name}: {bar.note}"))
 
     def report_document(self, row: Mapping[str, Any]) -> None:
-        self._print(format_row(row))
+        first, *problems = format_row(row)
+        terminal.print_line(self._console, first.removeprefix(row["status"]), STYLES[row["status"]], row["status"])
+        for problem in problems:
+            self._print(problem)
 
     def report_result(self, result: Result, summary: str) -> None:
         terminal.print_artefacts(self._console, result)
@@ -96,7 +113,10 @@ class TextReporter:
         self._print(message)
 
     def report_summary(self, text: str, summary: Mapping[str, Any]) -> None:
-        print(text)
+        if self._keeps_stdout:
+            self._print(text)
+        else:
+            print(text)
 
     def _print(self, text: str) -> None:
         terminal.print_line(self._console, text)
@@ -104,6 +124,8 @@ class TextReporter:
 
 class QuietReporter(TextReporter):
     """Documents that did not end with success, and the summary."""
+
+    def report_start(self, documents: int, engine: str) -> None: ...
 
     def show_progress(self) -> AbstractContextManager[Show]:
         return nullcontext(lambda bar: None)
@@ -120,6 +142,12 @@ class QuietReporter(TextReporter):
 class JsonReporter:
     """For programs: one object per line."""
 
+    def __init__(self, keeps_stdout: bool = False) -> None:
+        self._keeps_stdout = keeps_stdout
+
+    def report_start(self, documents: int, engine: str) -> None:
+        log.info("engine starts", documents=documents, engine=engine)
+
     def show_progress(self) -> AbstractContextManager[Show]:
         return nullcontext(limit_rate(lambda bar: log.info("progress", name=bar.name, **bar.counts)))
 
@@ -133,7 +161,11 @@ class JsonReporter:
         (log.error if is_error else log.warning)(message, **fields)
 
     def report_summary(self, text: str, summary: Mapping[str, Any]) -> None:
-        print(json.dumps({name: value for name, value in summary.items() if name != "results"}))
+        figures = {name: value for name, value in summary.items() if name != "results"}
+        if self._keeps_stdout:
+            log.info("run finished", **figures)
+        else:
+            print(json.dumps(figures))
 
 
 _INLINE = {"documents": {"__all__": {"inline"}}}  # the text of documents is never logged
@@ -154,9 +186,24 @@ def limit_rate(
     return show_seldom
 
 
-def format_row(row: Mapping[str, Any]) -> str:
-    """Format a finished file's status, its name, and its page counts or why it failed."""
+def format_row(row: Mapping[str, Any]) -> list[str]:
+    """Format a finished file: its status, its name, its page counts and its folder, then a line for each problem.
+
+    The problem of a file without pages is in its first line.
+    """
     name = row["file"].encode(errors="backslashreplace").decode()
-    reason = row.get("error") or terminal.format_page_counts(row["pages"])
-    reason = reason or next((f"{problem['code']}: {problem['message']}" for problem in row["problems"]), "no result")
-    return f"{row['status']}: {name} ({reason})"
+    problems = [_format_problem(problem) for problem in merge_problems(_parse_problems(row))]
+    reason = terminal.format_page_counts(row["pages"]) or (problems.pop(0) if problems else "no result")
+    place = f" -> {row['folder']}/" if row["folder"] else ""
+    lines = [f"{row['status']}: {name} ({reason}){place}", *(f"  {problem}" for problem in problems[:MAX_PROBLEMS])]
+    more = len(problems) - MAX_PROBLEMS
+    return [*lines, f"  and {more} more problem{'' if more == 1 else 's'} in the summary"] if more > 0 else lines
+
+
+def _parse_problems(row: Mapping[str, Any]) -> list[Problem]:
+    return [Problem.model_validate(problem) for problem in row["problems"]]
+
+
+def _format_problem(problem: Problem) -> str:
+    warning = "warning: " if problem.severity is Severity.WARNING else ""
+    return f"{warning}{problem.code}: {problem.message}"

@@ -6,14 +6,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 from rich.tree import Tree
 
+from twopass.document import State
 from twopass.result import DocumentResult, Result
 
 # files beside the artefacts in a document's folder, and what they are
@@ -30,6 +33,20 @@ def open_console() -> Console:
     It writes no control characters where stderr is not a terminal, even if FORCE_COLOR is set, as on many CI services.
     """
     return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+
+
+@contextmanager
+def reserve_stdout() -> Iterator[BinaryIO]:
+    """Yield stdout for results alone: what libraries and child processes print to it meanwhile goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with open(kept, "wb", buffering=0, closefd=False) as stdout:
+            yield stdout
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def can_draw(console: Console) -> bool:
@@ -75,9 +92,9 @@ def open_bars(console: Console) -> Iterator[Bars]:
         yield Bars(progress)
 
 
-def print_line(console: Console, text: str) -> None:
-    """Print a line, above the bars if there are any."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def print_line(console: Console, text: str, style: str = "", styled: str = "") -> None:
+    """Print a line, above the bars if there are any; `styled` is how it begins, in this style."""
+    console.print(Text.assemble((styled, style), text), highlight=False, soft_wrap=True)
 
 
 def print_artefacts(console: Console, result: Result) -> None:
@@ -99,7 +116,7 @@ def format_page_counts(pages: Mapping[str, int]) -> str:
 
     Pages of such a document may have been read and stored.
     """
-    return ", ".join(f"{count} {state}" for state, count in pages.items())
+    return ", ".join(f"{pages[state]} {state}" for state in State if pages.get(state))
 
 
 def _build_tree(document: DocumentResult) -> Tree:

@@ -32,9 +32,9 @@ class HfEngine(Engine):
     def __init__(self, model: str, folder: Path, dtype: str) -> None:
         try:
             from twopass.engines.hf import models
-        except ImportError as error:
-            message = f"engine hf needs {error.name}: pip install 'twopass[hf]'"
-            raise EngineError(Code.ENGINE_DEAD, message) from error
+        except ImportError as error:  # of a package that is installed, but not with all that it needs
+            message = f"engine hf needs {error.name}: python -m pip install '.[hf]'"
+            raise EngineError(Code.PLATFORM, message) from error
         self.family = model
         self.precision = dtype
         self._load = partial(models.load, model, folder, dtype)

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +71,7 @@ class VllmEngine(GroupMember):
         `gpu_ids` are the GPUs that the core sees, by default all. With `waits` false, the core is only started:
         `wait_for_core` and `connect` follow. `overrides` are arguments of vLLM's engine that no setting names.
         """
-        if not find_spec("vllm"):
-            raise EngineError(Code.ENGINE_DEAD, "engine vllm needs vllm, which is not installed: make gpu")
+        preflight.check_engine(settings)
         self.images = choose_image_input(settings)
         self.family = settings.model
         self.has_ngram_ban = settings.model not in CROP_INPUTS

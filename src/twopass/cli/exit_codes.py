@@ -1,0 +1,76 @@
+"""The exit codes of all commands, in one table: `--help` and docs/CODES.md show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """A command's exit code. They are stable: scripts and schedulers depend on them."""
+
+    SUCCESS = 0
+    FAILED = 1
+    USAGE = 2
+    ENDPOINT = 3
+    STOPPED = 130  # as shells report a command that Ctrl-C has ended: 128 + SIGINT
+
+
+MEANINGS: Mapping[Exit, str] = {
+    Exit.SUCCESS: "done",
+    Exit.FAILED: "not everything was done, or the engine did not start",
+    Exit.USAGE: "a wrong argument, setting or job, or nothing to do; nothing was begun",
+    Exit.ENDPOINT: "the endpoint refuses or cannot be reached",
+    Exit.STOPPED: "stopped with Ctrl-C; the same command continues",
+}
+
+USAGE = "a wrong argument or setting"
+OUTCOMES: Mapping[str, Mapping[Exit, str]] = {  # command -> its exit codes
+    "read": {
+        Exit.SUCCESS: "every document was read, though pages of it may have failed",
+        Exit.FAILED: "a document failed or has unread pages, or the engine did not start",
+        Exit.USAGE: f"nothing to read, or {USAGE}",
+        Exit.STOPPED: "stopped",
+    },
+    "serve": {
+        Exit.SUCCESS: "stopped by a signal",
+        Exit.FAILED: "the engine did not start, a package is missing, or the folder cannot be used",
+        Exit.USAGE: USAGE,
+    },
+    "submit": {
+        Exit.SUCCESS: "every document was read",
+        Exit.FAILED: "not every one",
+        Exit.USAGE: f"nothing to do, or {USAGE}",
+        Exit.ENDPOINT: "the endpoint refuses or cannot be reached",
+        Exit.STOPPED: "stopped",
+    },
+    "reparse": {Exit.SUCCESS: "written", Exit.FAILED: "not written", Exit.USAGE: USAGE},
+    "parse-answer": {Exit.SUCCESS: "parsed", Exit.USAGE: USAGE},
+    "schema": {Exit.SUCCESS: "printed", Exit.USAGE: USAGE},
+    "warm-up": {Exit.SUCCESS: "filled", Exit.FAILED: "the engine did not start", Exit.USAGE: USAGE},
+    "download-weights": {
+        Exit.SUCCESS: "the folders are complete and correct",
+        Exit.FAILED: "one is not",
+        Exit.USAGE: USAGE,
+    },
+    "accept": {
+        Exit.SUCCESS: "no check failed and some passed",
+        Exit.FAILED: "a check failed, none was run, or an engine did not start",
+        Exit.USAGE: USAGE,
+    },
+    "doctor": {Exit.SUCCESS: "nothing failed", Exit.FAILED: "a check failed", Exit.USAGE: USAGE},
+    "health": {
+        Exit.SUCCESS: "the worker can take jobs",
+        Exit.FAILED: "it cannot, or does not answer",
+        Exit.USAGE: "a wrong argument",
+    },
+    "handler.py": {
+        Exit.SUCCESS: "the local job was read, or the worker was stopped",
+        Exit.FAILED: "the local job failed, or the worker cannot serve, whatever the reason",
+    },
+}
+
+
+def describe(command: str) -> str:
+    """The exit codes of a command in one sentence."""
+    return f"Exit code: {', '.join(f'{code} {meaning}' for code, meaning in OUTCOMES[command].items())}."
