@@ -60,11 +60,12 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.STORE_UNAVAILABLE: (
         "A store or host did not answer, or not in time.",
-        "Send the same job again. Pages that were read are kept.",
+        "Send the same job again. Pages that were stored are kept.",
     ),
     Code.ENGINE_DEAD: (
         "The engine died or could not be started. Pages that it did not finish are `unread`.",
-        "Send the same job again; it continues where it stopped. If it happens again, see the worker's log.",
+        "Send the same job again; with an output, it continues where it stopped. If it happens again, see the worker's "
+        "log.",
     ),
     Code.ENGINE_MEMORY: (
         "The engine is out of memory. Pages that it did not finish are `unread`.",
@@ -82,11 +83,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.DEADLINE: (
         "The job's deadline passed before all pages were read. The others are `unread`.",
-        "Send the same job again; it continues where it stopped. Or raise `deadline_s`.",
+        "With an output, send the same job again; it continues where it stopped. Or raise `deadline_s`.",
     ),
     Code.SHUTDOWN: (
         "The worker was shut down before all pages were read.",
-        "Send the same job again; it continues where it stopped.",
+        "Send the same job again; with an output, it continues where it stopped.",
     ),
     Code.ENDPOINT_DENIED: (
         "The endpoint that jobs are sent to rejects them.",
