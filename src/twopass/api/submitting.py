@@ -29,6 +29,8 @@ class _Collector:
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
+    def pages_found(self, name: str, pages: int) -> None: ...
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         self.outcomes.append(outcome)
 

@@ -52,7 +52,14 @@ def command(
         int | None,
         typer.Option(min=1, max=5000, help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker."),
     ] = None,
-    tries: Annotated[int, typer.Option(min=1, help="Tries of a job that makes no progress.")] = 4,
+    tries: Annotated[int, typer.Option(min=1, help="Runs of a job in a row that store no new page.")] = 4,
+    max_runs: Annotated[
+        int, typer.Option(min=1, help="Runs of a document, or of each of its slices, whatever they read.")
+    ] = 20,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Dollars of all runs with this folder; needs --price-per-hour."),
+    ] = None,
     poll_s: Annotated[float, typer.Option(min=0, help="Seconds between two polls of a job.")] = 2.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count pages, estimate minutes and dollars, send nothing.")
@@ -122,6 +129,8 @@ def command(
         tries=tries,
         poll_s=poll_s,
         price_per_hour=price_per_hour,
+        max_runs=max_runs,
+        max_cost=max_cost,
     )
     asked = submission.Options(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
     logs.set_up(settings)
