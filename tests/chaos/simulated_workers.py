@@ -52,6 +52,7 @@ class SimulatedWorkers:
     stored: Counter[tuple[str, int]] = field(default_factory=Counter)
     reads: Counter[tuple[str, int]] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
+    unseen: float = 0.0  # seconds of jobs whose ids were lost for good: without a store, a key finds no job
     run_twice: int = 0  # jobs of which every page had been read before
     statuses: list[JobStatus] = field(default_factory=list)
     claims: dict[str, str] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class SimulatedWorkers:
         self.statuses.append(self._run(str(len(self.statuses)), job_input))
         if self._random.random() < LOST_ANSWERS:
             self.unknown_runs[job_input["source"]] += 1
+            self.unseen += 0 if self.has_store else self.statuses[-1].seconds or 0.0
             raise EndpointError(Code.ENDPOINT_UNAVAILABLE, "the connection was cut")
         return str(len(self.statuses) - 1)
 

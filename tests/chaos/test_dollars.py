@@ -95,7 +95,10 @@ def test_without_kept_pages_a_document_costs_no_more_than_its_tries(
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("has_store", [False, True])
 def test_a_limit_in_dollars_holds_over_all_commands(tmp_path: Path, seed: int, has_store: bool) -> None:
-    """No more is spent than the limit and the jobs in flight at its end, however often the command is repeated."""
+    """However often the command is repeated, no more is spent than the limit and the jobs in flight when it is reached.
+
+    What jobs cost whose ids were lost for good, which needs a job without an output, nobody knows.
+    """
     workers = SimulatedWorkers(seed, has_store)
     limit = PAGE_DOLLARS * sum(map(count_pages, SOURCES)) / 3
 
@@ -106,5 +109,5 @@ def test_a_limit_in_dollars_holds_over_all_commands(tmp_path: Path, seed: int, h
     spent = workers.bill.needed + workers.bill.twice
     unsent = sum(outcome.status == UNSENT for outcome in outcomes.values())
     print(f"\nlimit ${limit:.4f}, {DOCUMENTS} documents, {unsent} not sent: {workers.bill}", end="")
-    assert spent <= limit + PLAN.in_flight * workers.deadline_pages * PAGE_DOLLARS
+    assert spent - PAGE_DOLLARS * workers.unseen <= limit + PLAN.in_flight * workers.deadline_pages * PAGE_DOLLARS
     assert unsent > 0

@@ -42,6 +42,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]  # seconds, dollars
 Milliseconds = Annotated[Amount | None, WrapValidator(_ignore_invalid)]  # only for the person who waits
 FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_check_file_name)]
+Word = Annotated[str, Field(max_length=40, pattern=r"^[ -~]*$")]  # shown on the terminal
 JobId = Annotated[str, Field(max_length=256, pattern=r"^[!-~]+$")]
 
 
@@ -79,7 +80,7 @@ class ActorReply(Answer):
 class ProgressAnswer(Answer):
     """What a campaign shows of a running job's progress."""
 
-    phase: str = Field(default="", max_length=40)
+    phase: Word = ""
     pages_done: Count = 0
     pages_stored: Count = 0
 
@@ -93,7 +94,7 @@ class DocumentAnswer(Answer):
 
     id: FileName | None = None
     status: Literal["success", "partial_success", "failure"]
-    pages: dict[str, Count] = {}
+    pages: dict[Word, Count] = {}
     artefacts: dict[FileName, Artefact] = {}
     inline: dict[str, Any] = {}
 
@@ -190,9 +191,9 @@ def parse_end(status: JobStatus) -> tuple[JobResult, str | None]:
     try:
         output = _Output() if status.output is None else parse(_Output, status.output, "the job's result")
     except AnswerError:
-        if status.state is JobState.GONE:
-            return JobResult(), status.error
-        raise
+        if status.state is not JobState.GONE:
+            raise
+        output = _Output()
     result, error = output.detail or output, status.error or output.error
     if status.state is JobState.ENDED and error is None and result.document is None:
         raise AnswerError(Code.ENDPOINT_ANSWER, "the job's result cannot be parsed: it has no document and no error")
@@ -208,5 +209,6 @@ def parse_recorded(recorded: Mapping[str, Any]) -> RecordedOutcome | None:
 
 
 def _add_code(error: str) -> str:
-    """The error with a code: that of the platform itself has none."""
-    return (error if re.match(r"[A-Z][A-Z_]+: ", error) else f"{Code.JOB_LOST}: {error}")[:ERROR_CHARS]
+    """The error on one line, with a code: that of the platform itself has none."""
+    line = "".join(letter if letter.isprintable() else " " for letter in error[:ERROR_CHARS])
+    return line if re.match(r"[A-Z][A-Z_]+: ", line) else f"{Code.JOB_LOST}: {line}"
