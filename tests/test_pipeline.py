@@ -764,8 +764,8 @@ async def test_an_engine_that_dies_and_recovers_loses_one_page(reader: Reader, t
 @pytest.mark.parametrize(
     ("fields", "advice"),
     [
-        ({"inline": ["markdown"]}, "no page was stored, because the job has no output; set output"),
-        ({"output": "out", "resume": False}, "with resume false, the same job begins again"),
+        ({"inline": ["markdown"]}, "sent again, the job begins anew, because it has no output; set output"),
+        ({"output": "out", "resume": False}, "sent again, the job begins anew, because resume is false"),
         ({"output": "out"}, "send the same job again to continue"),
     ],
 )
@@ -788,7 +788,7 @@ async def test_only_a_job_that_continues_is_advised_to_be_sent_again(
 
     messages = [problem.message for problem in result.problems]
     assert messages and all(advice in message for message in messages)
-    assert advice.startswith("send") or not any("send the same job again" in message for message in messages)
+    assert advice.startswith("send ") or not any("send the same job again" in message for message in messages)
 
 
 async def test_an_engine_that_stays_dead_fails_the_job_with_its_code(reader: Reader, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from twopass.telemetry.progress import PageProgress, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
-NOT_STORED_HINT = "no page was stored, because the job has no output; set output, so that the same job continues"
-NOT_RESUMED_HINT = "with resume false, the same job begins again; leave it out to keep pages that were read"
+NOT_STORED_HINT = "sent again, the job begins anew, because it has no output; set output to keep pages"
+NOT_RESUMED_HINT = "sent again, the job begins anew, because resume is false; leave it out to keep pages"
 EXTRA_FAILURES = 32  # consecutive lost pages beyond those in flight; after so many the engine will not recover soon
 
 
