@@ -35,6 +35,7 @@ RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attem
     }
 )
 MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
+_BOOLEAN = TypeAdapter(bool)
 UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
 
 
@@ -108,7 +109,7 @@ class Plan:
     def resumes(self) -> bool:
         """Whether a job continues from stored pages; the field is parsed as the worker parses it."""
         try:
-            return TypeAdapter(bool).validate_python(self.fields.get("resume", True))
+            return _BOOLEAN.validate_python(self.fields.get("resume", True))
         except ValidationError:
             return True  # the worker refuses the job
 

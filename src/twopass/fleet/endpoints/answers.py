@@ -181,8 +181,8 @@ def parse(model: type[Model], answer: Any, what: str) -> Model:
 def parse_progress(status: JobStatus) -> ProgressAnswer:
     """The progress of an open job. What cannot be parsed is left out: it is shown only, and the job goes on."""
     try:
-        return parse(ProgressAnswer, status.output, "progress")
-    except AnswerError:
+        return ProgressAnswer.model_validate(status.output)
+    except ValidationError:
         return ProgressAnswer(phase=str(status.state))
 
 
