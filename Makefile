@@ -63,7 +63,7 @@ test-chaos: $(VENV)/test # a few kills, hostile files and small jobs: at most 15
 	$(BIN)/python -m pytest tests/chaos
 
 chaos: $(VENV)/test # all of them: an hour
-	CHAOS_KILLS=50 CHAOS_FILES=2000 CHAOS_JOBS=1000 $(BIN)/python -m pytest -s tests/chaos
+	CHAOS_KILLS=50 CHAOS_FILES=2000 CHAOS_JOBS=1000 CHAOS_DOCUMENTS=300 $(BIN)/python -m pytest -s tests/chaos
 
 check: $(VENV)/test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

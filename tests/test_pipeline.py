@@ -761,6 +761,36 @@ async def test_an_engine_that_dies_and_recovers_loses_one_page(reader: Reader, t
     assert not list((tmp_path / "out").rglob("manifest.json"))
 
 
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({"inline": ["markdown"]}, "sent again, the job begins anew, because it has no output; set output"),
+        ({"output": "out", "resume": False}, "sent again, the job begins anew, because resume is false"),
+        ({"output": "out"}, "send the same job again to continue"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["deadline", "shutdown", "engine"])
+async def test_only_a_job_that_continues_is_advised_to_be_sent_again(
+    reader: Reader, tmp_path: Path, fields: dict[str, Any], advice: str, ending: str
+) -> None:
+    """Pages are found again only in an output, and only with resume; otherwise the message says what is missing."""
+    (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
+    fields = {**fields, "source": f"{tmp_path}/a.pdf"}
+    if "output" in fields:
+        fields["output"] = f"{tmp_path}/out"
+    engine = DyingEngine("", deaths=99) if ending == "engine" else ScriptedEngine()
+    if ending == "shutdown":
+        reader.shutdown.begin(60)
+    if ending == "deadline":
+        fields["deadline_s"] = 1e-6
+
+    result = await reader.run(engine=engine, **fields)
+
+    messages = [problem.message for problem in result.problems]
+    assert messages and all(advice in message for message in messages)
+    assert advice.startswith("send ") or not any("send the same job again" in message for message in messages)
+
+
 async def test_an_engine_that_stays_dead_fails_the_job_with_its_code(reader: Reader, tmp_path: Path) -> None:
     """With a dead engine no page is read or stored, and the result counts every page as unread."""
     (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(3))
@@ -887,6 +917,21 @@ async def test_what_is_written_after_the_last_page_has_progress_of_its_own(reade
     writing = [report.parts_done for report in reports if report.phase is Phase.ASSEMBLING and report.parts_total]
     assert writing == list(range(3 + len(result.documents[0].artefacts) + 1))
     assert reports[-1].parts_done == reports[-1].parts_total == writing[-1]
+
+
+async def test_the_pace_of_a_resumed_job_leaves_out_stored_pages(reader: Reader, tmp_path: Path) -> None:
+    """Pages of an unfinished document, and finished documents, are found in the output and not read now."""
+    for name, pages in (("a", 4), ("b", 3)):
+        (tmp_path / f"{name}.pdf").write_bytes(make_chapter_pdf(pages))
+    whole, part = f"{tmp_path}/a.pdf", f"{tmp_path}/b.pdf"
+    await reader.run(engine=ScriptedEngine(), source=whole, output=f"{tmp_path}/out")
+    await reader.run(engine=ScriptedEngine(), source=part, slice="1-2", output=f"{tmp_path}/out")
+    progress = Tracker()
+
+    result = await reader.run(1, ScriptedEngine(), progress, sources=[whole, part], output=f"{tmp_path}/out")
+
+    assert result.usage["pages_read_now"] == 1
+    assert (progress.now.pages_done, progress.now.pages_stored) == (7, 6)
 
 
 class LogprobEngine(ScriptedEngine):

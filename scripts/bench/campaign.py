@@ -210,6 +210,9 @@ class _Watcher:
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
         self._listener.document_progressed(name, pages_done, phase)
 
+    def pages_found(self, name: str, pages: int) -> None:
+        self._listener.pages_found(name, pages)
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         await self._listener.document_ended(outcome)
         self._count_end()

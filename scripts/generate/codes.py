@@ -62,7 +62,7 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.STORE_UNAVAILABLE: (
         "A store or host did not answer, or not in time.",
-        "Send the same job again. Pages that were read are kept.",
+        "Send the same job again. Pages that were stored are kept.",
     ),
     Code.PLATFORM: (
         "This machine cannot read: another system than Linux, or no GPU and no package for the engine.",
@@ -70,7 +70,8 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.ENGINE_DEAD: (
         "The engine died or could not be started. Pages that it did not finish are `unread`.",
-        "Send the same job again; it continues where it stopped. If it happens again, see the worker's log.",
+        "Send the same job again; with an output, it continues where it stopped. If it happens again, see the worker's "
+        "log.",
     ),
     Code.ENGINE_MEMORY: (
         "The engine is out of memory. Pages that it did not finish are `unread`.",
@@ -88,11 +89,11 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
     ),
     Code.DEADLINE: (
         "The job's deadline passed before all pages were read. The others are `unread`.",
-        "Send the same job again; it continues where it stopped. Or raise `deadline_s`.",
+        "With an output, send the same job again; it continues where it stopped. Or raise `deadline_s`.",
     ),
     Code.SHUTDOWN: (
         "The worker was shut down before all pages were read.",
-        "Send the same job again; it continues where it stopped.",
+        "Send the same job again; with an output, it continues where it stopped.",
     ),
     Code.ENDPOINT_DENIED: (
         "The endpoint that jobs are sent to rejects them.",
@@ -102,14 +103,31 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "The endpoint that jobs are sent to cannot be reached, was busy for too long, or has no worker that can start.",
         "Run the same command again; it continues where it stopped. If the endpoint is busy, lower `--in-flight`.",
     ),
+    Code.ENDPOINT_ANSWER: (
+        "The endpoint's answer about a job cannot be parsed; the message names the field. The other jobs go on.",
+        "Check that the address is that of an endpoint whose workers run twopass. The job may have run, so it is not "
+        "sent again: the same command asks for it.",
+    ),
     Code.DUPLICATE: (
         "Another job has the same `idempotency_key` and reads in place of this one.",
         "Wait for the result of the job that `duplicate_of` names. To read again, use another key. `twopass submit` "
         "does this itself.",
     ),
     Code.JOB_LOST: (
-        "The endpoint lost a job, ended it without a result (as often as `--tries` allows), or was too slow.",
+        "The endpoint lost a job, or ended it without a result or with unread pages, as often as `--tries` allows.",
         "See the endpoint's log. Run the same command again to read the missing pages.",
+    ),
+    Code.COST_LIMIT: (
+        "`--max-cost` of `twopass submit` is reached. The message says what was spent and what was in flight.",
+        "Raise `--max-cost` and repeat the command: documents that were not sent are read then.",
+    ),
+    Code.RUN_LIMIT: (
+        "A job ran `--max-runs` times and is still not complete, although each run stored new pages.",
+        "See why the runs ended. Raise `--max-runs`, or repeat the command to continue.",
+    ),
+    Code.IN_USE: (
+        "Another `twopass submit` uses the folder; the message names its host and process.",
+        "Wait for its end, or name another `--folder`.",
     ),
     Code.ACCESS_DENIED: (
         "`twopass serve` refuses the request: the API key is missing or wrong, or another website sent it.",

@@ -53,7 +53,8 @@ JOB: Mapping[str, str] = {
     "password": "of an encrypted PDF",
     "language": "a hint for OCR and keywords: `en`, `ko`, `zh` …",
     "sampling": "sampling parameters that override the defaults",
-    "deadline_s": "pages not read by then are `unread`; the same job, sent again, continues; 540 on RunPod",
+    "deadline_s": "pages not read by then are `unread`; with an output, the same job, sent again, continues; 540 on "
+    "RunPod",
     "failed_pages": "how many failed pages, or what percentage, make a document `partial_success` or `failure`; "
     "pages that were read are kept",
     "resume": "`false` reads everything again, into a separate folder",
@@ -80,7 +81,7 @@ DOCUMENT: Mapping[str, str] = {
     "status": "as above",
     "pages": "counts by state: `read`, `repaired`, `text_layer`, `blank`, `failed`, `unread`",
     "failed": "pages that failed, as ranges: `3,7-9`",
-    "left": "unread pages: the same job, sent again, reads them",
+    "left": "unread pages: with an output, the same job, sent again, reads only them",
     "artefacts": "by name, each with address, bytes, sha256 and content type",
     "inline": "the inline artefacts",
     "canary": "result of the self-test at start: `passed`, `off`, or null if the engine needs none",
@@ -97,6 +98,7 @@ PROBLEM: Mapping[str, str] = {
 PROGRESS: Mapping[str, str] = {
     "phase": ", ".join(f"`{phase}`" for phase in Phase) + "; `assembling` from the last page of the last document on",
     "pages_done": "pages finished in both passes",
+    "pages_stored": "of these, pages that were found in the output and not read now",
     "pages_total": "pages known so far",
     "elements_done": "elements finished",
     "elements_total": "elements found so far",
@@ -104,7 +106,7 @@ PROGRESS: Mapping[str, str] = {
     "parts_total": "of so many, in all documents whose pages are read",
     "percent": "share of pages that are finished; documents whose pages are not counted yet weigh as the mean of "
     "the others; never falls, and is 100 only at the end",
-    "pages_per_s": "since the start of the job",
+    "pages_per_s": "pages that were read now, since the first of them could be read",
     "eta_s": "remaining seconds at this pace; null at first",
     "seq": "increases with every report; no report follows the result",
 }

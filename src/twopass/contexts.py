@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -22,6 +22,7 @@ from twopass.job import EntryPoint, Format, Job
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
+from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import enrich
 from twopass.steps.previews import PreviewSource
 from twopass.steps.upload import Manifest, ManifestDetails
@@ -32,6 +33,8 @@ from twopass.telemetry.progress import PageProgress, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
+NOT_STORED_HINT = "sent again, the job begins anew, because it has no output; set output to keep pages"
+NOT_RESUMED_HINT = "sent again, the job begins anew, because resume is false; leave it out to keep pages"
 EXTRA_FAILURES = 32  # consecutive lost pages beyond those in flight; after so many the engine will not recover soon
 
 
@@ -129,6 +132,17 @@ class JobContext:
             return scratch.free_bytes() // settings.concurrency
 
         return AdmissionLimits(self.worker.page_slots.count, settings.max_source_bytes, free_bytes)
+
+    @property
+    def resend_advice(self) -> str:
+        """What to do about pages that remain unread; the same job continues only from pages that it finds again."""
+        if not self.output.is_persistent:
+            return NOT_STORED_HINT
+        return RESEND_HINT if self.job.resume else NOT_RESUMED_HINT
+
+    def start_work(self) -> AbstractAsyncContextManager[None]:
+        """Start work of this job; raises OutOfTime."""
+        return self.worker.shutdown.start_work(self.deadline, self.resend_advice)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ TwopassError            has a Code and a message that says what to do
 ├── OutOfTime           the job's deadline passed or the worker is shutting down
 ├── RequestError        a request to `twopass serve` is refused
 ├── EndpointError       the endpoint that `twopass submit` sends jobs to rejects them or cannot be reached
+│   └── AnswerError     its answer about one job cannot be parsed; other jobs go on
+├── LimitReached        a limit of `twopass submit` keeps a job from being sent
 └── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
 
@@ -39,7 +41,11 @@ class Code(StrEnum):
     SHUTDOWN = "SHUTDOWN"
     ENDPOINT_DENIED = "ENDPOINT_DENIED"
     ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
+    ENDPOINT_ANSWER = "ENDPOINT_ANSWER"
     JOB_LOST = "JOB_LOST"
+    COST_LIMIT = "COST_LIMIT"
+    RUN_LIMIT = "RUN_LIMIT"
+    IN_USE = "IN_USE"
     DUPLICATE = "DUPLICATE"
     ACCESS_DENIED = "ACCESS_DENIED"
     NOT_FOUND = "NOT_FOUND"
@@ -112,6 +118,14 @@ class RequestError(TwopassError):
 
 class EndpointError(TwopassError):
     """The endpoint that jobs are submitted to rejects them or cannot be reached."""
+
+
+class AnswerError(EndpointError):
+    """The endpoint's answer about one job cannot be parsed; the message names the field. Other jobs go on."""
+
+
+class LimitReached(TwopassError):
+    """A limit of the campaign keeps a job from being sent (COST_LIMIT)."""
 
 
 class WorkerDied(TwopassError):

@@ -26,7 +26,6 @@ from twopass.result import Result
 from twopass.runtime import admission, page_slots, retry, task_group
 from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
-from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import assemble, claim, enrich, fetch, pass1, pass2, previews, render, report, unread_regions, upload
 from twopass.steps.report import Outcome
 from twopass.steps.upload import Manifest
@@ -109,33 +108,35 @@ async def _read_document(context: JobContext, source: str, ticket: Ticket) -> Ou
 async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
     """Read one page; its failure is in its checkpoint. Raises StoreError if the store fails."""
     structlog.contextvars.bind_contextvars(page=number, document=doc.folder.document_id)  # only for this page's task
+    stored: Checkpoint | None = None
     try:
-        async with doc.worker.shutdown.start_work(doc.job_context.deadline):
+        async with doc.job_context.start_work():
             with doc.ticket.watch(), limit_cpu_time(doc.worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
-                checkpoint = await _process_page(doc, number)
+                stored = await _load_checkpoint(doc, number)
+                checkpoint = stored or await _process_page(doc, number)
     except OutOfTime as end:
         checkpoint = pass1.unread_page(number, end.code, end.message)
     except EngineError as error:  # discard the result of pass 1, too: a half-read page would be stored for good
         log.warning("page unread", page=number, code=error.code)
         stored = await upload.load_checkpoint(doc.folder, number)  # another worker's engine may be alive
-        checkpoint = stored or pass1.unread_page(number, error.code, f"{error.message}; {RESEND_HINT}")
+        checkpoint = stored or pass1.unread_page(
+            number, error.code, f"{error.message}; {doc.job_context.resend_advice}"
+        )
     doc.ticket.finish_page()
     if checkpoint.page.state is State.UNREAD:
         doc.page_progress.skip()
     else:
-        doc.page_progress.finish()
+        doc.page_progress.finish(stored=stored is not None)
     if listener := doc.job_context.page_listener:
         await listener(doc, checkpoint)
     return checkpoint.without_completions
 
 
 async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
-    """Load the page's checkpoint; if there is none, render the page, run both passes, enrich and store it.
+    """Render the page, run both passes, enrich and store it.
 
     If a page worker crashes, the page is processed once more; if it cannot be rendered, its text layer is used.
     """
-    if stored := await _load_checkpoint(doc, number):
-        return stored
     worker, watch = doc.worker, doc.watch
     with watch.page(number), doc.failure_budget.track():
         for last_try in retry.PAGE.tries():
@@ -178,7 +179,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
     worker, job, watch = context.worker, context.job, context.worker.stopwatch()
     async with AsyncExitStack() as stack:
         page_progress = stack.enter_context(context.progress.track_document())
-        async with worker.shutdown.start_work(context.deadline):
+        async with context.start_work():
             fetching = fetch.document(source, job, worker.settings, worker.page_pool, context.sources)
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
@@ -186,7 +187,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
         run = contexts.describe_run(job, worker)
         folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
-        async with worker.shutdown.start_work(context.deadline), task_group.open_group() as group:
+        async with context.start_work(), task_group.open_group() as group:
             loading = None if job.slice else group.create_task(upload.load_manifest(folder))
             listing = group.create_task(folder.list_names())
         yield DocumentContext(
@@ -208,7 +209,7 @@ async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
     """The outcome of a document that was finished before."""
     page_count = sum(manifest.result.pages.values())
     doc.page_progress.count(page_count)
-    doc.page_progress.finish(page_count)
+    doc.page_progress.finish(page_count, stored=True)
     outcome = report.existing_document(manifest, doc.file, doc.job, doc.watch)
     return await report.add_inline(outcome, doc.folder, doc.job)
 
@@ -216,7 +217,7 @@ async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
 async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentContext:
     """Wait for free page slots; another worker may have stored pages meanwhile."""
     with suppress(OutOfTime):  # in that case every page is reported as unread
-        async with doc.worker.shutdown.start_work(doc.job_context.deadline):
+        async with doc.job_context.start_work():
             if await doc.ticket.wait_to_start(page_count):
                 stored_names = await doc.folder.list_names()
                 return replace(doc, page_order=PageOrder(doc.folder, stored_names, doc.worker.pick_start))
@@ -239,7 +240,7 @@ async def _finish_document(
         if (
             is_complete or not folder.store.is_persistent
         ):  # else it might overwrite the document of a worker with more time
-            async with doc.worker.shutdown.finish_work(doc.write_deadline):
+            async with doc.worker.shutdown.finish_work(doc.write_deadline, doc.job_context.resend_advice):
                 outcome = await _write_artefacts(doc, document, outcome, selection_problems if is_complete else None)
     except OutOfTime as end:
         outcome = report.mark_unwritten(outcome, end)

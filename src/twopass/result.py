@@ -41,7 +41,9 @@ class DocumentResult(Output):
     status: Status
     pages: dict[str, int] = Field(default_factory=dict, description="page counts per state")
     failed: str | None = Field(None, description="pages that failed: 3,7-9")
-    left: str | None = Field(None, description="unread pages; the same job, sent again, reads them")
+    left: str | None = Field(
+        None, description="unread pages; with an output, the same job, sent again, reads only them"
+    )
     artefacts: dict[str, Artefact] = Field(default_factory=dict)
     inline: dict[str, Any] = Field(default_factory=dict)
     canary: Canary | None = Field(None, description="as in the document: passed, off, or null if not needed")

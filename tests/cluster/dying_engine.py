@@ -51,6 +51,8 @@ class Listener:
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
+    def pages_found(self, name: str, pages: int) -> None: ...
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         self.outcome = outcome
 

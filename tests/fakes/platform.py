@@ -75,16 +75,17 @@ class Platform:
 
     `requests` holds the time, method and path of each request, `bodies` those of /run and /runsync. `workers` is what
     /health counts; None: there is no such endpoint. `answers_run` is called when /run has queued a job; if it returns
-    False, the connection is closed without an answer.
+    False, the connection is closed without an answer. What `garble` returns for a path is the answer instead.
     """
 
     backend: Backend
-    key: str = "secret-key"
+    key: str | None = "secret-key"
     refusals: list[tuple[int, str | None]] = field(default_factory=list)
     requests: list[tuple[float, str, str]] = field(default_factory=list)
     bodies: list[Json] = field(default_factory=list)
     workers: Json | None = field(default_factory=lambda: {"idle": 1, "running": 0, "throttled": 0})
     answers_run: Callable[[], bool] = lambda: True
+    garble: Callable[[str], bytes | None] = lambda path: None
 
     @contextmanager
     def serve(self) -> Iterator[str]:
@@ -105,17 +106,20 @@ class Platform:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet: the second one would wait for an acknowledgement
     owner: Platform
 
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.removeprefix("/v2/loopback")
         self.owner.requests.append((time.monotonic(), self.command, path))
-        if self.headers.get("Authorization") != f"Bearer {self.owner.key}":
+        if self.owner.key and self.headers.get("Authorization") != f"Bearer {self.owner.key}":
             return self._send(401, None)
         if self.owner.refusals:
             status, retry_after = self.owner.refusals.pop(0)
             return self._send(status, None, retry_after)
+        if (garbled := self.owner.garble(path)) is not None:
+            return self._send_bytes(200, garbled)
         verb, _, job_id = path.strip("/").partition("/")
         if (self.command, verb) == ("GET", "health") and self.owner.workers is not None:
             return self._send(200, {"jobs": {"inQueue": 0, "inProgress": 0}, "workers": self.owner.workers})
@@ -148,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(0.02)
 
     def _send(self, status: int, body: Json | None, retry_after: str | None = None) -> None:
-        data = json.dumps(body or {"error": "no"}).encode()
+        self._send_bytes(status, json.dumps(body or {"error": "no"}).encode(), retry_after)
+
+    def _send_bytes(self, status: int, data: bytes, retry_after: str | None = None) -> None:
         self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

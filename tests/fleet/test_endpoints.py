@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scripts.bench.simulated_fleet import SimulatedLoop
 from tests.fakes.platform import Json, Platform, ScriptedBackend
-from twopass.errors import EndpointError
-from twopass.fleet.endpoints.http_api import Pace, parse_status
+from twopass.errors import AnswerError, Code, EndpointError
+from twopass.fleet.endpoints.http_api import STATES, Pace, parse_status
 from twopass.fleet.endpoints.interface import JobState
 from twopass.fleet.endpoints.local_api import LocalApi
 from twopass.fleet.endpoints.runpod import Health, RunPod, parse_health
@@ -77,6 +77,9 @@ JSON = st.recursive(
 )
 
 
+STATUSES = st.sampled_from(sorted(STATES))
+
+
 def test_the_times_of_a_job_are_seconds() -> None:
     """RunPod reports milliseconds in the queue and on a worker; a missing time is None."""
     ended = parse_status({"status": "COMPLETED", "output": {}, "delayTime": 61_500, "executionTime": 2000})
@@ -139,9 +142,14 @@ def test_any_answer_to_health_is_counts_or_an_endpoint_error(answer: object) -> 
         assert all(type(count) is int for counts in (health.workers, health.jobs) for count in counts.values())
 
 
-@given(st.dictionaries(st.sampled_from(["status", "output", "error", "delayTime", "executionTime"]), JSON))
+@given(st.dictionaries(st.sampled_from(["status", "output", "error", "delayTime", "executionTime"]), JSON | STATUSES))
 def test_any_status_answer_is_parsed(answer: Json) -> None:
-    """An answer of any shape has a state, and an open job has no result."""
-    status = parse_status(answer)
-
-    assert status.is_open == (status.state in (JobState.WAITING, JobState.RUNNING))
+    """An answer of any shape has a state of RunPod's, or cannot be parsed: it is never taken for a lost job's."""
+    try:
+        status = parse_status(answer)
+    except AnswerError as error:
+        assert error.code is Code.ENDPOINT_ANSWER
+        assert not isinstance(answer.get("status"), str) or answer["status"] not in STATES
+    else:
+        assert answer["status"] in STATES
+        assert status.is_open == (status.state in (JobState.WAITING, JobState.RUNNING))

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -340,13 +341,13 @@ def test_a_failed_job_is_reported_with_its_code(
 
 
 def test_a_job_that_makes_progress_is_not_given_up(folder: Path, start_endpoint: Any) -> None:
-    """Pages left by a deadline are requested until none is left, whatever the limit on attempts."""
+    """Pages left by a deadline are requested until none is left if each run stores some, whatever `--tries` says."""
     unread_counts = [3, 2, 1, 0]
 
     def answer(job: Json) -> Json:
         unread = unread_counts.pop(0)
         body = succeed(job, pages={"read": 4 - unread, "unread": unread} if unread else {"read": 4})
-        body["output"]["status"] = "partial_success" if unread else "success"
+        body["output"] |= {"status": "partial_success" if unread else "success", "store": "conditional"}
         return body
 
     platform, url = start_endpoint(answer)
@@ -398,6 +399,89 @@ def test_a_running_job_is_picked_up_after_ctrl_c(folder: Path, start_endpoint: A
     assert len(platform.bodies) == 1
 
 
+def test_a_second_command_on_the_folder_is_refused(folder: Path, start_endpoint: Any) -> None:
+    """It sends and cancels nothing and names the first command; the folder is free when the first one is killed."""
+    ready: list[bool] = []
+    platform, url = start_endpoint(lambda job: succeed(job) if ready else {"status": "IN_PROGRESS"})
+    running = spawn_submit("one.pdf", "--endpoint", url, "--slice-pages", "0", "--poll-s", "0.05")
+    until = time.monotonic() + 120
+    while not platform.bodies:
+        assert time.monotonic() < until and running.poll() is None
+        time.sleep(0.05)
+
+    refused = [submit("one.pdf", "--endpoint", url), submit("--cancel", "--endpoint", url)]
+    running.kill()
+    running.communicate()
+    ready.append(True)
+    again = submit("one.pdf", "--endpoint", url)
+
+    for run in refused:
+        assert run.code == 2
+        assert "IN_USE" in run.errors and f"process {running.pid} on {socket.gethostname()}, since 20" in run.errors
+    assert again.code == 0, again.errors
+    assert len(platform.bodies) == 1 and not platform.backend.stopped
+
+
+@pytest.mark.parametrize("fields", [{}, {"output": "s3://bucket/out/", "resume": False}])
+def test_a_job_whose_pages_are_not_kept_is_given_up(folder: Path, start_endpoint: Any, fields: Json) -> None:
+    """Without an output, or with resume false, each run reads the same pages: `--tries` of them are enough."""
+
+    def answer(job: Json) -> Json:
+        body = succeed(job, pages={"read": 30, "unread": 70}, status="partial_success")
+        body["output"] |= {"status": "partial_success", "usage": {"pages_read_now": 30, "engine_s": 2.0}}
+        return body
+
+    platform, url = start_endpoint(answer)
+    run = submit("one.pdf", "--endpoint", url, "--tries", "2", "--job", json.dumps(fields))
+
+    (row,) = read_summary(folder)["documents"]
+    assert run.code == 1
+    assert (len(platform.bodies), row["runs"]) == (2, 2)
+    assert row["error"].startswith("JOB_LOST: 70 pages unread; given up after 2 runs")
+    assert "given up after 2 runs" in run.errors
+
+
+def test_a_campaign_ends_at_its_limit_in_dollars(folder: Path, start_endpoint: Any) -> None:
+    """What is left is counted and not sent, also by the repeated command, and read when the limit is raised."""
+    for number in range(6):
+        (folder / f"{number}.pdf").write_bytes(pdf(1, f"Part {number}"))
+    platform, url = start_endpoint(succeed)
+    command = [*(f"{number}.pdf" for number in range(6)), "--endpoint", url, "--in-flight", "1"]
+
+    first = submit(*command, "--max-cost", "5", "--price-per-hour", "3600")
+    summary = read_summary(folder)
+    again = submit(*command, "--max-cost", "5", "--price-per-hour", "3600")
+    sent = len(platform.bodies)
+    raised = submit(*command, "--max-cost", "100", "--price-per-hour", "3600")
+
+    assert (first.code, again.code, raised.code) == (1, 1, 0)
+    assert (summary["success"], summary["failed"], summary["unsent"], summary["cost"]) == (2, 0, 4, 4.0)
+    assert summary["limit"].startswith("COST_LIMIT: --max-cost 5: $4.0000 are spent, 0 jobs in flight")
+    assert "4 documents were not sent: COST_LIMIT" in first.errors
+    assert (sent, len(platform.bodies)) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-cost", "5"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
+        (["--max-cost", "5", "--price-per-hour", "0"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
+        (["--max-cost", "nan", "--price-per-hour", "1"], "INVALID_SETTING: --max-cost: nan"),
+        (["--max-cost", "5", "--price-per-hour", "inf"], "INVALID_SETTING: --price-per-hour: inf"),
+    ],
+)
+def test_a_limit_without_a_price_is_refused(
+    folder: Path, start_endpoint: Any, arguments: list[str], message: str
+) -> None:
+    """Before anything is sent, the error says what to set."""
+    platform, url = start_endpoint(succeed)
+
+    run = submit("one.pdf", "--endpoint", url, *arguments)
+
+    assert run.code == 2 and message in run.errors
+    assert not platform.bodies
+
+
 def test_cancel_ends_the_jobs_of_an_earlier_run(folder: Path, start_endpoint: Any) -> None:
     """`--cancel` ends the jobs that an earlier run left at the endpoint, so that they cost nothing more."""
     platform, url = start_endpoint(succeed)
@@ -431,7 +515,8 @@ def test_the_cost_includes_failed_slices(folder: Path, start_endpoint: Any) -> N
 def test_a_lost_job_keeps_the_pages_and_cost_of_its_attempts(folder: Path, start_endpoint: Any) -> None:
     """The first attempt's pages and cost, and the seconds of all attempts, are kept."""
     partial = succeed({"source": "x"}, pages={"read": 3, "unread": 1}, status="partial_success")
-    partial["output"] |= {"status": "partial_success", "usage": {"pages_read_now": 3, "engine_s": 2.0, "cost": 0.5}}
+    usage = {"pages_read_now": 3, "engine_s": 2.0, "cost": 0.5}
+    partial["output"] |= {"status": "partial_success", "usage": usage, "store": "conditional"}
     answers = [partial]
     _, url = start_endpoint(lambda job: answers.pop() if answers else {"status": "TIMED_OUT", "executionTime": 5000})
 

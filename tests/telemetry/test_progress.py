@@ -133,6 +133,32 @@ def test_the_last_phase_has_a_pace_of_its_own() -> None:
     assert tracker.now.percent == 99.9
 
 
+@given(st.integers(1, 500), st.integers(1, 60), st.integers(1, 5))
+def test_pace_and_time_left_count_what_is_read_now(found: int, load_s: int, documents: int) -> None:
+    """A resumed job that reads 2 pages a second says so, however many stored pages it loads before, in any time."""
+    now = [0.0]
+    tracker = Tracker(clock=lambda: now[0])
+    tracker.expect_documents(documents)
+    with ExitStack() as stack:
+        pages = [stack.enter_context(tracker.track_document()) for _ in range(documents)]
+        for one in pages:
+            one.count(found + 40)
+        for one in pages:
+            for _ in range(found):
+                now[0] += load_s / found
+                one.finish(stored=True)
+        before = tracker.now
+        for one in pages[:1]:
+            for _ in range(10):
+                now[0] += 0.5
+                one.finish()
+        after = tracker.now
+
+    assert (before.pages_per_s, before.eta_s, before.pages_done) == (0.0, None, found * documents)
+    assert (after.pages_per_s, after.pages_stored) == (2.0, found * documents)
+    assert after.eta_s == (40 * documents - 10) / 2
+
+
 def start_document(tracker: Tracker, count: int) -> PageProgress:
     """A document of this many pages, the only one of its job."""
     tracker.expect_documents(1)

@@ -29,6 +29,8 @@ class _Collector:
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
+    def pages_found(self, name: str, pages: int) -> None: ...
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         self.outcomes.append(outcome)
 
@@ -52,8 +54,9 @@ def submit(
 
     With a `folder`, the artefacts are saved there, and the same call picks up the jobs of an interrupted one.
 
-    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file, and
-    EndpointError if the endpoint refuses the jobs or cannot be reached.
+    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file,
+    InvalidSetting if another call uses the folder, and EndpointError if the endpoint refuses the jobs or cannot be
+    reached.
     """
     settings = settings or environment.load_settings()
     logs.use_standard_logging()

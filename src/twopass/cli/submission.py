@@ -19,7 +19,7 @@ from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, find_documents, open_page_counter
 from twopass.fleet.estimate import estimate
-from twopass.fleet.ledger import Ledger
+from twopass.fleet.ledger import Ledger, lock
 from twopass.fleet.submission import Submission
 from twopass.settings import Settings
 
@@ -94,12 +94,16 @@ async def _run(options: Options, settings: Settings, console: Console) -> int:
         summary.finish(time.monotonic() - started)
     display.print_summary(summary.shown, len(documents), console)
     console.print(f"{summary.success_count} of {len(documents)} documents read; {summary.path}", highlight=False)
+    if summary.limit:
+        _fail(Exit.FAILED, f"{summary.unsent_count} documents were not sent: {summary.limit}", console)
     return Exit.SUCCESS if summary.success_count == len(documents) else Exit.FAILED
 
 
 async def _cancel_jobs(request: Submission, settings: Settings, console: Console) -> int:
-    ledger = Ledger(request.state_file)
-    async with request.open_endpoint(settings) as endpoint:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock(request.folder))
+        ledger = Ledger(request.state_file)
+        endpoint = await stack.enter_async_context(request.open_endpoint(settings))
         for key, job_id in ledger.open_jobs.items():
             await endpoint.cancel(job_id)
             ledger.forget_job(key)

@@ -60,7 +60,20 @@ def command(
             help="Jobs at once; default: 16, with --ray CONCURRENCY for each worker.",
         ),
     ] = None,
-    tries: Annotated[int, typer.Option(**options.number(low=1), help="Tries of a job that makes no progress.")] = 4,
+    tries: Annotated[
+        int, typer.Option(**options.number(low=1), help="Runs of a job in a row that store no new page.")
+    ] = 4,
+    max_runs: Annotated[
+        int,
+        typer.Option(**options.number(low=1), help="Runs of a document, or of each of its slices, whatever they read."),
+    ] = 20,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            **options.number(float, metavar="DOLLARS"),
+            help="Dollars of all runs with this folder; needs --price-per-hour.",
+        ),
+    ] = None,
     poll_s: Annotated[
         float,
         typer.Option(**options.number(float, metavar="SECONDS"), help="Seconds between two polls of a job."),
@@ -138,6 +151,8 @@ def command(
         tries=tries,
         poll_s=poll_s,
         price_per_hour=price_per_hour,
+        max_runs=max_runs,
+        max_cost=max_cost,
     )
     asked = submission.Options(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
     logs.set_up(settings)

@@ -10,10 +10,22 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from twopass.fleet.campaign import CampaignListener, DocumentOutcome
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from twopass.errors import Code
+from twopass.fleet.campaign import UNSENT, CampaignListener, DocumentOutcome
 from twopass.fleet.display import MAX_SHOWN
 
 SUMMARY = "submit_summary.json"
+
+
+class _LastRun(BaseModel):
+    """What an estimate needs of the last summary."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    pages_per_s: float | None = Field(default=None, gt=0)
+    cost_per_1000_pages: float | None = Field(default=None, ge=0)
 
 
 class SummaryWriter:
@@ -31,6 +43,7 @@ class SummaryWriter:
         self._statuses: Counter[str] = Counter()
         self._pages_now, self._cost = 0, 0.0
         self._has_cost = False
+        self.limit: str | None = None  # why jobs were not sent
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +59,16 @@ class SummaryWriter:
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
         self._listener.document_progressed(name, pages_done, phase)
 
+    def pages_found(self, name: str, pages: int) -> None:
+        self._listener.pages_found(name, pages)
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         self._places[outcome.number] = self._rows.tell()
         self._rows.write(json.dumps(_make_row(outcome)).encode() + b"\n")
         self._statuses[outcome.status] += 1
         self._pages_now += outcome.pages_now
+        if (outcome.error or "").startswith(Code.COST_LIMIT):
+            self.limit = self.limit or outcome.error
         if outcome.cost is not None:
             self._has_cost, self._cost = True, self._cost + outcome.cost
         is_shown = self._documents <= MAX_SHOWN or outcome.status != "success"
@@ -61,6 +79,10 @@ class SummaryWriter:
     @property
     def success_count(self) -> int:
         return self._statuses["success"]
+
+    @property
+    def unsent_count(self) -> int:
+        return self._statuses[UNSENT]
 
     def finish(self, seconds: float) -> None:
         """Write the file, after the last document of a run that took so many seconds."""
@@ -80,6 +102,7 @@ class SummaryWriter:
             "success": self._statuses["success"],
             "partial": self._statuses["partial_success"],
             "failed": self._statuses["failure"],
+            **({"unsent": self.unsent_count, "limit": self.limit} if self.limit else {}),
             "pages_read_now": pages,
             "total_time": round(seconds, 3),
             "pages_per_s": round(pages / seconds, 4) if pages else None,
@@ -89,9 +112,11 @@ class SummaryWriter:
 
 
 def load_last(folder: Path) -> dict[str, Any]:
-    """The summary of the last run with this folder; empty where there was none."""
-    path = folder / SUMMARY
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    """The figures of the last run with this folder; empty where there was none."""
+    try:
+        return _LastRun.model_validate_json((folder / SUMMARY).read_bytes()).model_dump(exclude_none=True)
+    except (FileNotFoundError, ValidationError):
+        return {}
 
 
 def _make_row(outcome: DocumentOutcome) -> dict[str, Any]:
@@ -102,6 +127,7 @@ def _make_row(outcome: DocumentOutcome) -> dict[str, Any]:
         "id": outcome.result.get("id"),
         "pages": dict(outcome.result.get("pages", {})),
         "jobs": outcome.jobs,
+        "runs": outcome.runs,
         "seconds": outcome.seconds,
         "cost": outcome.cost,
         "artefacts": {name: artefact["uri"] for name, artefact in artefacts.items()},

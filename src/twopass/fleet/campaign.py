@@ -9,12 +9,17 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
-from twopass.errors import Code, EndpointError, TwopassError
+from twopass.errors import AnswerError, Code, EndpointError, LimitReached, TwopassError
+from twopass.fleet.budget import Budget
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PreparedDocument
+from twopass.fleet.endpoints import answers
+from twopass.fleet.endpoints.answers import JobResult, ProgressAnswer
 from twopass.fleet.endpoints.interface import Endpoint, JobState, JobStatus
 from twopass.fleet.ledger import Ledger
 from twopass.job import redact_uri
@@ -29,6 +34,9 @@ RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attem
         *(Code.CANARY, Code.WEIGHTS_MISSING, Code.INTERNAL),
     }
 )
+MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
+_BOOLEAN = TypeAdapter(bool)
+UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
 
 
 class CampaignListener(Protocol):
@@ -41,6 +49,9 @@ class CampaignListener(Protocol):
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None: ...
 
+    def pages_found(self, name: str, pages: int) -> None:
+        """So many pages of the document were found in the store; `pages_done` has them, too."""
+
     async def document_ended(self, outcome: DocumentOutcome) -> None: ...
 
 
@@ -50,7 +61,7 @@ class DocumentOutcome:
 
     `seconds` are engine seconds where the worker reports them, else job seconds. `pages_now` are the pages that were
     read now and not found in the store. `pages` is None if they could not be counted. `number` is the document's place
-    in the campaign, from 0: documents end in any order.
+    in the campaign, from 0: documents end in any order. `runs` is how often its jobs ran, None if that is not known.
     """
 
     name: str
@@ -63,9 +74,12 @@ class DocumentOutcome:
     problems: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None
     number: int = 0
+    runs: int | None = None
 
     @property
     def status(self) -> str:
+        if self.runs == 0 and not self.result and (self.error or "").startswith(Code.COST_LIMIT):
+            return UNSENT
         return str(self.result.get("status", "failure"))
 
 
@@ -75,6 +89,9 @@ class Plan:
 
     With `outlives_command`, jobs go on at the endpoint when the command ends. Each then has an idempotency key, because
     an answer that is lost would leave a job there of which nothing is known.
+
+    A job is given up after `attempts` runs in a row that stored no new page, and after `max_runs` in any case.
+    `max_cost` is in dollars, for all jobs that the ledger knows.
     """
 
     fields: Mapping[str, Any]
@@ -85,10 +102,20 @@ class Plan:
     poll_s: float = 2.0
     price: float | None = None
     outlives_command: bool = False
+    max_runs: int = MAX_RUNS
+    max_cost: float | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a job continues from stored pages; the field is parsed as the worker parses it."""
+        try:
+            return _BOOLEAN.validate_python(self.fields.get("resume", True))
+        except ValidationError:
+            return True  # the worker refuses the job
 
     def slices(self, pages: int | None) -> list[str]:
         """Split the requested pages into ranges of `slice_pages`; an empty list if one job reads them all."""
-        if not self.slice_pages or pages is None or self.fields.get("resume") is False:
+        if not self.slice_pages or pages is None or not self.resumes:
             return []
         requested = self.fields.get("pages")
         numbers = PageRange.parse(requested).select(pages) if requested else tuple(range(1, pages + 1))
@@ -106,42 +133,122 @@ class Plan:
 
 @dataclass(frozen=True)
 class _JobOutcome:
-    """How one job ended, summed over its attempts."""
+    """How one job ended, summed over its runs. `keeps_pages`: the next run finds the pages that this one read."""
 
-    output: Mapping[str, Any]
-    error: str | None
-    seconds: float
-    cost: float | None
+    result: JobResult = JobResult()
+    error: str | None = None
+    seconds: float = 0.0
+    cost: float | None = None
     pages_now: int = 0
-
-    @property
-    def document(self) -> Mapping[str, Any]:
-        documents = self.body.get("documents")
-        return documents[0] if isinstance(documents, list) and documents else {}
-
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """The result, which is in the `detail` of a failed job."""
-        detail = self.output.get("detail")
-        return detail if isinstance(detail, dict) else self.output
+    runs: int = 0
+    is_lost: bool = False
+    keeps_pages: bool = False
 
     @property
     def unread_pages(self) -> int:
-        return int(self.document.get("pages", {}).get("unread", 0))
+        return self.result.document.unread_pages if self.result.document else 0
+
+    @property
+    def read_pages(self) -> int:
+        return self.result.document.read_pages if self.result.document else 0
+
+    @property
+    def should_retry(self) -> bool:
+        code = (self.error or "").partition(":")[0]
+        return self.is_lost or self.unread_pages > 0 or code in RETRYABLE_CODES
+
+    @property
+    def failure(self) -> str:
+        """Why the job is not complete, with a code."""
+        return self.error or f"{Code.JOB_LOST}: {self.unread_pages} pages unread"
 
     def combine(self, later: _JobOutcome) -> _JobOutcome:
-        """The later attempt with the sums of both. If it has no document, the earlier output is kept."""
+        """The later run with the sums of both. If it has no document, the earlier result is kept."""
         costs = [outcome.cost for outcome in (self, later) if outcome.cost is not None]
         return replace(
             later,
-            output=later.output if later.document else self.output or later.output,
+            result=later.result if later.result.document else self.result,
             seconds=self.seconds + later.seconds,
             cost=sum(costs) if costs else None,
             pages_now=self.pages_now + later.pages_now,
+            runs=self.runs + later.runs,
         )
 
 
-ReportProgress = Callable[[Mapping[str, Any]], None]
+class _Tries:
+    """Decides when a job is given up. A run makes progress if it leaves fewer pages unread than every run before it.
+
+    Pages that were read are no progress in themselves: without a store, with `resume: false`, and in a store that
+    forgets, each run reads the same pages, and costs as much.
+    """
+
+    def __init__(self, plan: Plan, unkept_runs: int) -> None:
+        """`unkept_runs` are those of earlier commands that read pages in vain."""
+        self._plan = plan
+        self._runs, self._failures = 0, unkept_runs
+        self._fewest_unread: int | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why there is no run at all, because all that the job may have were in vain; None if there is one."""
+        if self._failures < self._plan.attempts:
+            return None
+        runs = f"{self._failures} runs of earlier commands read pages that were not kept"
+        return f"{Code.JOB_LOST}: not sent: {runs}{self._advice}, or name another --folder"
+
+    def record(self, run: _JobOutcome) -> str | None:
+        """Record a run that did not complete the job; returns why there is no further one, None if there is."""
+        self._runs += 1
+        self._failures = 0 if self._has_progressed(run) else self._failures + 1
+        if self._failures >= self._plan.attempts:
+            advice = self._advice if run.pages_now and not run.keeps_pages else ""
+            return f"{run.failure}; given up after {self._failures} runs that stored no new page{advice}"
+        if self._runs >= self._plan.max_runs:
+            advice = "raise --max-runs, or repeat the command to continue"
+            return f"{Code.RUN_LIMIT}: {self._runs} runs did not complete the job ({run.failure}); {advice}"
+        return None
+
+    def _has_progressed(self, run: _JobOutcome) -> bool:
+        if not (run.keeps_pages and run.pages_now and run.result.document):
+            return False
+        if self._fewest_unread is not None and run.unread_pages >= self._fewest_unread:
+            return False
+        self._fewest_unread = run.unread_pages
+        return True
+
+    @property
+    def _advice(self) -> str:
+        return "; set --output, which keeps pages" if self._plan.resumes else "; leave out resume false"
+
+
+ReportProgress = Callable[[ProgressAnswer], None]
+
+
+class _DocumentProgress:
+    """The progress of a document's jobs, whose last one, without slice, finds the pages of the others."""
+
+    def __init__(self, name: str, listener: CampaignListener) -> None:
+        self._name, self._listener = name, listener
+        self._done: dict[str | None, int] = {}
+        self._stored: dict[str | None, int] = {}
+        self.read_in_slices = 0
+
+    def follow(self, page_slice: str | None) -> ReportProgress:
+        return partial(self._report, page_slice)
+
+    def _report(self, page_slice: str | None, progress: ProgressAnswer) -> None:
+        self._done[page_slice] = max(self._done.get(page_slice, 0), progress.pages_done)
+        self._stored[page_slice] = max(self._stored.get(page_slice, 0), progress.pages_stored)
+        in_slices, in_last = _sum_slices(self._stored), self._stored.get(None, 0) - self.read_in_slices
+        if found := max(in_slices, in_last):
+            self._listener.pages_found(self._name, found)
+        # The last job counts the pages of the slices again, so the larger of the two counts is right.
+        total = max(self._done.get(None, 0), _sum_slices(self._done))
+        self._listener.document_progressed(self._name, total, progress.phase)
+
+
+def _sum_slices(counts: Mapping[str | None, int]) -> int:
+    return sum(count for page_slice, count in counts.items() if page_slice)
 
 
 class Campaign:
@@ -158,6 +265,7 @@ class Campaign:
         self._endpoint, self._preparer, self._ledger = endpoint, preparer, ledger
         self._plan, self._listener = plan, listener
         self._job_slots = asyncio.Semaphore(plan.in_flight)
+        self._budget = Budget(plan.max_cost, plan.price, ledger.spending)
         self._sends_keys = plan.outlives_command
 
     async def run(self, documents: Iterable[DocumentRef]) -> None:
@@ -184,72 +292,94 @@ class Campaign:
         except EndpointError:
             raise
         except TwopassError as error:
-            return DocumentOutcome(document.name, None, 0, error=str(error))
+            return DocumentOutcome(document.name, None, 0, error=str(error), runs=0)
 
     async def _run_document(self, document: DocumentRef) -> DocumentOutcome:
         prepared = await self._preparer.prepare(document)
         slices = self._plan.slices(prepared.pages)
         pages = self._plan.selected_pages(prepared.pages)
         self._listener.document_started(document.name, pages, len(slices) + 1)
-        if prepared.upload and not all(self._ledger.has_outcome(self._key(prepared, part)) for part in (*slices, None)):
-            await self._preparer.deliver(document, prepared)
-        done: dict[str | None, int] = {}  # pages by slice; None: the last job, without slice
-
-        def progress_callback(page_slice: str | None) -> ReportProgress:
-            def report(progress: Mapping[str, Any]) -> None:
-                done[page_slice] = max(done.get(page_slice, 0), int(progress.get("pages_done", 0)))
-                # The last job counts the pages of the slices again, so the larger of the two counts is right.
-                total = max(done.get(None, 0), sum(count for name, count in done.items() if name))
-                self._listener.document_progressed(document.name, total, str(progress.get("phase", "")))
-
-            return report
-
+        await self._deliver(document, prepared, slices, pages)
+        progress = _DocumentProgress(document.name, self._listener)
         tasks: list[asyncio.Task[_JobOutcome]] = []
         if slices:
+            count = self._plan.slice_pages
             async with task_group.open_group() as group:
-                tasks = [group.create_task(self._run_job(prepared, part, progress_callback(part))) for part in slices]
-        last = await self._run_job(prepared, None, progress_callback(None))  # reads pages that the slices left unread
-        return _sum_up(document, pages, [*(task.result() for task in tasks), last])
+                tasks = [
+                    group.create_task(self._run_job(prepared, part, count, progress.follow(part))) for part in slices
+                ]
+        done = [task.result() for task in tasks]
+        progress.read_in_slices = sum(job.pages_now for job in done)
+        left = None if pages is None else max(pages - sum(job.read_pages for job in done), 0)
+        last = await self._run_job(prepared, None, left, progress.follow(None))  # reads what the slices left unread
+        return _sum_up(document, pages, [*done, last])
+
+    async def _deliver(
+        self, document: DocumentRef, prepared: PreparedDocument, slices: Sequence[str], pages: int | None
+    ) -> None:
+        """Upload the file if a job has to be sent; raises LimitReached if all money is spent before the first one."""
+        if not (prepared.upload or self._budget.is_spent):
+            return
+        keys = [self._key(prepared, part) for part in (*slices, None)]
+        if all(self._find_recorded(key, prepared) for key in keys):
+            return
+        if self._budget.is_spent and not any(map(self._ledger.job_id, keys)):
+            raise self._budget.refuse(pages)
+        await self._preparer.deliver(document, prepared)
 
     async def _run_job(
-        self, document: PreparedDocument, page_slice: str | None, report_progress: ReportProgress
+        self, document: PreparedDocument, page_slice: str | None, pages: int | None, report_progress: ReportProgress
     ) -> _JobOutcome:
-        """Run one job to its end, and again while that may help; the error is JOB_LOST if all attempts fail."""
+        """Run one job of so many pages to its end, and again while that may help and the limits allow it."""
         job, key = self._plan.job_input(document, page_slice), self._key(document, page_slice)
-        recorded = self._ledger.outcome(key)
-        if recorded and not _is_outdated(recorded, document):
-            return _JobOutcome(recorded["output"], recorded["error"], 0.0, None)
-        remaining, reason = self._plan.attempts, "never sent"
-        total = _JobOutcome({}, None, 0.0, None)
-        while remaining:
-            async with self._job_slots:
-                status = await self._follow_job(key, job, report_progress)
-            outcome = self._to_outcome(status)
-            if _refuses_key(outcome):
+        if recorded := self._find_recorded(key, document):
+            return _JobOutcome(recorded)
+        total, tries = _JobOutcome(), _Tries(self._plan, self._ledger.unkept_runs(key))
+        if tries.refusal and not self._ledger.job_id(key):
+            return replace(total, error=tries.refusal)
+        while True:
+            try:
+                run = await self._run_once(key, job, pages, report_progress)
+            except (AnswerError, LimitReached) as error:
+                return replace(total, error=str(error))
+            if _refuses_key(run):
                 self._sends_keys = False
                 log.warning(
                     "jobs are sent without idempotency_key, which this endpoint's image does not know; update it"
                 )
                 continue
-            total = total.combine(outcome)
-            reason = outcome.error or f"{outcome.unread_pages} pages unread"
-            is_lost = status.state is JobState.GONE
-            is_hopeless = remaining == 1 and not is_lost and not outcome.pages_now
-            if is_hopeless or not (is_lost or _should_retry(outcome)):
-                self._record_success(key, outcome, document.version)
+            total = total.combine(run)
+            if not run.should_retry:
+                self._record_success(key, run.result, document.version)
                 return total
-            log.warning(
-                "job sent again", document=redact_uri(document.source)[:200], slice=page_slice, reason=reason[:200]
-            )
-            remaining -= 0 if outcome.pages_now else 1  # a job that read pages has not failed
+            if reason := tries.record(run):
+                return replace(total, error=reason)
+            source = redact_uri(document.source)[:200]
+            log.warning("job sent again", document=source, slice=page_slice, reason=run.failure[:200])
+            pages = run.unread_pages if run.keeps_pages and run.result.document else pages
             await asyncio.sleep(retry.FLEET_JOB.delay(1))
-        lost = EndpointError(Code.JOB_LOST, f"{reason}, {self._plan.attempts} times")
-        return replace(total, error=str(lost))
 
-    def _record_success(self, key: str, outcome: _JobOutcome, version: str | None) -> None:
+    async def _run_once(
+        self, key: str, job: Mapping[str, Any], pages: int | None, report_progress: ReportProgress
+    ) -> _JobOutcome:
+        """Run the job when there are a place and money for it; raises LimitReached, or AnswerError if it may go on."""
+        async with self._job_slots:
+            is_sent = self._ledger.job_id(key) is not None
+            async with self._budget.reserve(pages, is_sent) as reservation:
+                run = await self._follow_job(key, job, report_progress)
+                reservation.settle(run.cost, run.pages_now)
+                return run
+
+    def _find_recorded(self, key: str, document: PreparedDocument) -> JobResult | None:
+        """The result of a job that need not be sent again; None without one for this version of the document."""
+        line = self._ledger.outcome(key)
+        recorded = answers.parse_recorded(line) if line else None
+        return None if recorded is None or _is_outdated(recorded.version, document) else recorded.output
+
+    def _record_success(self, key: str, result: JobResult, version: str | None) -> None:
         """Record a job that need not be sent again; a worse result may improve when the command is repeated."""
-        if outcome.body.get("status") == "success":
-            recorded = {"output": _strip_inline(outcome.output), "error": None}
+        if result.status == "success":
+            recorded = {"output": result.as_record(), "error": None}
             self._ledger.record_outcome(key, {**recorded, **({"version": version} if version else {})})
 
     def _key(self, document: PreparedDocument, page_slice: str | None) -> str:
@@ -257,21 +387,37 @@ class Campaign:
         job = self._plan.job_input(document, page_slice)
         return Ledger.key(self._plan.endpoint, document.sha256, {**job, "source": document.source[:4096]})
 
-    async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> JobStatus:
+    async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> _JobOutcome:
         """Submit the job, unless an earlier run did, and poll it until it ends."""
         job_id = self._ledger.job_id(key) or await self._submit(key, job)
+        followed = {job_id}
         while True:
-            status = await self._endpoint.poll(job_id)
-            original_id = _find_original(status)
-            if original_id and original_id != job_id:
-                log.info("job was sent twice", job=original_id, duplicate=job_id)
-                self._ledger.record_job(key, job_id := original_id)
-            elif not status.is_open:
-                self._ledger.forget_job(key, status.error and status.error[:300])
-                return status
-            else:
-                report_progress(status.output if isinstance(status.output, dict) else {"phase": str(status.state)})
-                await asyncio.sleep(self._plan.poll_s)
+            status = await self._wait_for_end(job_id, report_progress)
+            try:
+                result, error = answers.parse_end(status)
+                original_id = result.duplicate_of if status.state is JobState.ENDED else None
+                if original_id in followed:
+                    raise AnswerError(Code.ENDPOINT_ANSWER, f"job {job_id} ended as a duplicate of {original_id}")
+            except AnswerError as failure:  # the job stays open in the ledger: sent again, it would cost as much
+                return self._to_outcome(job, status, JobResult(), str(failure))
+            if original_id is None:
+                outcome = self._to_outcome(job, status, result, error)
+                reason, is_kept = error and error[:300], outcome.keeps_pages
+                self._ledger.forget_job(key, reason, outcome.cost, outcome.pages_now, is_kept)
+                return outcome
+            log.info("job was sent twice", job=original_id, duplicate=job_id)
+            followed.add(original_id)
+            self._ledger.record_job(key, job_id := original_id)
+
+    async def _wait_for_end(self, job_id: str, report_progress: ReportProgress) -> JobStatus:
+        """Poll the job until it ends. Its seconds are measured here if the endpoint does not report them."""
+        clock, began = asyncio.get_running_loop().time, None
+        while (status := await self._endpoint.poll(job_id)).is_open:
+            if began is None and status.state is JobState.RUNNING:
+                began = clock()
+            report_progress(answers.parse_progress(status))
+            await asyncio.sleep(self._plan.poll_s)
+        return replace(status, seconds=clock() - began) if status.seconds is None and began is not None else status
 
     async def _submit(self, key: str, job: Mapping[str, Any]) -> str:
         """Submit the job and return its id. If the answer to an earlier request was lost, repeat its idempotency key.
@@ -288,63 +434,47 @@ class Campaign:
         self._ledger.record_job(key, job_id)
         return job_id
 
-    def _to_outcome(self, status: JobStatus) -> _JobOutcome:
-        output = status.output if isinstance(status.output, dict) else {}
-        outcome = _JobOutcome(output, status.error, status.seconds or 0.0, None)
-        usage = outcome.body.get("usage", {})
-        seconds = usage.get("engine_s") or outcome.seconds
-        price = self._plan.price
-        cost = usage.get("cost") or (None if price is None else seconds * price)
-        return replace(outcome, seconds=seconds, cost=cost, pages_now=int(usage.get("pages_read_now", 0)))
+    def _to_outcome(
+        self, job: Mapping[str, Any], status: JobStatus, result: JobResult, error: str | None
+    ) -> _JobOutcome:
+        usage, price = result.usage, self._plan.price
+        seconds = usage.engine_s or status.seconds or 0.0
+        return _JobOutcome(
+            result=result,
+            error=error,
+            seconds=seconds,
+            cost=usage.cost or (None if price is None else seconds * price),
+            pages_now=usage.pages_read_now,
+            runs=1,
+            is_lost=status.state is JobState.GONE,
+            keeps_pages=self._plan.resumes and bool(job.get("output") or result.has_store),
+        )
 
 
 def _sum_up(document: DocumentRef, pages: int | None, jobs: Sequence[_JobOutcome]) -> DocumentOutcome:
     """The document's outcome: the result of its last job, and the sums of all jobs."""
     last = jobs[-1]
     costs = [job.cost for job in jobs if job.cost is not None]
-    counts = last.document.get("pages", {})
+    read = last.result.document
     return DocumentOutcome(
         name=document.name,
-        pages=sum(counts.values()) if counts else pages,
+        pages=sum(read.pages.values()) if read and read.pages else pages,
         jobs=len(jobs),
         seconds=round(sum(job.seconds for job in jobs), 3),
         cost=round(sum(costs), 9) if costs else None,
         pages_now=sum(job.pages_now for job in jobs),
-        result=last.document,
-        problems=tuple(last.body.get("problems", ())),
+        result=read.model_dump(mode="json", exclude_unset=True) if read else {},
+        problems=last.result.problems,
         error=last.error,
+        runs=sum(job.runs for job in jobs),
     )
 
 
-def _is_outdated(recorded: Mapping[str, Any], document: PreparedDocument) -> bool:
-    """Whether the outcome is that of another version of the document."""
-    version = recorded.get("version")
+def _is_outdated(version: str | None, document: PreparedDocument) -> bool:
+    """Whether an outcome is that of another version of the document."""
     return version is not None and document.version is not None and version != document.version
-
-
-def _find_original(status: JobStatus) -> str | None:
-    """The id of the job that reads in place of this one, if this one ended as a duplicate."""
-    output = status.output if isinstance(status.output, dict) else {}
-    detail = output.get("detail")
-    original_id = detail.get("duplicate_of") if isinstance(detail, dict) else None
-    return original_id if status.state is JobState.ENDED and isinstance(original_id, str) else None
 
 
 def _refuses_key(outcome: _JobOutcome) -> bool:
     """Whether a worker of 0.2.0 or older refused the job, because it does not know the field."""
     return (outcome.error or "").startswith(f"{Code.INVALID_JOB}: idempotency_key: unknown field")
-
-
-def _should_retry(outcome: _JobOutcome) -> bool:
-    if outcome.error is None:
-        return outcome.unread_pages > 0
-    return outcome.unread_pages > 0 or outcome.error.partition(":")[0] in RETRYABLE_CODES
-
-
-def _strip_inline(output: Mapping[str, Any]) -> dict[str, Any]:
-    """The output for the ledger, without inline artefacts, which are saved as files."""
-    documents = output.get("documents")
-    if not isinstance(documents, list):
-        return dict(output)
-    stripped = [{name: value for name, value in document.items() if name != "inline"} for document in documents]
-    return {**output, "documents": stripped}

@@ -208,7 +208,8 @@ class DocumentPreparer:
             else:
                 assert self.counter
                 file = await self.counter.fetch(document.location, path)
-            counted = PageCount(file.sha256, await self.counter.count(path) if self.counter else None)
+            pages = await self.counter.count(path) if self.counter else None
+            counted = PageCount(sha256=file.sha256, pages=pages)
         if self.ledger and key and (counted.pages is not None or not self.counter):
             self.ledger.record_count(key, counted)
         return counted

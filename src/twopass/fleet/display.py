@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from twopass.fleet.campaign import DocumentOutcome
+from twopass.fleet.campaign import UNSENT, DocumentOutcome
 
 MAX_BARS = 12  # documents with a bar of their own at one time; the total includes the others
 MAX_LINES = 1000  # of more documents, only those that were not read completely get a line
@@ -23,16 +23,22 @@ UPDATE_S = 0.1  # between two changes of the bar of all documents
 
 @dataclass
 class _Counts:
-    """The pages of a running document: known, and done."""
+    """The pages of a running document: known, done, and of these found in the store."""
 
     known: int
     done: int = 0
+    found: int = 0
     note: str = ""
+
+    @property
+    def read(self) -> int:
+        return max(self.done - self.found, 0)
 
 
 class CampaignDisplay:
     """A bar for each running document, and one for all: pages, pages per second, time left, cost.
 
+    Pace and time left are those of the pages that are read now; pages found in the store are done, and take no time.
     Every call takes the same time, however many documents there are.
     """
 
@@ -41,7 +47,7 @@ class CampaignDisplay:
         self._running: dict[str, _Counts] = {}
         self._bars: dict[str, TaskID] = {}
         self._documents, self._ended = documents, 0
-        self._known, self._done = 0, 0
+        self._known, self._done, self._read = 0, 0, 0
         self._cost: float | None = None
         self._updated: float | None = None
         columns = (
@@ -68,25 +74,45 @@ class CampaignDisplay:
 
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
         counts = self._running.setdefault(name, _Counts(0))
+        read = counts.read
         self._done += max(pages_done - counts.done, 0)
         counts.done = max(pages_done, counts.done)
+        self._read += counts.read - read
         if name not in self._bars and len(self._bars) < MAX_BARS:
             self._bars[name] = self._progress.add_task(name[-40:], total=counts.known or None, note=counts.note)
         elif name in self._bars:
             self._progress.update(self._bars[name], completed=counts.done, note=phase)
         self._update_total()
 
+    def pages_found(self, name: str, pages: int) -> None:
+        counts = self._running.setdefault(name, _Counts(0))
+        read, found = counts.read, counts.found
+        counts.found = max(pages, found)
+        self._read += counts.read - read
+        self._delay_start(counts.found - found)
+
+    def _delay_start(self, found: int) -> None:
+        """Pages that are found before any is read delay the start of the pace."""
+        if found > 0 and not self._read:
+            self._started = self._clock()
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         self._ended += 1
         counts = self._running.pop(outcome.name, _Counts(0))
+        if outcome.status == UNSENT:
+            self._known -= counts.known
         if outcome.result:  # the pages of a failed document stay undone
-            self._known += (outcome.pages or 0) - counts.known
-            self._done += (outcome.pages or 0) - counts.done
+            pages = outcome.pages or 0
+            self._known += pages - counts.known
+            self._done += pages - counts.done
+            self._read += min(outcome.pages_now, pages) - counts.read
+            self._delay_start(pages - outcome.pages_now)
         if outcome.cost is not None:
             self._cost = (self._cost or 0.0) + outcome.cost
         if outcome.name in self._bars:
             self._progress.remove_task(self._bars.pop(outcome.name))
-        if outcome.status != "success" or self._documents <= MAX_LINES:
+        is_shown = outcome.status != "success" or self._documents <= MAX_LINES
+        if is_shown and outcome.status != UNSENT:  # which have one reason, shown at the end
             style = {"success": "green", "partial_success": "yellow"}.get(outcome.status, "red")
             reason = f"  {outcome.error}" if outcome.error else ""
             line = f"[{style}]{outcome.status}[/]  {escape(outcome.name)}{escape(reason)}"
@@ -102,9 +128,9 @@ class CampaignDisplay:
         self._progress.update(self._total_bar, total=self._known or None, completed=self._done, note=note)
 
     def format_note(self, known: int, done: int) -> str:
-        """Pages per second, time left for the known pages, documents, cost."""
+        """Pages read per second, time left for the known pages, documents, cost."""
         elapsed = self._clock() - self._started
-        pace = done / elapsed if elapsed > 0 else 0.0
+        pace = self._read / elapsed if elapsed > 0 else 0.0
         parts = [f"{pace:.2f}/s", f"{self._ended}/{self._documents} documents"]
         if pace and known > done:
             parts.insert(1, f"{format_duration((known - done) / pace)} left")

@@ -38,6 +38,9 @@ class ResultSaver:
     def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
         self._listener.document_progressed(name, pages_done, phase)
 
+    def pages_found(self, name: str, pages: int) -> None:
+        self._listener.pages_found(name, pages)
+
     async def document_ended(self, outcome: DocumentOutcome) -> None:
         if outcome.result.get("id"):
             try:
@@ -48,10 +51,11 @@ class ResultSaver:
 
     async def _save(self, outcome: DocumentOutcome) -> None:
         folder = self._folder / Path(str(outcome.result["id"])).name
-        for name, value in outcome.result.get("inline", {}).items():
+        inline = outcome.result.get("inline", {})
+        for name in [name for name in FILE_NAMES if name in inline]:
             folder.mkdir(parents=True, exist_ok=True)
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            (folder / FILE_NAMES[Inline(name)]).write_text(text)
+            text = inline[name] if isinstance(inline[name], str) else json.dumps(inline[name], ensure_ascii=False)
+            (folder / FILE_NAMES[name]).write_text(text)
         if self._sources is None:
             return
         for name, artefact in outcome.result.get("artefacts", {}).items():

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twopass.errors import Code, InvalidJob
+from twopass.errors import Code, InvalidJob, InvalidSetting
 from twopass.fleet import save_results
-from twopass.fleet.campaign import Campaign, CampaignListener, Plan
+from twopass.fleet.campaign import MAX_RUNS, Campaign, CampaignListener, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
 from twopass.fleet.endpoints.local_api import LocalApi
 from twopass.fleet.endpoints.ray_cluster import RayCluster, RayOptions
 from twopass.fleet.endpoints.runpod import RunPod
-from twopass.fleet.ledger import Ledger
+from twopass.fleet.ledger import Ledger, lock
 from twopass.job import EntryPoint, Job
 from twopass.runtime import retry
 from twopass.settings import Settings
@@ -32,7 +33,7 @@ class Submission:
     """Where documents are sent, and how: to a RunPod `endpoint`, a `local` API or `ray`; none if nothing is sent.
 
     `folder` holds the state for a repeated call; `save` fetches every artefact into it. `job` has more fields of each
-    job. `price_per_hour` is in dollars.
+    job. `price_per_hour` and `max_cost` are in dollars.
     """
 
     folder: Path
@@ -49,6 +50,8 @@ class Submission:
     tries: int = retry.FLEET_JOB.attempts
     poll_s: float = 2.0
     price_per_hour: float | None = None
+    max_runs: int = MAX_RUNS
+    max_cost: float | None = None
 
     @property
     def state_file(self) -> Path:
@@ -81,6 +84,8 @@ class Submission:
             poll_s=self.poll_s,
             price=price,
             outlives_command=bool(self.endpoint),
+            max_runs=self.max_runs,
+            max_cost=self.max_cost,
         )
 
     def check(self, settings: Settings) -> None:
@@ -90,10 +95,19 @@ class Submission:
         if self.ray and not (self.output or settings.default_output):
             message = "--output: needed with --ray; name s3://bucket/prefix/ or a folder that all nodes see"
             raise InvalidJob(Code.OUTPUT_MISSING, message)
+        self._check_money()
         if "idempotency_key" in self.job:
             message = "idempotency_key: leave it out, because each job gets a key of its own"
             raise InvalidJob(Code.INVALID_JOB, message)
         Job.parse({"input": {**self.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
+
+    def _check_money(self) -> None:
+        for option, dollars in (("--price-per-hour", self.price_per_hour), ("--max-cost", self.max_cost)):
+            if dollars is not None and not math.isfinite(dollars):
+                raise InvalidSetting(Code.INVALID_SETTING, f"{option}: {dollars} is no number of dollars")
+        if self.max_cost is not None and not self.price_per_hour:
+            message = "--max-cost: set --price-per-hour, too; without a worker's price nothing is known of the cost"
+            raise InvalidSetting(Code.INVALID_SETTING, message)
 
     def open_endpoint(self, settings: Settings) -> AbstractAsyncContextManager[RunPod | LocalApi | RayCluster]:
         if self.ray:
@@ -123,8 +137,12 @@ async def open_preparer(
 async def send(
     documents: Sequence[DocumentRef], submission: Submission, settings: Settings, listener: CampaignListener
 ) -> None:
-    """Read the documents with the endpoint's workers; the listener gets each outcome. Raises EndpointError."""
+    """Read the documents with the endpoint's workers; the listener gets each outcome. Raises EndpointError.
+
+    Raises InvalidSetting if another command uses the folder.
+    """
     async with AsyncExitStack() as stack:
+        stack.enter_context(lock(submission.folder))
         ledger, counts_pages = Ledger(submission.state_file), bool(submission.slice_pages)
         preparer = await open_preparer(submission, settings, stack, ledger, counts_pages=counts_pages)
         endpoint = await stack.enter_async_context(submission.open_endpoint(settings))

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import tenacity
 
-from twopass.errors import Code, WorkerDied
+from twopass.errors import AnswerError, Code, WorkerDied
 
 T = TypeVar("T")
 
@@ -33,6 +33,10 @@ def is_busy(error: BaseException) -> bool:
 def is_worker_death(error: BaseException) -> bool:
     """Whether a page worker died and may succeed in another attempt: it would use up its processor time again."""
     return isinstance(error, WorkerDied) and error.code is not Code.RENDER_TIMEOUT
+
+
+def is_answer_error(error: BaseException) -> bool:
+    return isinstance(error, AnswerError)
 
 
 @dataclass(frozen=True)
@@ -152,5 +156,6 @@ SCRATCH_FOLDER = RetryPolicy(attempts=5)  # another worker may remove a folder a
 MANIFEST_WRITE = RetryPolicy(attempts=8)  # workers that finish one document at the same moment
 
 ENDPOINT_REQUEST = RetryPolicy(attempts=8, delays=Backoff(0.5, 30.0), longest_retry_after_s=120.0)
-FLEET_JOB = RetryPolicy(attempts=4, delays=(1.0,))  # attempts in a row that read no page
+ENDPOINT_ANSWER = RetryPolicy(attempts=3, delays=(0.5, 2.0), is_retryable=is_answer_error)  # a proxy's page, once
+FLEET_JOB = RetryPolicy(attempts=4, delays=(1.0,))  # attempts in a row that stored no new page
 ACTOR_START = RetryPolicy(attempts=3, delays=(2.0, 10.0, 60.0))  # of a Ray actor; more attempts while others serve

@@ -15,7 +15,7 @@ from twopass.errors import Code, OutOfTime
 SignalHandler = Callable[[int, FrameType | None], None]
 
 _REASONS = {Code.DEADLINE: "the job's deadline passed", Code.SHUTDOWN: "the worker is shutting down"}
-RESEND_HINT = "send the same job again to continue"
+RESEND_HINT = "send the same job again to continue"  # true only of pages that are stored where it finds them
 
 
 class Shutdown:
@@ -43,17 +43,17 @@ class Shutdown:
                 timeout.reschedule(self._earlier(timeout.when()))
 
     @asynccontextmanager
-    async def start_work(self, deadline: float | None) -> AsyncIterator[None]:
-        """Start work now; raises OutOfTime if it may not start or is cancelled."""
+    async def start_work(self, deadline: float | None, advice: str = "") -> AsyncIterator[None]:
+        """Start work now; raises OutOfTime, with the advice, if it may not start or is cancelled."""
         if self._end is not None:
-            raise _out_of_time(Code.SHUTDOWN)
+            raise _out_of_time(Code.SHUTDOWN, advice)
         if deadline is not None and deadline <= asyncio.get_running_loop().time():
-            raise _out_of_time(Code.DEADLINE)  # before it starts threads, which a cancellation does not stop
-        async with self.finish_work(deadline):
+            raise _out_of_time(Code.DEADLINE, advice)  # before it starts threads, which a cancellation does not stop
+        async with self.finish_work(deadline, advice):
             yield
 
     @asynccontextmanager
-    async def finish_work(self, deadline: float | None = None) -> AsyncIterator[None]:
+    async def finish_work(self, deadline: float | None = None, advice: str = "") -> AsyncIterator[None]:
         """Complete work that was started before, also during shutdown; raises OutOfTime if it is cancelled."""
         try:
             async with asyncio.timeout_at(self._earlier(deadline)) as timeout:
@@ -66,14 +66,14 @@ class Shutdown:
             if not timeout.expired():
                 raise
             by_deadline = deadline is not None and (self._end is None or deadline < self._end)
-            raise _out_of_time(Code.DEADLINE if by_deadline else Code.SHUTDOWN) from None
+            raise _out_of_time(Code.DEADLINE if by_deadline else Code.SHUTDOWN, advice) from None
 
     def _earlier(self, when: float | None) -> float | None:
         return min((moment for moment in (when, self._end) if moment is not None), default=None)
 
 
-def _out_of_time(code: Code) -> OutOfTime:
-    return OutOfTime(code, f"{_REASONS[code]}; {RESEND_HINT}")
+def _out_of_time(code: Code, advice: str) -> OutOfTime:
+    return OutOfTime(code, f"{_REASONS[code]}; {advice}" if advice else _REASONS[code])
 
 
 def chain_signal_handlers(stop_soon: Callable[[], None]) -> Callable[[], None]:

@@ -31,11 +31,13 @@ class Progress:
     """How far a job is.
 
     `percent` is the share of pages that finished both passes. Documents whose pages are not counted yet weigh as much
-    as the mean of the others. It never falls, and is 100 only when the job is done.
+    as the mean of the others. It never falls, and is 100 only when the job is done. `pages_stored` are those of
+    `pages_done` that were found in the output; pace and time left are those of the others.
     """
 
     phase: Phase = Phase.FETCHING
     pages_done: int = 0
+    pages_stored: int = 0
     pages_total: int = 0
     elements_done: int = 0
     elements_total: int = 0
@@ -59,7 +61,7 @@ class Tracker:
     def __init__(self, *listeners: Listener, clock: Callable[[], float] = time.monotonic) -> None:
         self._listeners = listeners
         self._clock = clock
-        self._started = clock()
+        self._started = clock()  # to read; stored pages that are loaded before delay it
         self._uncounted = 0  # documents whose pages are not counted yet
         self._counted = 0
         self._pages_left = 0  # counted pages that are still to be read
@@ -90,9 +92,13 @@ class Tracker:
         self._pages_left += pages
         self._update(pages_total=self.now.pages_total + pages)
 
-    def finish_pages(self, count: int) -> None:
+    def finish_pages(self, count: int, stored: bool = False) -> None:
+        """These pages are done: they were read now, or found in the output."""
         self._pages_left -= count
-        self._update(pages_done=self.now.pages_done + count)
+        if stored and self.now.pages_done == self.now.pages_stored:
+            self._started = self._clock()
+        pages_stored = self.now.pages_stored + (count if stored else 0)
+        self._update(pages_done=self.now.pages_done + count, pages_stored=pages_stored)
 
     def drop(self, documents: int = 0, pages: int = 0) -> None:
         """Expect these documents and pages no longer: they will not be read."""
@@ -145,7 +151,7 @@ class Tracker:
         now = replace(self.now, **changes)
         now = replace(now, phase=self._find_phase(now), seq=now.seq + 1)
         elapsed = self._clock() - self._started
-        pace = now.pages_done / elapsed if elapsed > 0 else 0.0
+        pace = (now.pages_done - now.pages_stored) / elapsed if elapsed > 0 else 0.0
         expected = now.pages_total + self._uncounted * max(now.pages_total / max(self._counted, 1), 1)
         self.now = replace(
             now,
@@ -192,10 +198,10 @@ class PageProgress:
         self._is_counted, self._left = True, pages
         self._tracker.count_document(pages)
 
-    def finish(self, pages: int = 1) -> None:
-        """These pages have finished both passes."""
+    def finish(self, pages: int = 1, stored: bool = False) -> None:
+        """These pages have finished both passes, now or, if they are stored, in an earlier job."""
         self._left -= pages
-        self._tracker.finish_pages(pages)
+        self._tracker.finish_pages(pages, stored)
 
     def skip(self) -> None:
         """A page remains unread."""

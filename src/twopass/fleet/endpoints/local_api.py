@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,7 +46,7 @@ class LocalApi:
         answer = await self._api.request("POST", "/runsync", {"input": job_input})
         if answer is None:
             raise EndpointError(Code.ENDPOINT_DENIED, f"{self._api.url}: no worker's local API; see --rp_serve_api")
-        return http_api.parse_status({**answer, "executionTime": 1000 * (time.monotonic() - started)})
+        return replace(http_api.parse_status(answer), seconds=time.monotonic() - started)
 
     async def poll(self, job_id: str) -> JobStatus:
         return await self._jobs.find_end(job_id) or JobStatus(JobState.RUNNING)

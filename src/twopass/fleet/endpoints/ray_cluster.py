@@ -20,7 +20,9 @@ from typing import Any, Self
 import structlog
 
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
+from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
+from twopass.fleet.endpoints.answers import ActorReply
 from twopass.fleet.endpoints.interface import JobStatus
 from twopass.fleet.endpoints.local_jobs import LocalJobs
 from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
@@ -176,8 +178,10 @@ class RayActor:
         return error
 
     async def read(self, job_id: str, job_input: Mapping[str, Any]) -> Reply:
-        reply: Reply = await self._wait_for(self._handle.read.remote(job_id, dict(job_input)))
-        return reply
+        reply = answers.parse(
+            ActorReply, await self._wait_for(self._handle.read.remote(job_id, dict(job_input))), "a Ray actor's reply"
+        )
+        return Reply(reply.output, reply.error, reply.seconds, reply.is_gone)
 
     async def progress(self, job_id: str) -> Mapping[str, Any] | None:
         try:

@@ -1,0 +1,103 @@
+"""What a campaign may spend: a job is sent only while it fits into the limit, beside the jobs in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from twopass.errors import Code, LimitReached
+from twopass.fleet.ledger import Spending
+
+UNCOUNTED_PAGES = 100  # of a job, before one has ended
+UNMEASURED_PAGE_S = 1.0  # of a worker for a page, before one was read: slower than every GPU that was measured
+
+
+@dataclass(eq=False)
+class Reservation:
+    """What a job in flight will cost: an estimate in dollars, until it ends."""
+
+    dollars: float
+    cost: float | None = None
+    pages: int = 0
+
+    def settle(self, cost: float | None, pages: int) -> None:
+        """The job has ended: what it cost, and how many pages it read."""
+        self.cost, self.pages = cost or 0.0, pages
+
+
+class Budget:
+    """The dollars of a campaign. Without a limit, every job is sent.
+
+    A job's cost is estimated from the pages that were read. Before the first of them, jobs that might exceed the limit
+    at a slow worker's pace wait for the one in flight.
+    """
+
+    def __init__(self, limit: float | None, price_per_s: float | None, spending: Spending) -> None:
+        """`spending` is that of the campaign's earlier commands."""
+        self._limit, self._price_per_s = limit, price_per_s or 0.0
+        self._spending = spending
+        self._lost = 0.0  # for jobs of whose end nothing is known
+        self._in_flight: list[Reservation] = []
+        self._changed = asyncio.Condition()
+
+    @property
+    def is_spent(self) -> bool:
+        return self._limit is not None and self._spent >= self._limit
+
+    @property
+    def _spent(self) -> float:
+        return self._spending.cost + self._lost
+
+    @asynccontextmanager
+    async def reserve(self, pages: int | None, is_sent: bool) -> AsyncIterator[Reservation]:
+        """Wait until there is room for a job of so many pages; raises LimitReached if there will be none.
+
+        A job that an earlier command has sent is followed in any case.
+        """
+        async with self._changed:
+            while not (is_sent or self._has_room(pages)):
+                if self.is_spent or not self._in_flight:
+                    raise self.refuse(pages)
+                await self._changed.wait()
+            reservation = Reservation(self._estimate(pages))
+            self._in_flight.append(reservation)
+        try:
+            yield reservation
+        finally:
+            self._in_flight.remove(reservation)
+            self._record(reservation)
+            async with self._changed:
+                self._changed.notify_all()
+
+    def refuse(self, pages: int | None) -> LimitReached:
+        """Say why a job of so many pages is not sent, and what is still being spent."""
+        flying = sum(reservation.dollars for reservation in self._in_flight)
+        spent = f"${self._spent:.4f} are spent, {len(self._in_flight)} jobs in flight will cost about ${flying:.4f}"
+        reason = "" if self.is_spent else f", this job about ${self._estimate(pages):.4f}"
+        advice = "raise it and repeat the command to read the rest"
+        return LimitReached(Code.COST_LIMIT, f"--max-cost {self._limit:g}: {spent}{reason}; {advice}")
+
+    def _has_room(self, pages: int | None) -> bool:
+        if self._limit is None:
+            return True
+        if self.is_spent:
+            return False
+        if not (self._in_flight or self._spending.pages):
+            return True  # only a job can tell what a page costs
+        flying = sum(reservation.dollars for reservation in self._in_flight)
+        return self._spent + flying + self._estimate(pages) <= self._limit
+
+    def _estimate(self, pages: int | None) -> float:
+        """The dollars of a job of so many pages."""
+        cost, read, runs = self._spending.cost, self._spending.pages, self._spending.runs
+        if read:
+            return cost / read * (read / runs if pages is None else pages)
+        return self._price_per_s * UNMEASURED_PAGE_S * (UNCOUNTED_PAGES if pages is None else pages)
+
+    def _record(self, reservation: Reservation) -> None:
+        if reservation.cost is None:
+            self._lost += reservation.dollars  # it may have cost what was expected
+        else:
+            self._spending = self._spending.add(reservation.cost, reservation.pages)
