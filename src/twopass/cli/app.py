@@ -23,7 +23,7 @@ COMMANDS = {  # name -> what it does, the first line of the docstring of the mod
     "reparse": "Write more formats of a finished document, without an engine.",
     "parse-answer": "Parse a model's raw answer and print the page's elements as JSON.",
     "schema": "Print the JSON Schema of document.json.",
-    "warm-up": "Fill ENGINE_CACHE for this machine's GPU, driver and versions.",
+    "warm-up": "Fill ENGINE_CACHE for this machine's kind of GPU and versions.",
     "download-weights": "Download a model's weights at the pinned revision, or verify a download.",
     "accept": "Check that this machine reads with these weights as the official model does.",
     "doctor": "Check whether a worker could start with these settings on this machine.",

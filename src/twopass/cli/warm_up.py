@@ -21,7 +21,7 @@ PICTURE_COUNTS = (1, 2, 3, 4, 6, 8, 12)  # pictures at once; the encoder has a C
 
 
 def command(config: options.Config = None) -> None:
-    """Fill ENGINE_CACHE for this machine's GPU, driver and versions.
+    """Fill ENGINE_CACHE for this machine's kind of GPU and versions.
 
     Opens the engine of the environment and reads pictures in every mode. Run it when an image is built on a machine
     with the GPU, or once on the volume that workers share; several may run at once. Prints seconds as JSON.

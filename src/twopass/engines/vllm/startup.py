@@ -51,9 +51,12 @@ def choose_memory_plan(is_usual_share: bool) -> dict[str, str]:
 
 
 def cache_key(gpus: GpuInfo) -> str:
-    """A folder name: code compiled for one chip, driver or version fails or is slow on another."""
+    """A folder name: code compiled for one chip or version fails or is slow on another.
+
+    The driver is no part of it: neither Triton's hashes nor torch.compile's contain it, and hosts have many.
+    """
     packages = (f"{name}{_installed_version(name)}" for name in CACHE_KEY_PACKAGES)
-    parts = [gpus.name or "cpu", gpus.driver, *packages]
+    parts = [gpus.name or "cpu", *packages]
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(filter(None, parts)))
 
 
