@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
@@ -40,6 +41,8 @@ PILLOW_ERRORS = (
     struct.error,
 )
 
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # checked when a page worker sends it
+
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
 _Key = tuple[str, str | None, int, int]  # path, password, modification time, size
@@ -50,9 +53,9 @@ _open_pdfs: dict[_Key, Any] = {}  # least recently used first
 class PageSize:
     """Size of a page as displayed, in points, and whether it has annotations, links or form fields."""
 
-    width_pt: float
-    height_pt: float
-    dpi: float | None = None  # of an image page; the higher one if the resolutions across and down differ
+    width_pt: Positive
+    height_pt: Positive
+    dpi: Positive | None = None  # of an image page; the higher one if the resolutions across and down differ
     has_annotations: bool = False
 
 

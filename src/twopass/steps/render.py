@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import structlog
+from pydantic import Field
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
@@ -56,6 +57,9 @@ TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
 MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
+# Of what page workers send, which is checked when it arrives.
+Side = Annotated[int, Field(gt=0)]  # in pixels
+Turn = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]  # in degrees
 DrawInputs = tuple[PagePointer, float, PixelBuffer, int, bool]  # the arguments of draw_pdf
 
 log = structlog.get_logger()
@@ -68,10 +72,10 @@ class DrawResult:
     `draft` is the text of the words, if it was asked for. `omitted` names what was left out.
     """
 
-    width: int
-    height: int
+    width: Side
+    height: Side
     rotation_in: int
-    turn: int
+    turn: Turn
     ink: float
     is_scalable: bool = False
     words: TextLayer = NO_LAYER
@@ -106,6 +110,8 @@ async def page(
             result = await _draw_pdf(page_pool, inputs, has_annotations=size.has_annotations)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
+        if result.width * result.height * 3 > max_bytes:
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker reports more pixels than its buffer has")
         is_reduced = zoom < (size.dpi or dpi) / 72
         yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
 
