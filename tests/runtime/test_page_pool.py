@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import operator
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -17,15 +20,21 @@ import psutil
 import pytest
 
 from tests import ROOT
+from tests.fakes import taken_over
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
-from twopass.runtime import page_answer
+from twopass.runtime import confinement, page_answer
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import fetch, render
 
 PAGE_BYTES = 30
+
+
+def has_landlock(version: int) -> bool:
+    """Whether the kernel has this version of Landlock."""
+    return bool(ctypes.CDLL(None).syscall(confinement.CREATE_RULESET, None, 0, confinement.QUERY_VERSION) >= version)
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +149,49 @@ async def test_a_page_worker_inherits_no_credentials(buffers: PixelBufferPool, m
     environment = Path(f"/proc/{child}/environ").read_bytes()
     assert b"PATH=" in environment and b"hunter2" not in environment
     await page_pool.close()
+
+
+async def test_a_page_worker_inherits_nothing_but_its_buffers(page_pool: PagePool) -> None:
+    """No socket, file or pipe of the worker process is open in a page worker, except for its calls and answers."""
+    descriptors = await page_pool.call(taken_over.list_open_files)
+
+    kinds = sorted(name.partition(":")[0].rstrip("0123456789-") for name in descriptors if "/fd" not in name)
+    assert kinds == ["/memfd", "/memfd", "pipe"]
+
+
+async def test_a_page_worker_gains_no_privileges(page_pool: PagePool) -> None:
+    """A page worker that was taken over can use no setuid program, and has no capabilities beyond reading files."""
+    child = await page_pool.call(os.getpid)
+
+    status = dict(line.split(":\t") for line in Path(f"/proc/{child}/status").read_text().splitlines() if ":\t" in line)
+    assert status["NoNewPrivs"] == "1"
+    assert int(status["CapEff"], 16) & ~0b110 == int(status["CapPrm"], 16) & ~0b110 == 0
+
+
+@pytest.mark.skipif(not has_landlock(version=6), reason="the kernel has no Landlock, or an older one")
+async def test_a_page_worker_reaches_no_other_process(page_pool: PagePool) -> None:
+    """A page worker that was taken over reads no credentials from the worker process, stops none, and connects to none.
+
+    It runs as the same user, so that Linux would allow it.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = os.getpid(), server.getsockname()[1]
+        possible = taken_over.attack(*target)
+        succeeded = await page_pool.call(taken_over.attack, *target)
+
+    assert len(possible) == 5
+    assert succeeded == []
+
+
+def test_a_process_that_hides_its_memory_does_not_hide_its_programs() -> None:
+    """Programs that it starts, such as engines, can share their memory."""
+    code = "from twopass.runtime import confinement; import ctypes, os, subprocess, sys\n"
+    code += "confinement.hide_memory(); dumpable = 'import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))'\n"
+    code += "exec(dumpable); sys.stdout.flush(); subprocess.run([sys.executable, '-c', dumpable])"
+
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed.split() == ["0", "1"]
 
 
 async def test_the_kernel_kills_a_page_worker_before_its_parent(page_pool: PagePool) -> None:

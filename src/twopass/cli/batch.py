@@ -27,7 +27,7 @@ from twopass.result import Result
 from twopass.settings import Settings
 from twopass.storage import outputs
 from twopass.telemetry.progress import Tracker
-from twopass.worker import Worker, open_worker
+from twopass.worker import Worker, hide_memory, open_worker
 
 SUMMARY = "batch_summary.json"
 UNREAD = "unread"  # status of a file that has no result: the batch was stopped, or an unexpected error came first
@@ -154,6 +154,7 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
     """Open a worker and read the files. After Ctrl-C, report what is stored before the worker is closed."""
     with ExitStack() as stack:
         try:
+            hide_memory(settings)
             worker = stack.enter_context(open_worker(settings))
             batch.opened = time.monotonic()
             worker.run(read_files(batch, worker))

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from twopass.errors import TwopassError
 from twopass.pages import shared_pixels, source_files
-from twopass.runtime import page_answer
+from twopass.runtime import confinement, page_answer
 from twopass.runtime.page_process import LENGTH_BYTES
 
 PR_SET_PDEATHSIG = 1  # sys/prctl.h
@@ -37,6 +37,7 @@ def main() -> None:
     _die_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # if the machine runs out of memory, this process is killed instead of its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
+    confinement.confine()
     shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[3:]))
     sys.excepthook = _print_without_message
     answers = os.fdopen(os.dup(1), "wb")
