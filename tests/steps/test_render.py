@@ -19,6 +19,7 @@ from tests.fakes.page_pool import LyingPagePool
 from tests.fakes.source_files import A4, SENTENCE, SourceReader, insert_text, make_image, make_pdf
 from twopass.document import State
 from twopass.errors import Code, SourceError, WorkerDied
+from twopass.pages import image_bands
 from twopass.steps import render
 
 
@@ -27,7 +28,7 @@ def test_sixteen_bit_grey_keeps_its_range() -> None:
     values = np.array([[0, 32_768, 65_535]], np.uint16)
     frame = Image.fromarray(values)
 
-    grey = np.asarray(render.flatten(frame))[0, :, 0]
+    grey = np.asarray(image_bands.flatten(frame))[0, :, 0]
 
     assert grey.tolist() == [0, 127, 255]
     assert np.asarray(frame).tolist() == values.tolist()

@@ -43,7 +43,7 @@ MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
 START_TIMEOUT_S = 60.0
 SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
-MEMORY_BYTES = 4 << 30  # the largest accepted image takes 3 to 4 GB
+MEMORY_BYTES = 4 << 30  # the largest accepted image takes 2.4 GB
 
 cpu_time_callback: ContextVar[Callable[[float], None]] = ContextVar("cpu_time_callback", default=lambda seconds: None)
 """Called with the processor seconds of every call made in its context; the stopwatch sets it per stage."""
