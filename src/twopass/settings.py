@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE = 1 << 20
+HIDDEN = "…"
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/{1,2}(.*)", re.DOTALL)  # a Path keeps one slash of two
 
 
 class Preset(NamedTuple):
@@ -102,6 +106,27 @@ def _parse_gpus(value: object) -> Literal["auto"] | int:
     raise ValueError("choose auto, or a number of GPUs from 1")
 
 
+def redact_address(text: str) -> str:
+    """The text without user, password and query, if it is an address; of one that is unclear, only its scheme.
+
+    Unlike a job's sources, an address of a setting may be wrong in every way: with a password that has a `/` or a `#`,
+    or without its scheme.
+    """
+    address = _SCHEME.fullmatch(text)
+    if not address:
+        return HIDDEN if "@" in text else text
+    scheme, rest = address.groups()
+    try:
+        parts = urlsplit(f"{scheme}://{rest}")
+    except ValueError:
+        return f"{scheme}://{HIDDEN}"
+    if "@" in rest and "@" not in parts.netloc:
+        return f"{scheme}://{HIDDEN}"
+    hidden_user = f"{HIDDEN}@" if "@" in parts.netloc else ""
+    hidden_query = f"?{HIDDEN}" if parts.query or parts.fragment else ""
+    return f"{scheme}://{hidden_user}{parts.netloc.rpartition('@')[2]}{parts.path}{hidden_query}"
+
+
 class LogFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
@@ -115,7 +140,9 @@ class Settings(BaseSettings):
     """
 
     # Empty variables count as unset: forms leave fields blank.
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     model: str = Field(
         default="deepseek_ocr",
@@ -362,6 +389,16 @@ class Settings(BaseSettings):
         default=None, description="set by RunPod; logs are then JSON unless LOG_FORMAT=text"
     )
     runpod_pod_id: str | None = Field(default=None, description="set by RunPod: this worker's id")
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Addresses without secrets: this is shown where a log, a test or a debugger shows the settings."""
+        for name, value in super().__repr_args__():
+            if name == "bucket_access_key_id" and value:
+                yield name, HIDDEN
+            elif isinstance(value, (str, Path)) and not isinstance(value, StrEnum):
+                yield name, type(value)(redact_address(str(value)))
+            else:
+                yield name, value
 
     @field_validator("preset")
     @classmethod

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from twopass.engines import structure, weights
 from twopass.engines.gpus import GpuInfo, get_required_cuda_version
 from twopass.errors import Code, EngineError, InvalidSetting
-from twopass.settings import Settings, find_preset, preset_memory_gb
+from twopass.settings import Settings, find_preset, preset_memory_gb, redact_address
 
 MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
 
@@ -37,7 +37,8 @@ def check_settings(settings: Settings) -> None:
 def _find_engine_problem(settings: Settings) -> str | None:
     address, recorded, languages = settings.openai_base_url, settings.replay_dir, settings.tessdata_dir
     if settings.engine == "openai" and not (address and _is_http(address)):
-        wrong = f"{address} is not a valid address" if address else "engine openai needs the server's address"
+        wrong = "engine openai needs the server's address"
+        wrong = f"{redact_address(address)} is not a valid address" if address else wrong
         return f"OPENAI_BASE_URL: {wrong}; write it like http://localhost:8000/v1"
     if settings.engine == "replay" and not (recorded and recorded.is_dir()):
         wrong = f"{recorded} is not a folder" if recorded else "engine replay needs a folder"
