@@ -34,6 +34,8 @@ from twopass.settings import Settings
 
 READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
 MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
+MAX_VALUES = 5000  # of a job, in all its fields: 1,000 sources and a hundred options fit
+MAX_SHOWN = 100  # characters of the name of a wrong field in a message
 MAX_LOCATION_LENGTH = 2048  # characters of a URI or path: S3 keys have 1,024 bytes, presigned queries the rest
 
 
@@ -268,6 +270,7 @@ class Job(Input):
         data = job.get("input")
         if not isinstance(data, Mapping):
             raise InvalidJob(Code.INVALID_JOB, "input: must be an object")
+        _check_size(data, job.get("s3Config"))
         if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(reserved)}: unknown field")
         job_id = str(job.get("id") or "local")
@@ -420,10 +423,23 @@ def _path_not_allowed(field: str, schemes: tuple[str, ...]) -> InvalidJob:
     return InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
 
 
+def _check_size(*parts: Any) -> None:
+    """Refuse a job with too many values before it is validated, which takes an error object for each wrong one."""
+    count, waiting = 0, list(parts)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (Mapping, list, tuple)):
+            count += len(value)
+            if count > MAX_VALUES:
+                raise InvalidJob(Code.INVALID_JOB, f"input: more than {MAX_VALUES:,} values; send several jobs")
+            waiting += value.values() if isinstance(value, Mapping) else value
+
+
 def _describe(error: ValidationError) -> str:
     """The first error as `field: what is wrong`, and how many more there are. Values may be secret and are left out."""
     first, *more = error.errors(include_url=False, include_input=False, include_context=False)
     field = ".".join(str(part) for part in first["loc"])
+    field = field if len(field) <= MAX_SHOWN else f"{field[:MAX_SHOWN]}…"
     message = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
     text = f"{field}: {message}" if field else message
     return f"{text} (and {len(more)} more)" if more else text
