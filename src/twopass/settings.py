@@ -306,8 +306,8 @@ class Settings(BaseSettings):
     max_image_pixels: int = Field(
         default=250_000_000,
         gt=0,
-        description="image files with more pixels are rejected unopened; 250 million take 1.3 GB of memory. WebP and "
-        "JPEG 2000, which take four times that, are read up to 150 million",
+        description="image files with more pixels are rejected unopened; 250 million take up to 1.7 GB of memory. WebP "
+        "and JPEG 2000, which take four times that, are read up to 150 million",
     )
     min_free_disk_bytes: int = Field(
         default=1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve"
