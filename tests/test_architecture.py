@@ -101,6 +101,7 @@ HOMES = {
     "PIL": {
         "acceptance/stock_vllm.py",
         "pages/pillow_image.py",
+        "pages/image_bands.py",
         "engines/vllm/tiling.py",
         "pages/canary_images.py",
         "pages/source_files.py",

@@ -56,6 +56,53 @@ def test_a_job_with_only_a_source_has_the_documented_defaults() -> None:
     assert job.inline == ()
 
 
+MANY = {f"key{number}": number for number in range(10_000)}
+HUGE: dict[str, dict[str, Any]] = {
+    "unknown-fields": MANY,
+    "nested": {"markdown": {"heading": MANY}},
+    "lists": {"formats": [["docjson"] * 100] * 100},
+    "formats": {"formats": ["docjson"] * 10_000},
+    "sources": {"sources": [S3] * 10_000},
+    "keys": {"s3": MANY},
+}
+
+
+@pytest.mark.parametrize("entry_point", EntryPoint)
+@pytest.mark.parametrize("fields", HUGE.values(), ids=HUGE)
+def test_a_job_with_too_many_values_is_refused_before_it_is_validated(
+    fields: dict[str, Any], entry_point: EntryPoint
+) -> None:
+    """Validation would take seconds on the loop of all jobs. Wherever the values are, their number is the error."""
+    assert expect_refusal(entry_point, **fields) == "INVALID_JOB: input: more than 5,000 values; send several jobs"
+
+
+def test_platform_credentials_with_too_many_values_are_refused() -> None:
+    """What the platform delivers beside the input is counted, too."""
+    with pytest.raises(InvalidJob, match="more than 5,000 values"):
+        Job.parse({"input": {"source": S3}, "s3Config": MANY}, SETTINGS, EntryPoint.SERVERLESS)
+
+
+def test_the_largest_job_is_not_too_large() -> None:
+    """A thousand sources with every option are a job."""
+    fields = {"sources": [S3] * 1000, "formats": list(Format), "sampling": {"temperature": 0.5}, "output": "s3://a/b/"}
+
+    assert len(Job.parse({"input": fields}, SETTINGS, EntryPoint.SERVERLESS).sources) == 1000
+
+
+def test_values_that_nest_without_an_end_are_refused() -> None:
+    """Depth is no problem of the count."""
+    nested: dict[str, Any] = {}
+    for _ in range(10_000):
+        nested = {"markdown": nested}
+
+    assert "values" in expect_refusal(**nested)
+
+
+def test_a_long_name_of_a_field_is_cut_in_the_message() -> None:
+    """A message that goes back to the caller is not as long as the job."""
+    assert len(expect_refusal(**{"x" * 1_000_000: 1})) < 200
+
+
 def test_without_an_output_the_answer_carries_markdown() -> None:
     """Without an output, the answer contains the markdown, so that a caller without a bucket gets the text."""
     assert parse_job(settings=Settings()).inline == (Inline.MARKDOWN,)

@@ -128,6 +128,7 @@ RunPod's `/run` and `/runsync`, a worker's local API and `--test_input` take the
 ## A job
 
 The body of a request is `{{"input": {{…}}}}`. Unknown fields are rejected; an error names its field.
+A job has at most 5,000 values.
 
 {_render_fields(Job, JOB, HIDDEN)}
 ## A result

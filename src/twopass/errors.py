@@ -84,7 +84,7 @@ class TwopassError(Exception):
         self.message = message
 
     def __reduce__(self) -> tuple[type, tuple[Code, str]]:
-        # Errors of page workers are pickled and sent through a pipe.
+        # Errors cross processes pickled, such as those of Ray actors; page workers send code and message as data.
         return type(self), (self.code, self.message)
 
 

@@ -35,6 +35,8 @@ from twopass.settings import Settings
 
 READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
 MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
+MAX_VALUES = 5000  # of a job, in all its fields: 1,000 sources and a hundred options fit
+MAX_SHOWN = 100  # characters of the name of a wrong field in a message
 MAX_LOCATION_LENGTH = 2048  # characters of a URI or path: S3 keys have 1,024 bytes, presigned queries the rest
 
 
@@ -269,6 +271,7 @@ class Job(Input):
         data = job.get("input")
         if not isinstance(data, Mapping):
             raise InvalidJob(Code.INVALID_JOB, _describe_missing_input(job))
+        _check_size(data, job.get("s3Config"))
         if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):
             raise InvalidJob(Code.INVALID_JOB, f"{min(reserved)}: unknown field")
         job_id = str(job.get("id") or "local")
@@ -421,6 +424,18 @@ def _path_not_allowed(field: str, schemes: tuple[str, ...]) -> InvalidJob:
     return InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
 
 
+def _check_size(*parts: Any) -> None:
+    """Refuse a job with too many values before it is validated, which takes an error object for each wrong one."""
+    count, waiting = 0, list(parts)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (Mapping, list, tuple)):
+            count += len(value)
+            if count > MAX_VALUES:
+                raise InvalidJob(Code.INVALID_JOB, f"input: more than {MAX_VALUES:,} values; send several jobs")
+            waiting += value.values() if isinstance(value, Mapping) else value
+
+
 def _describe(error: ValidationError) -> str:
     """One error as `field: what is wrong`, and how many more there are. Values may be secret and are left out.
 
@@ -434,7 +449,9 @@ def _describe(error: ValidationError) -> str:
         message = f"unknown field{suggest(path[-1], _list_fields(path[:-1]))}"
     if path == ["sources"] and first["type"] == "missing":
         message = "missing; name a document with source, or several with sources"
-    text = f"{'.'.join(path)}: {message}" if path else message
+    field = ".".join(path)
+    field = field if len(field) <= MAX_SHOWN else f"{field[:MAX_SHOWN]}…"
+    text = f"{field}: {message}" if field else message
     return f"{text} (and {len(more)} more)" if more else text
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import (
@@ -18,6 +20,8 @@ from pydantic_settings import (
 )
 
 MEGABYTE = 1 << 20
+HIDDEN = "…"
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/{1,2}(.*)", re.DOTALL)  # a Path keeps one slash of two
 
 
 class Preset(NamedTuple):
@@ -105,6 +109,27 @@ def _parse_gpus(value: object) -> Literal["auto"] | int:
     if text.isdecimal() and int(text):
         return int(text)
     raise ValueError("choose auto, or a number of GPUs from 1")
+
+
+def redact_address(text: str) -> str:
+    """The text without user, password and query, if it is an address; of one that is unclear, only its scheme.
+
+    Unlike a job's sources, an address of a setting may be wrong in every way: with a password that has a `/` or a `#`,
+    or without its scheme.
+    """
+    address = _SCHEME.fullmatch(text)
+    if not address:
+        return HIDDEN if "@" in text else text
+    scheme, rest = address.groups()
+    try:
+        parts = urlsplit(f"{scheme}://{rest}")
+    except ValueError:
+        return f"{scheme}://{HIDDEN}"
+    if "@" in rest and "@" not in parts.netloc:
+        return f"{scheme}://{HIDDEN}"
+    hidden_user = f"{HIDDEN}@" if "@" in parts.netloc else ""
+    hidden_query = f"?{HIDDEN}" if parts.query or parts.fragment else ""
+    return f"{scheme}://{hidden_user}{parts.netloc.rpartition('@')[2]}{parts.path}{hidden_query}"
 
 
 class LogFormat(StrEnum):
@@ -295,7 +320,10 @@ class SourceSettings(BaseSettings):
     max_pages: int = Field(default=5000, gt=0, description="documents with more pages are rejected")
     max_page_pixels: int = Field(default=40_000_000, gt=0, description="larger pages are scaled down to this size")
     max_image_pixels: int = Field(
-        default=250_000_000, gt=0, description="image files with more pixels are rejected unopened"
+        default=250_000_000,
+        gt=0,
+        description="image files with more pixels are rejected unopened; 250 million take up to 1.7 GB of memory. WebP "
+        "and JPEG 2000, which take four times that, are read up to 150 million",
     )
     min_free_disk_bytes: int = Field(
         default=1024 * MEGABYTE, ge=0, description="a worker with less free disk does not serve"
@@ -465,7 +493,19 @@ class Settings(
     """
 
     # Empty variables count as unset: forms leave fields blank.
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", case_sensitive=False, env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Addresses without secrets: this is shown where a log, a test or a debugger shows the settings."""
+        for name, value in super().__repr_args__():
+            if name == "bucket_access_key_id" and value:
+                yield name, HIDDEN
+            elif isinstance(value, (str, Path)) and not isinstance(value, StrEnum):
+                yield name, type(value)(redact_address(str(value)))
+            else:
+                yield name, value
 
     @classmethod
     def settings_customise_sources(

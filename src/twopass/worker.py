@@ -29,7 +29,7 @@ from twopass.engines.interface import Engine
 from twopass.families import registry
 from twopass.families.interface import Family
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import gc_tuning, loop_thread, scratch, vendor_reports
+from twopass.runtime import confinement, gc_tuning, loop_thread, scratch, vendor_reports
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
@@ -168,9 +168,16 @@ def open_worker(
                 pool.close()
 
 
+def hide_memory(settings: Settings) -> None:
+    """Hide this process's credentials from page workers, where the kernel does not confine these themselves."""
+    if settings.engine != "vllm":  # its engine cores open the buffers of this process below /proc
+        confinement.hide_memory()
+
+
 @contextmanager
 def open_monitored_worker(settings: Settings, preload_main: Callable[[], object] = lambda: None) -> Iterator[Worker]:
     """Open a worker with the observers that the settings ask for: metrics on a port or pushed, traces."""
+    hide_memory(settings)
     metrics = Metrics() if settings.metrics_port or settings.metrics_push_url else None
     with ExitStack() as stack:
         observers: list[Observer] = [metrics] if metrics else []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from twopass.errors import Code, WorkerDied
 from twopass.runtime.page_pool import PagePool
+from twopass.steps.render import DrawResult
 
 
 class CrashingPagePool(PagePool):
@@ -34,3 +36,15 @@ class TimingOutPagePool(PagePool):
         if function.__name__ in self._functions:
             raise WorkerDied(Code.RENDER_TIMEOUT, f"{function.__name__} needs more processor time than the limit")
         return await self._page_pool.call(function, *args, **kwargs)
+
+
+class LyingPagePool(PagePool):
+    """Uses another pool. Its page workers report pages as wide as `width`."""
+
+    def __init__(self, page_pool: PagePool, width: int) -> None:
+        self.count = page_pool.count
+        self._page_pool, self._width = page_pool, width
+
+    async def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        value = await self._page_pool.call(function, *args, **kwargs)
+        return replace(value, width=self._width) if isinstance(value, DrawResult) else value

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import operator
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
 from tests import ROOT
+from tests.fakes import taken_over
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
-from twopass.runtime import vendor_reports
-from twopass.runtime.page_pool import MAX_ANSWER_BYTES, PagePool, cpu_time_callback
+from twopass.runtime import confinement, page_answer, vendor_reports
+from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import fetch, render
 
 PAGE_BYTES = 30
+
+
+def has_landlock(version: int) -> bool:
+    """Whether the kernel has this version of Landlock."""
+    return bool(ctypes.CDLL(None).syscall(confinement.CREATE_RULESET, None, 0, confinement.QUERY_VERSION) >= version)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +132,7 @@ async def test_an_answer_larger_than_any_page_needs_is_refused(page_pool: PagePo
     before = await page_pool.call(os.getpid)
 
     with pytest.raises(WorkerDied, match="RENDER_MEMORY: an answer of 256 MiB"):
-        await page_pool.call(bytes, MAX_ANSWER_BYTES)
+        await page_pool.call(bytes, page_answer.MAX_BYTES + 1)
 
     assert await page_pool.call(os.getpid) == before
 
@@ -154,6 +162,49 @@ async def test_libraries_in_children_report_nothing(monkeypatch: pytest.MonkeyPa
         await child.open()
         assert {name: await child.call(os.getenv, name) for name in vendor_reports.SWITCHES} == vendor_reports.SWITCHES
         await child.close()
+
+
+async def test_a_page_worker_inherits_nothing_but_its_buffers(page_pool: PagePool) -> None:
+    """No socket, file or pipe of the worker process is open in a page worker, except for its calls and answers."""
+    descriptors = await page_pool.call(taken_over.list_open_files)
+
+    kinds = sorted(name.partition(":")[0].rstrip("0123456789-") for name in descriptors if "/fd" not in name)
+    assert kinds == ["/memfd", "/memfd", "pipe"]
+
+
+async def test_a_page_worker_gains_no_privileges(page_pool: PagePool) -> None:
+    """A page worker that was taken over can use no setuid program, and has no capabilities beyond reading files."""
+    child = await page_pool.call(os.getpid)
+
+    status = dict(line.split(":\t") for line in Path(f"/proc/{child}/status").read_text().splitlines() if ":\t" in line)
+    assert status["NoNewPrivs"] == "1"
+    assert int(status["CapEff"], 16) & ~0b110 == int(status["CapPrm"], 16) & ~0b110 == 0
+
+
+@pytest.mark.skipif(not has_landlock(version=6), reason="the kernel has no Landlock, or an older one")
+async def test_a_page_worker_reaches_no_other_process(page_pool: PagePool) -> None:
+    """A page worker that was taken over reads no credentials from the worker process, stops none, and connects to none.
+
+    It runs as the same user, so that Linux would allow it.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = os.getpid(), server.getsockname()[1]
+        possible = taken_over.attack(*target)
+        succeeded = await page_pool.call(taken_over.attack, *target)
+
+    assert len(possible) == 5
+    assert succeeded == []
+
+
+def test_a_process_that_hides_its_memory_does_not_hide_its_programs() -> None:
+    """Programs that it starts, such as engines, can share their memory."""
+    code = "from twopass.runtime import confinement; import ctypes, os, subprocess, sys\n"
+    code += "confinement.hide_memory(); dumpable = 'import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))'\n"
+    code += "exec(dumpable); sys.stdout.flush(); subprocess.run([sys.executable, '-c', dumpable])"
+
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert printed.split() == ["0", "1"]
 
 
 async def test_the_kernel_kills_a_page_worker_before_its_parent(page_pool: PagePool) -> None:
@@ -319,11 +370,13 @@ async def test_pixels_written_by_a_child_are_read_here(page_pool: PagePool, buff
     async with buffers.lend(PAGE_BYTES) as buffer:
         pixels = Pixels(5, 2, buffer)
         pixels.array()[:] = 7
-        total = await page_pool.call(np.sum, pixels.array())
-        pixels_in_child = await page_pool.call(Pixels.array, pixels)
+        in_child = await page_pool.call(_copy, pixels)
 
-    assert total == 7 * PAGE_BYTES
-    assert pixels_in_child.tolist() == [[[7, 7, 7]] * 5] * 2
+    assert in_child == bytes([7]) * PAGE_BYTES
+
+
+def _copy(pixels: Pixels) -> bytes:
+    return pixels.array().tobytes()
 
 
 async def test_a_sibling_pool_has_the_same_buffers_and_other_children(

@@ -285,6 +285,16 @@ def test_a_job_cannot_name_a_file_of_the_server(server: Server, source: str) -> 
     assert answer.status_code == 422 and answer.json()["field"] == "sources[0]"
 
 
+@pytest.mark.parametrize("count", [10_000, 700_000])
+def test_a_job_with_too_many_values_is_refused(server: Server, count: int) -> None:
+    """It would keep the server from answering others for seconds, so that it is neither validated nor parsed."""
+    body = b'{"source": "s3://in/a.pdf"%s}' % b"".join(b',"k%d":1' % number for number in range(count))
+    answer = server.client.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == 422 and answer.json()["code"] == "INVALID_JOB"
+    assert "values; send several jobs" in answer.json()["message"]
+
+
 def test_a_private_address_is_refused(server: Server) -> None:
     """A job cannot make the server fetch from its own network."""
     job = server.client.post("/v1/jobs?wait_s=30", json={"source": "https://127.0.0.1/a.pdf"}).json()

@@ -19,13 +19,13 @@ from twopass.steps import preload
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, open_worker
 
-LIST_MODULES = "set(__import__('sys').modules)"
+LIST_MODULES = "list(__import__('sys').modules)"
 SETTINGS = {"page_workers": 1, "canary": False, "log_level": "ERROR"}
 
 
 def list_modules(worker: Worker) -> set[str]:
     """The modules of the worker's only page worker."""
-    return worker.run(worker.page_pool.call(eval, LIST_MODULES))
+    return set(worker.run(worker.page_pool.call(eval, LIST_MODULES)))
 
 
 def wait_until_warm(worker: Worker) -> set[str]:

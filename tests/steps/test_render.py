@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin, TiffTags
 from PIL.TiffImagePlugin import RESOLUTION_UNIT, X_RESOLUTION, Y_RESOLUTION
 
+from tests.fakes.page_pool import LyingPagePool
 from tests.fakes.source_files import A4, SENTENCE, SourceReader, insert_text, make_image, make_pdf
 from twopass.document import State
-from twopass.errors import Code, SourceError
+from twopass.errors import Code, SourceError, WorkerDied
+from twopass.pages import image_bands
 from twopass.steps import render
 
 
@@ -26,7 +28,7 @@ def test_sixteen_bit_grey_keeps_its_range() -> None:
     values = np.array([[0, 32_768, 65_535]], np.uint16)
     frame = Image.fromarray(values)
 
-    grey = np.asarray(render.flatten(frame))[0, :, 0]
+    grey = np.asarray(image_bands.flatten(frame))[0, :, 0]
 
     assert grey.tolist() == [0, 127, 255]
     assert np.asarray(frame).tolist() == values.tolist()
@@ -244,3 +246,12 @@ async def test_the_error_of_a_page_leaves_its_number_to_the_caller(source_reader
                 pass
 
     assert str(caught.value) == "DAMAGED: the file's page object cannot be opened; save the file with another program"
+
+
+async def test_a_page_worker_that_claims_too_many_pixels_fails_its_page(source_reader: SourceReader) -> None:
+    """A page that would not fit into its buffer is not read from it: that would end the process of all jobs."""
+    source_reader.page_pool = LyingPagePool(source_reader.page_pool, width=1 << 20)
+
+    with pytest.raises(WorkerDied, match="RENDER_CRASH"):
+        async with source_reader.render(make_pdf(lambda page: None)):
+            pass

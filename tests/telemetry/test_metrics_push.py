@@ -89,6 +89,15 @@ def test_a_wrong_address_is_logged() -> None:
     assert [event["setting"] for event in events] == ["METRICS_PUSH_URL"]
 
 
+def test_a_wrong_address_is_logged_without_its_password() -> None:
+    """A password with a character that should be encoded makes the address wrong, and is not in the message."""
+    with capture_logs() as events, push(Metrics().registry, "http://user:hun#ter2@gateway", "worker-1", interval_s=60):
+        pass
+
+    assert [event["setting"] for event in events] == ["METRICS_PUSH_URL"]
+    assert "hun" not in str(events)
+
+
 def test_a_failing_gateway_is_logged_once() -> None:
     """Errors of the gateway name the setting, do not end the worker, and do not fill the log."""
     structlog.reset_defaults()

@@ -35,7 +35,7 @@ from twopass.steps import report
 from twopass.steps.report import Outcome
 from twopass.storage import outputs
 from twopass.telemetry.progress import Tracker
-from twopass.worker import Worker, open_worker
+from twopass.worker import Worker, hide_memory, open_worker
 
 SUMMARY = "batch_summary.json"  # of the last run
 RUNS = "runs"  # the folder with the summary of every run
@@ -259,6 +259,7 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
     batch.reporter.report_start(len(batch.files), settings.engine)
     with ExitStack() as stack:
         try:
+            hide_memory(settings)
             worker = stack.enter_context(open_worker(settings))
             batch.opened = time.monotonic()
             worker.run(read_files(batch, worker))

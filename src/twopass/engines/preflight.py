@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from twopass.engines import structure, weights
 from twopass.engines.gpus import GpuInfo, detect_gpus, get_required_cuda_version
 from twopass.errors import Code, EngineError, InvalidSetting
-from twopass.settings import Settings, find_preset, preset_memory_gb
+from twopass.settings import Settings, find_preset, preset_memory_gb, redact_address
 
 ENGINE_PACKAGES: Mapping[str, tuple[tuple[str, ...], str]] = {  # engine -> packages beyond twopass's own, their command
     "hf": (("torch", "transformers"), "python -m pip install '.[hf]'"),
@@ -67,7 +67,8 @@ def check_settings(settings: Settings) -> None:
 def _find_engine_problem(settings: Settings) -> str | None:
     address, recorded, languages = settings.openai_base_url, settings.replay_dir, settings.tessdata_dir
     if settings.engine == "openai" and not (address and _is_http(address)):
-        wrong = f"{address} is not a valid address" if address else "engine openai needs the server's address"
+        wrong = "engine openai needs the server's address"
+        wrong = f"{redact_address(address)} is not a valid address" if address else wrong
         return f"OPENAI_BASE_URL: {wrong}; write it like http://localhost:8000/v1"
     if settings.engine == "replay" and not (recorded and recorded.is_dir()):
         wrong = f"{recorded} is not a folder" if recorded else "engine replay needs a folder"

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from twopass.document import Meta, SourceInfo
 from twopass.errors import Code, SourceError
@@ -22,8 +23,11 @@ PDF = "application/pdf"
 DEFAULT_IMAGE_DPI = 144.0  # of an image that states no resolution
 MAX_OPEN_FILES = 2  # a page worker renders many pages of one file, and two jobs share the worker
 LAYOUT_PACKAGES = {"pymupdf.layout", "pymupdf4llm"}  # loading them takes 0.8 s and 35 MB
+COSTLY_FORMATS = ("WEBP", "JPXDecode")  # decoded to 16 bytes per pixel, where other formats take 4 or fewer
+MAX_COSTLY_PIXELS = 150_000_000  # of an image in one of them, which takes 2.4 GB; A0 at 300 dpi has 139 million
 FULL_IMAGE_SHARE = 0.7  # of the page: an image this large is a scan of the page
 MIN_DPI, MAX_DPI = 30, 2400  # a stated resolution outside this range is a default or an error
+ORIENTATION = 0x0112  # a field of EXIF
 MAX_ROUNDING = 1.02  # ratio of the resolutions across and down: a smaller one comes from rounding
 MAX_STRETCH = 3.0  # ratio of both resolutions: a fax has 204 × 98, in a larger ratio one of them is wrong
 
@@ -42,6 +46,9 @@ PILLOW_ERRORS = (
     struct.error,
 )
 
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # checked when a page worker sends it
+
+_JPX_SIZE = re.compile(rb"\xff\x4f\xff\x51....(.{16})", re.DOTALL)  # the first marker of a JPEG 2000 codestream
 _QUOTED = re.compile(r"""b?(["'`]).*?(\1|'|$)""", re.DOTALL)
 
 _Key = tuple[str, str | None, int, int]  # path, password, modification time, size
@@ -52,9 +59,9 @@ _open_pdfs: dict[_Key, Any] = {}  # least recently used first
 class PageSize:
     """Size of a page as displayed, in points, and whether it has annotations, links or form fields."""
 
-    width_pt: float
-    height_pt: float
-    dpi: float | None = None  # of an image page; the higher one if the resolutions across and down differ
+    width_pt: Positive
+    height_pt: Positive
+    dpi: Positive | None = None  # of an image page; the higher one if the resolutions across and down differ
     has_annotations: bool = False
 
 
@@ -273,6 +280,7 @@ def open_image(path: str, limit: int) -> Iterator[Any]:
     try:
         with Image.open(path, formats=("PNG", "JPEG", "WEBP", "TIFF")) as image:
             check_pixel_limit(image.size, limit)
+            check_costly_format(image.format, image.size)
             yield image
     except PILLOW_ERRORS as error:
         raise SourceError(
@@ -286,6 +294,26 @@ def check_pixel_limit(size: tuple[int, int], limit: int) -> None:
         raise SourceError(Code.SOURCE_TOO_LARGE, message)
 
 
+def check_costly_format(name: str | None, size: tuple[int, int]) -> None:
+    if name in COSTLY_FORMATS and size[0] * size[1] > MAX_COSTLY_PIXELS:
+        message = f"an image of {size[0]} × {size[1]} pixels, and in WebP or JPEG 2000 at most"
+        message += f" {MAX_COSTLY_PIXELS // 1_000_000} million are read; scale it down or use another format"
+        raise SourceError(Code.SOURCE_TOO_LARGE, message)
+
+
+def check_images(page: Any) -> None:
+    """Raise SourceError if an image of the PDF page takes too much memory to decode.
+
+    MuPDF decodes JPEG 2000 as a whole, in the size that the image itself states, and other formats at a reduced size.
+    """
+    pdf = page.parent
+    for xref in {number for image in page.get_images(full=True) for number in image[:2] if number}:  # and its soft mask
+        is_jpx = "JPXDecode" in pdf.xref_get_key(xref, "Filter")[1]
+        if is_jpx and (header := _JPX_SIZE.search(pdf.xref_stream_raw(xref))):
+            right, bottom, left, top = struct.unpack(">4I", header[1])
+            check_costly_format("JPXDecode", (right - left, bottom - top))
+
+
 def get_displayed_size(image: Any) -> tuple[int, int]:
     """Width and height in pixels after the EXIF orientation is applied."""
     width, height = image.size
@@ -294,7 +322,13 @@ def get_displayed_size(image: Any) -> tuple[int, int]:
 
 
 def _is_sideways(image: Any) -> bool:
-    return int(image.getexif().get(0x0112, 1)) >= 5
+    return get_orientation(image) >= 5
+
+
+def get_orientation(image: Any) -> int:
+    """EXIF's orientation, from 1 to 8: which corner of the picture the first pixel is. From 5, it lies on its side."""
+    orientation = int(image.getexif().get(ORIENTATION, 1))
+    return orientation if 1 <= orientation <= 8 else 1
 
 
 def get_dpi(image: Any) -> tuple[float, float]:

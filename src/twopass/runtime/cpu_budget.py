@@ -6,6 +6,7 @@ so that a call that is blocked and uses no processor ends, too.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,9 +93,9 @@ class CallMeter:
         self._charge(max(self.cpu_s, (time.monotonic() - self._started) / WALL_FACTOR))
 
     def finish(self, cpu_s: float) -> None:
-        """Charge a call that has ended, with the processor time that it reports."""
-        self.cpu_s = cpu_s
-        self._charge(cpu_s)
+        """Charge a call that has ended, with the processor time that it reports: at most what all cores have."""
+        self.cpu_s = min(cpu_s, (time.monotonic() - self._started) * (os.cpu_count() or 1))
+        self._charge(self.cpu_s)
 
     def _charge(self, used_s: float) -> None:
         if used_s > self.charged_s:

@@ -17,10 +17,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from twopass.errors import Code, TwopassError, WorkerDied
+from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import retry, task_group, vendor_reports
+from twopass.runtime import page_answer, retry, task_group, vendor_reports
 from twopass.runtime.cpu_budget import RAISE_LIMIT, CpuBudget, limit_cpu_time
+from twopass.runtime.page_answer import Answer, MalformedAnswer
 from twopass.runtime.page_process import PageProcess
 
 log = structlog.get_logger()
@@ -43,8 +44,7 @@ MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
 START_TIMEOUT_S = 60.0
 SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
-MEMORY_BYTES = 4 << 30  # the largest accepted image takes 3 to 4 GB
-MAX_ANSWER_BYTES = 256 << 20  # a page of 10,000 words takes 2 MB, a crop of 40 million noisy pixels 120 MB
+MEMORY_BYTES = 4 << 30  # the largest accepted image takes 2.4 GB
 
 cpu_time_callback: ContextVar[Callable[[float], None]] = ContextVar("cpu_time_callback", default=lambda seconds: None)
 """Called with the processor seconds of every call made in its context; the stopwatch sets it per stage."""
@@ -124,15 +124,15 @@ class PagePool:
         with limit_cpu_time(self._timeout_s, advice=RAISE_LIMIT) as budget:
             if budget.is_spent:
                 raise _describe_timeout(function, budget)
-            value, failure = await self._call_child(function, (function, args, kwargs), budget)
-        if failure is not None:
-            raise failure
-        return value  # type: ignore[no-any-return]
+            answer = await self._call_child(function, args, kwargs, budget)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value  # type: ignore[no-any-return]
 
     async def _call_child(
-        self, function: Callable[..., object], message: object, budget: CpuBudget
-    ) -> tuple[Any, TwopassError | None]:
-        """Send the message to the next idle child and return its answer: a value, or the function's error."""
+        self, function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], budget: CpuBudget
+    ) -> Answer:
+        """Send the call to the next idle child and return its answer: a value, or the function's error."""
         child = await self._idle.get()
         alive, has_substitute, meter = False, False, None
 
@@ -150,10 +150,13 @@ class PagePool:
                 child = None
             child = child or await self._start()
             with child.limit_call(self._memory_bytes, budget, self._slow_call_s, add_substitute) as meter:
-                value, failure, cpu_s = await child.send(message)
-                meter.finish(cpu_s)
+                answer = await child.call(function, args, kwargs)
+                meter.finish(answer.cpu_s)
             child.calls += 1
             alive = child.calls < self._calls
+        except MalformedAnswer as error:
+            message = f"a page worker sent a malformed answer in {function.__name__}; the file may be malicious"
+            raise WorkerDied(Code.RENDER_CRASH, message) from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             if meter:
                 meter.update()
@@ -170,7 +173,7 @@ class PagePool:
                     self._idle.put_nowait(child if alive else None)  # the next call starts a new child for None
                 if meter:
                     cpu_time_callback.get()(meter.cpu_s)
-        return value, failure
+        return answer
 
     def _withdraw_substitute(self) -> bool:
         """Remove one child that is not started yet; returns False if all are."""
@@ -208,9 +211,9 @@ class PagePool:
         is_ready = False
         try:
             async with asyncio.timeout(self._start_timeout_s):
-                await child.receive()
+                await child.receive(page_answer.say_hello)
             is_ready = True
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
+        except (asyncio.IncompleteReadError, ConnectionError, MalformedAnswer) as error:
             raise WorkerDied(Code.RENDER_CRASH, "a page worker crashed at its start; see stderr") from error
         except TimeoutError as error:
             message = f"a page worker did not start within {self._start_timeout_s:g} s; the machine may be overloaded"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from twopass.errors import Code
+from twopass.runtime import page_answer
 from twopass.runtime.cpu_budget import CallMeter, CpuBudget
+from twopass.runtime.page_answer import Answer, Header
 
-LENGTH_BYTES = 8  # the length before each message, in both directions
+LENGTH_BYTES = 8  # the length before each call
 CHECK_INTERVAL_S = 0.05  # a page worker's memory grows by less than 200 MB in between
 CHECKS_PER_TIME_CHECK = 5  # processor time is measured less often: reading it takes longer
 
@@ -27,17 +29,19 @@ class PageProcess:
     limit_exceeded: Code | None = None
     calls: int = 0
 
-    async def send(self, message: Any) -> Any:
-        assert self.process.stdin and self.process.stdout
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    async def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
+        """Send the call and read its answer; raises MalformedAnswer. Only what goes to the page worker is pickled."""
+        assert self.process.stdin
+        data = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
         self.process.stdin.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         await self.process.stdin.drain()
-        return await self.receive()
+        return await self.receive(function)
 
-    async def receive(self) -> Any:
+    async def receive(self, function: Callable[..., Any]) -> Answer:
+        """Read the answer of a call of `function`."""
         assert self.process.stdout
-        size = int.from_bytes(await self.process.stdout.readexactly(LENGTH_BYTES), "big")
-        return pickle.loads(await self.process.stdout.readexactly(size))
+        header = Header.parse(await self.process.stdout.readexactly(page_answer.HEADER.size), function)
+        return page_answer.read(function, header, await self.process.stdout.readexactly(header.size))
 
     @property
     def is_dead(self) -> bool:

@@ -1,4 +1,4 @@
-"""The page worker process: reads pickled calls from stdin and writes their results to stdout, until stdin ends.
+"""The page worker process: reads pickled calls from stdin and writes their answers to stdout, until stdin ends.
 
 Arguments: the parent's process id, the names to preload with commas between them, then `number:descriptor` of each
 pixel buffer.
@@ -20,10 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from twopass.errors import Code, TwopassError, WorkerDied
+from twopass.errors import TwopassError
 from twopass.pages import shared_pixels, source_files
-from twopass.runtime import parent_death
-from twopass.runtime.page_pool import MAX_ANSWER_BYTES
+from twopass.runtime import confinement, page_answer, parent_death
 from twopass.runtime.page_process import LENGTH_BYTES
 
 IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
@@ -36,11 +35,12 @@ def main() -> None:
     parent_death.end_with_parent(int(sys.argv[1]))
     with suppress(OSError):  # if the machine runs out of memory, this process is killed instead of its parent
         Path("/proc/self/oom_score_adj").write_text("1000")
+    confinement.confine()
     shared_pixels.inherit((int(number), int(fd)) for number, fd in (pair.split(":") for pair in sys.argv[3:]))
     sys.excepthook = _print_without_message
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the output of libraries that print must not get into the pipe
-    _send(answers, "hello")
+    _send(answers, page_answer.write(page_answer.say_hello, page_answer.say_hello(), 0.0))
     _preload_when_idle(preloading := preload(sys.argv[2].split(",")))
     while (message := _receive(sys.stdin.buffer)) is not None:
         _send(answers, _run(message))
@@ -83,13 +83,15 @@ def _close_files_when_idle() -> None:
             return
 
 
-def _run(message: bytes) -> tuple[object, TwopassError | None, float]:
+def _run(message: bytes) -> bytes:
+    """Run the call and return its answer."""
     started = time.process_time()
     function, args, kwargs = pickle.loads(message)
     try:
-        return function(*args, **kwargs), None, time.process_time() - started
+        value = function(*args, **kwargs)
     except TwopassError as error:  # any other error ends this process, and the parent starts another
-        return None, error, time.process_time() - started
+        return page_answer.write_error(error, time.process_time() - started)
+    return page_answer.write(function, value, time.process_time() - started)
 
 
 def _print_without_message(kind: type[BaseException], _: BaseException, trace: TracebackType | None) -> None:
@@ -103,12 +105,8 @@ def _receive(pipe: BinaryIO) -> bytes | None:
     return pipe.read(int.from_bytes(header, "big")) if len(header) == LENGTH_BYTES else None
 
 
-def _send(pipe: BinaryIO, value: object) -> None:
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    if len(data) > MAX_ANSWER_BYTES:  # the parent does not check the length
-        message = f"an answer of {len(data) >> 20} MiB, more than any page needs; the file may be malicious"
-        data = pickle.dumps((None, WorkerDied(Code.RENDER_MEMORY, message), 0.0), pickle.HIGHEST_PROTOCOL)
-    pipe.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+def _send(pipe: BinaryIO, answer: bytes) -> None:
+    pipe.write(answer)
     pipe.flush()
 
 

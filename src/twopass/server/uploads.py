@@ -25,6 +25,7 @@ from twopass.settings import Settings
 from twopass.storage import error_mapping
 
 MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
+MAX_COMMAS = 200_000  # of JSON, which takes 0.1 s in which nobody is answered; long lists of pages have 100,000
 FORM_BYTES = 1 << 20  # what a form may hold besides the file
 MAX_NAME_LENGTH = 200
 FALLBACK_NAME = "document"
@@ -107,6 +108,8 @@ def clean_name(name: str) -> str:
 
 
 def _parse_json(text: str) -> Mapping[str, Any]:
+    if text.count(",") > MAX_COMMAS:
+        raise InvalidJob(Code.INVALID_JOB, "job: too many values; send several jobs")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

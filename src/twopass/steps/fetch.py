@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -143,7 +144,7 @@ def _get_page_size(pdf: Any, index: int) -> PageSize | None:
             has_annotations = pdf.xref_get_key(pdf.page_xref(index), "Annots")[0] != "null"
     except SourceError:
         return None
-    if not (rect.width > 0 and rect.height > 0):
+    if not (0 < rect.width < math.inf and 0 < rect.height < math.inf):
         return None
     return PageSize(rect.width, rect.height, has_annotations=has_annotations)
 

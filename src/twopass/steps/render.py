@@ -13,15 +13,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import structlog
+from pydantic import Field
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import draft_text, orientation
+from twopass.pages import draft_text, image_bands, orientation
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
@@ -29,6 +30,7 @@ from twopass.pages.source_files import (
     SAVE_AGAIN,
     CheckedFile,
     PageSize,
+    check_images,
     detect_scan,
     iterate_links,
     measure_image_share,
@@ -57,6 +59,9 @@ TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
 MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
+# Of what page workers send, which is checked when it arrives.
+Side = Annotated[int, Field(gt=0)]  # in pixels
+Turn = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]  # in degrees
 DrawInputs = tuple[PagePointer, float, PixelBuffer, int, bool]  # the arguments of draw_pdf
 
 log = structlog.get_logger()
@@ -69,10 +74,10 @@ class DrawResult:
     `draft` is the text of the words, if it was asked for. `omitted` names what was left out.
     """
 
-    width: int
-    height: int
+    width: Side
+    height: Side
     rotation_in: int
-    turn: int
+    turn: Turn
     ink: float
     is_scalable: bool = False
     words: TextLayer = NO_LAYER
@@ -107,6 +112,8 @@ async def page(
             result = await _draw_pdf(page_pool, inputs, has_annotations=size.has_annotations)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
+        if result.width * result.height * 3 > max_bytes:
+            raise WorkerDied(Code.RENDER_CRASH, "a page worker reports more pixels than its buffer has")
         is_reduced = zoom < (size.dpi or dpi) / 72
         yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
 
@@ -190,6 +197,7 @@ def draw_bare_pdf(
 
 
 def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool) -> DrawResult:
+    check_images(page)
     rotation_in, text = page.rotation, get_text_page(page)
     turn = detect_text_turn(page, text)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
@@ -213,15 +221,9 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
 
     `size` is the width and height in pixels before the page is turned.
     """
-    from PIL import ImageOps
-
     with open_image(pointer.file, 1 << 62) as image:  # its pixels were checked when the file was fetched
         image.seek(pointer.number - 1)
-        ImageOps.exif_transpose(image, in_place=True)  # in place: a copy of the largest image would take a gigabyte
-        upright = flatten(image)
-    if upright.size != size:  # beyond the pixel limit, or a fax with a lower resolution down than across
-        upright = upright.resize(size)
-    array = np.asarray(upright)
+        array = image_bands.draw(image, size)
     ink = measure_ink(array)
     turn = orientation.detect_turn(array) if ink >= BLANK_INK else 0
     height, width = _write_pixels(np.rot90(array, -turn // 90), buffer, max_bytes)
@@ -253,15 +255,16 @@ async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
 
 def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
     """In a page worker: draw the preview. `aspect` is its height over its width."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     size = (max(round(PREVIEW_PX / max(aspect, 1.0)), 1), max(round(PREVIEW_PX * min(aspect, 1.0)), 1))
     if is_pdf:
         upright = Image.fromarray(_draw_small(pointer))
     else:
+        unturned = size if pointer.turn % 180 == 0 else size[::-1]
         with open_image(pointer.file, 1 << 62) as image:
             image.seek(pointer.number - 1)
-            upright = flatten(ImageOps.exif_transpose(image)).rotate(-pointer.turn, expand=True)
+            upright = Image.fromarray(image_bands.draw(image, unturned)).rotate(-pointer.turn, expand=True)
     output = io.BytesIO()
     resized = upright if upright.size == size else upright.resize(size)
     resized.save(output, "WEBP", quality=PREVIEW_QUALITY, method=PREVIEW_METHOD)
@@ -270,23 +273,9 @@ def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
 
 def _draw_small(pointer: PagePointer) -> Array:
     with open_page(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
+        check_images(page)
         zoom = PREVIEW_PX / max(page.rect.width, page.rect.height)
         return render_display_list(page.get_displaylist(), zoom, zoom)
-
-
-def flatten(image: Any) -> Any:
-    """Convert an image to RGB on a white background. 16-bit grey is scaled to 8 bits, not clipped."""
-    from PIL import Image
-
-    if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):
-        values = np.array(image, np.float32)
-        values /= max(float(values.max(initial=0)), 255.0)
-        values *= 255
-        image = Image.fromarray(values.astype(np.uint8))
-    if image.has_transparency_data:
-        background = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(background, image.convert("RGBA"))
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _write_pixels(array: Array, buffer: PixelBuffer, max_bytes: int) -> tuple[int, int]:

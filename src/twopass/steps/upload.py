@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
@@ -53,6 +54,8 @@ from twopass.storage.document_folder import (
     thumbnail_name,
 )
 from twopass.storage.store import CreateResult
+
+_ELEMENT_ID = re.compile(r"p\d+-e\d+")
 
 JSON = "application/json"
 WEBP = "image/webp"
@@ -131,9 +134,10 @@ def name_crops(page: Checkpoint) -> Checkpoint:
 
 
 def _name_crop(element: Element) -> Element:
-    if not (element.is_figure or element.kind is Kind.TABLE) or element.box is None:
-        return element
-    return element.model_copy(update={"image": crop_name(element.id)})
+    """Name its file; a page worker that a document has taken over must not name another one, by an id with `..`."""
+    has_crop = (element.is_figure or element.kind is Kind.TABLE) and element.box is not None
+    is_named = has_crop and _ELEMENT_ID.fullmatch(element.id)
+    return element.model_copy(update={"image": crop_name(element.id) if is_named else None})
 
 
 async def store_checkpoint(folder: DocumentFolder, ours: Checkpoint) -> Checkpoint:

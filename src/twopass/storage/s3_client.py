@@ -54,7 +54,7 @@ class S3Limits:
 class Access:
     """Endpoint, region and credentials; None where botocore's own configuration chain decides."""
 
-    endpoint_url: str | None
+    endpoint_url: str | None = field(repr=False)
     region: str | None
     keys: dict[str, str | None] = field(repr=False)
     is_from_job: bool

@@ -55,8 +55,9 @@ def _push_once(registry: CollectorRegistry, gateway: str, worker: str, *, is_log
         key = {"instance": worker}
         push_to_gateway(address, "twopass", registry, grouping_key=key, timeout=TIMEOUT_S, handler=handler)
     except (OSError, HTTPException, ValueError) as error:  # no connection, no answer in time, an error, a wrong address
-        if is_logged:
-            log.warning("the gateway does not take metrics", setting="METRICS_PUSH_URL", reason=str(error)[:200])
+        if is_logged:  # a wrong address is quoted by its error, perhaps with a part of the password
+            reason = str(error)[:200] if isinstance(error, OSError) else type(error).__name__
+            log.warning("the gateway does not take metrics", setting="METRICS_PUSH_URL", reason=reason)
         return False
     return True
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import io
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from structlog.testing import capture_logs
 
 from tests.fakes import openai_server
 from tests.fakes.openai_server import OpenAIServer, encode_delta, encode_event, respond_with_status, send_chunks
@@ -451,6 +455,103 @@ async def test_any_stream_gives_an_answer_or_a_known_error(events: list[Any]) ->
             assert answer.tokens_in + answer.tokens_out >= 0 or answer.usage
     except (stream.MalformedStream, stream.ReportedError):
         pass
+
+
+FILLER = b"x" * (1 << 20)
+TOO_LARGE: dict[str, tuple[Iterable[bytes], str]] = {
+    "line": (repeat(FILLER, 100), "an event of more than 4 MiB"),
+    "event": ((b"data: ", *[FILLER] * 100), "an event of more than 4 MiB"),
+    "comments": (repeat(b": " + FILLER + b"\n", 100), "a stream of more than 64 MiB"),
+    "answer": (repeat(encode_delta("word " * 10_000), 100), "an answer of more than 1,000,000 characters"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+async def test_a_stream_without_an_end_is_left_at_its_limit(name: str) -> None:
+    """Of a line, an event, comments or an answer, hardly more is read than the limit, however much would follow."""
+    chunks, message = TOO_LARGE[name]
+    read: list[int] = []
+
+    async def send() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            read.append(len(chunk))
+            yield chunk
+
+    with pytest.raises(stream.TooLarge, match=message):
+        async for _ in stream.accumulate(stream.split_lines(send())):
+            pass
+
+    assert sum(read) < 70 << 20 if name == "comments" else sum(read) < 6 << 20
+
+
+async def test_an_answer_that_is_too_large_costs_only_its_prompt(server: OpenAIServer, page_pool: PagePool) -> None:
+    """The page goes on with its next rung, the request is not repeated, and the log says why."""
+    server.script = [send_chunks(b"data: ", *[FILLER] * 6)]
+    with capture_logs() as events:
+        answer = await ask(server, page_pool)
+
+    assert (answer.finish_reason, answer.text, len(server.requests)) == ("error", "", 1)
+    assert [event["reason"] for event in events] == ["the server sends an event of more than 4 MiB"]
+
+
+def compress(status: int) -> openai_server.Behaviour:
+    """An answer that is compressed, of which a few kilobytes could be gigabytes."""
+
+    async def behave(request: web.Request, server: OpenAIServer) -> web.StreamResponse:
+        body = gzip.compress(encode_delta("unpacked", "stop"))
+        return web.Response(body=body, status=status, headers={"Content-Encoding": "gzip"})
+
+    return behave
+
+
+async def test_a_compressed_answer_is_not_unpacked(server: OpenAIServer, page_pool: PagePool) -> None:
+    """Requests ask for plain answers; a compressed one is a failure of the server, and a compressed error an error."""
+    server.script = [compress(200), compress(503)]
+
+    assert (await ask(server, page_pool)).text == "one two three"
+    assert len(server.requests) == 3
+
+
+async def test_a_list_of_models_without_an_end_is_an_error(page_pool: PagePool) -> None:
+    """The error names the setting."""
+    async with openai_server.serve(OpenAIServer(models=["x" * (5 << 20)])) as server:
+        with pytest.raises(EngineError, match="a response of more than 4 MiB; check OPENAI_BASE_URL"):
+            await open_engine(server, page_pool)
+
+
+async def test_lines_end_where_the_protocol_says() -> None:
+    """Not at U+2028 and other separators, which JSON may contain as they are; chunks end anywhere."""
+    data = 'data: {"a": "x\u2028y\x85z"}\r\ndata: ä\rdata: 2\n'.encode()
+
+    async def send() -> AsyncIterator[bytes]:
+        for byte in data:
+            yield bytes((byte,))
+
+    lines = [line async for line in stream.split_lines(send()) if line]
+
+    assert lines == ['data: {"a": "x\u2028y\x85z"}', "data: ä", "data: 2"]
+
+
+async def test_events_that_nest_without_an_end_are_malformed() -> None:
+    """Deep nesting is no crash of the engine."""
+
+    async def lines() -> AsyncIterator[str]:
+        yield "data: " + "[" * 100_000
+
+    with pytest.raises(stream.MalformedStream):
+        async for _ in stream.accumulate(lines()):
+            pass
+
+
+async def test_messages_have_no_password_of_the_address(server: OpenAIServer, page_pool: PagePool) -> None:
+    """A password in OPENAI_BASE_URL is used and never shown."""
+    server.key = "another"
+    server.url = server.url.replace("http://", "http://user:hunter2@")
+
+    with pytest.raises(EngineError, match="http://…@127.0.0.1:") as caught:
+        await open_engine(server, page_pool)
+
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_server_error_is_truncated() -> None:

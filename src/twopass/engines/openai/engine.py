@@ -6,6 +6,7 @@ This file handles connections, errors and retries; request.py builds the request
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -22,11 +23,11 @@ from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.openai import request as chat_request
 from twopass.engines.openai import stream
 from twopass.engines.openai.request import ServerOptions
-from twopass.engines.openai.stream import MalformedStream, ReportedError, StreamedAnswer
+from twopass.engines.openai.stream import MalformedStream, ReportedError, StreamedAnswer, TooLarge
 from twopass.errors import Code, EngineError
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import Settings
+from twopass.settings import Settings, redact_address
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class OpenAIEngine(Engine):
         self.sequences = settings.engine_sequences or SEQUENCES
         self.precision = "as served"
         self.has_ngram_ban = not settings.openai_plain
-        self._url = settings.openai_base_url.rstrip("/")
+        self._url = redact_address(settings.openai_base_url.rstrip("/"))  # for messages
         self._settings = settings
         self._retry_policy = replace(retry.OPENAI_REQUEST, attempts=settings.openai_tries)
         self.server_options = ServerOptions(
@@ -92,6 +93,8 @@ class OpenAIEngine(Engine):
             self.server_options = replace(self.server_options, **_choose_model(models, self._settings.openai_model))
         except TemporaryFailure as error:
             raise self._to_engine_error(error) from error
+        except PromptRefused as error:
+            raise EngineError(Code.ENGINE_DEAD, f"{self._url}/models: {error}; check OPENAI_BASE_URL") from error
         finally:
             if not self.server_options.model:  # the worker closes only an engine that opened
                 await self.close()
@@ -127,17 +130,19 @@ class OpenAIEngine(Engine):
         with translate_errors(self._url):
             async with self._client.stream("POST", "chat/completions", content=body) as response:
                 await _check_response(response)
-                async with aclosing(stream.accumulate(response.aiter_lines())) as answers:
+                lines = stream.split_lines(_iterate_bytes(response))
+                async with aclosing(stream.accumulate(lines)) as answers:
                     return await _read_answer(answers, loop_check)
 
     async def _list_models(self) -> list[dict[str, Any]]:
         assert self._client
         with translate_errors(self._url):
-            response = await self._client.get("models")
-            await _check_response(response)
+            async with self._client.stream("GET", "models") as response:
+                await _check_response(response)
+                body = await stream.read_body(_iterate_bytes(response))
         try:
-            return [model for model in response.json()["data"] if model["id"]]
-        except (ValueError, KeyError, TypeError):
+            return [model for model in json.loads(body)["data"] if model["id"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = f"{self._url}/models is no list of models; set OPENAI_BASE_URL to an OpenAI-compatible API"
             raise EngineError(Code.ENGINE_DEAD, message) from None
 
@@ -158,7 +163,7 @@ class OpenAIEngine(Engine):
 
 
 def _create_client(settings: Settings, sequences: int) -> httpx.AsyncClient:
-    headers = {"Content-Type": "application/json", "User-Agent": "twopass"}
+    headers = {"Content-Type": "application/json", "User-Agent": "twopass", "Accept-Encoding": "identity"}
     if settings.openai_api_key and (key := settings.openai_api_key.get_secret_value()):
         headers["Authorization"] = f"Bearer {key}"
     return httpx.AsyncClient(
@@ -194,18 +199,33 @@ async def _read_answer(
     return answer
 
 
+def _iterate_bytes(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The response as it arrives, of which a compressed one might make a thousand times as many bytes at once."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise MalformedStream("the response is compressed, although the request does not allow that")
+    return response.aiter_raw()
+
+
 async def _check_response(response: httpx.Response) -> None:
     """Raise TemporaryFailure, PromptRefused or EngineError for a status other than 200."""
     status = response.status_code
     if status == 200:
         return
-    message = stream.extract_message(await response.aread())
+    message = await _read_message(response)
     if status in RETRYABLE_STATUSES or status >= 500:
         raise TemporaryFailure(f"HTTP {status}", status, parse_retry_after(response.headers.get("retry-after", "")))
     if status in REFUSED_STATUSES:
         raise PromptRefused(f"HTTP {status}: {message}")
     advice = ADVICE.get(status, "check OPENAI_BASE_URL")
-    raise EngineError(Code.ENGINE_DEAD, f"{response.url.copy_with(query=None)}: HTTP {status}; {advice}")
+    raise EngineError(Code.ENGINE_DEAD, f"{redact_address(str(response.url))}: HTTP {status}; {advice}")
+
+
+async def _read_message(response: httpx.Response) -> str:
+    """The message of an error; empty if it cannot be read, because the status says enough."""
+    try:
+        return stream.extract_message(await stream.read_body(_iterate_bytes(response)))
+    except (MalformedStream, TooLarge):
+        return ""
 
 
 def parse_retry_after(header: str) -> float:
@@ -233,6 +253,8 @@ def translate_errors(url: str) -> Iterator[None]:
         if error.status in REFUSED_STATUSES:
             raise PromptRefused(reason) from error
         raise TemporaryFailure(reason, error.status) from error
+    except TooLarge as error:  # once more, it would be as large
+        raise PromptRefused(f"the server sends {error}") from error
     except (httpx.HTTPError, httpx.StreamError, httpx.CookieConflict, MalformedStream) as error:
         raise TemporaryFailure(str(error) or type(error).__name__) from error
 

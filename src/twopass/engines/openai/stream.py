@@ -1,4 +1,4 @@
-"""Parse the server-sent events of a streamed chat completion."""
+"""Parse the server-sent events of a streamed chat completion, from a server that may send anything."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ FINISH_REASONS = {
 }  # any other reason, such as content_filter, becomes error
 
 
+USAGE = ("prompt_tokens", "completion_tokens")
+MAX_LINE_BYTES = 4 << 20  # of an event: some servers send the whole answer in one, which takes up to 250 kB
+MAX_STREAM_BYTES = 64 << 20  # of all events: vLLM sends 130,000 tokens in 50 MB
+MAX_CHARACTERS = 1_000_000  # of an answer: the longest context, of 130,000 tokens, has half of that
+MAX_BODY_BYTES = 4 << 20  # of any other response, such as the list of models
+
+
 class MalformedStream(Exception):
     """The stream does not follow the protocol."""
 
@@ -26,6 +33,10 @@ class ReportedError(Exception):
         self.status = status
 
 
+class TooLarge(Exception):
+    """The server sends more than any answer needs; the message says what."""
+
+
 @dataclass
 class StreamedAnswer:
     """The answer so far. `deltas` counts its parts: one token each, unless the server joins several."""
@@ -34,6 +45,7 @@ class StreamedAnswer:
     finish_reason: str | None = None
     usage: dict[str, int] = field(default_factory=dict)
     deltas: int = 0
+    characters: int = 0
 
     @property
     def text(self) -> str:
@@ -48,8 +60,36 @@ class StreamedAnswer:
         return self.usage.get("completion_tokens", self.deltas)
 
 
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
+    """Yield the lines of a stream; raises TooLarge before more than one line is held."""
+    rest, received = b"", 0
+    async for chunk in chunks:
+        received += len(chunk)
+        *lines, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        if max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
+            raise TooLarge(f"an event of more than {MAX_LINE_BYTES >> 20} MiB")
+        if received > MAX_STREAM_BYTES:
+            raise TooLarge(f"a stream of more than {MAX_STREAM_BYTES >> 20} MiB")
+        for line in lines:
+            yield line.decode(errors="replace")
+    yield rest.decode(errors="replace")
+
+
+async def read_body(chunks: AsyncIterator[bytes]) -> bytes:
+    """Read a response that is not streamed; raises TooLarge."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise TooLarge(f"a response of more than {MAX_BODY_BYTES >> 20} MiB")
+    return bytes(body)
+
+
 async def accumulate(lines: AsyncIterator[str]) -> AsyncGenerator[StreamedAnswer, None]:
-    """Yield the answer after every event, the same object each time; raises MalformedStream or ReportedError."""
+    """Yield the answer after every event, the same object each time.
+
+    Raises MalformedStream, ReportedError or TooLarge.
+    """
     answer = StreamedAnswer()
     async for line in lines:
         data = line.removeprefix("data:").strip()
@@ -65,7 +105,7 @@ async def accumulate(lines: AsyncIterator[str]) -> AsyncGenerator[StreamedAnswer
 def _parse_event(data: str) -> dict[str, Any]:
     try:
         event = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise MalformedStream("an event is not JSON") from None
     if not isinstance(event, dict):
         raise MalformedStream("an event is not an object")
@@ -76,15 +116,23 @@ def _parse_event(data: str) -> dict[str, Any]:
 
 def _apply_event(answer: StreamedAnswer, event: dict[str, Any]) -> None:
     try:
-        answer.usage |= {name: count for name, count in (event.get("usage") or {}).items() if isinstance(count, int)}
+        usage = event.get("usage") or {}
+        answer.usage |= {name: usage[name] for name in USAGE if _is_count(usage.get(name))}
         for choice in event.get("choices") or ():
             if text := choice["delta"].get("content"):
                 answer.parts.append("" + text)  # a TypeError unless it is a string
                 answer.deltas += 1
+                answer.characters += len(text)
             if reason := choice.get("finish_reason"):
                 answer.finish_reason = FINISH_REASONS.get(reason, "error")
     except (KeyError, TypeError, AttributeError):
         raise MalformedStream("an event is not part of a chat completion") from None
+    if answer.characters > MAX_CHARACTERS:
+        raise TooLarge(f"an answer of more than {MAX_CHARACTERS:,} characters")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 53  # a JSON number that metrics can hold, too
 
 
 def _parse_error(error: Any) -> tuple[int, str]:
@@ -100,5 +148,5 @@ def extract_message(body: bytes) -> str:
         reply = json.loads(body)
         error = reply.get("error", reply)
         return str(error.get("message", error) if isinstance(error, dict) else error)[:200]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return body[:200].decode(errors="replace")
