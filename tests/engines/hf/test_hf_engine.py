@@ -18,10 +18,10 @@ from twopass.errors import Code, EngineError
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed here")
 def test_missing_libraries_are_an_error(tmp_path: Path) -> None:
     """Without torch the engine raises EngineError, which says what to install."""
-    with pytest.raises(EngineError, match=r"engine hf needs torch: pip install 'twopass\[hf\]'") as caught:
+    with pytest.raises(EngineError, match=r"engine hf needs torch: python -m pip install '\.\[hf\]'") as caught:
         HfEngine("deepseek_ocr2", tmp_path, "float32")
 
-    assert caught.value.code is Code.ENGINE_DEAD
+    assert caught.value.code is Code.PLATFORM
 
 
 @pytest.mark.parametrize(
