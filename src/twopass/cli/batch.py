@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -21,9 +21,11 @@ from twopass.cli.display.batch_progress import BatchProgress
 from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import Reporter
 from twopass.document import State, Status
+from twopass.engines import factory
 from twopass.errors import EngineError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
 from twopass.result import Result
+from twopass.runtime import task_group
 from twopass.settings import Settings
 from twopass.storage import outputs
 from twopass.telemetry.progress import Tracker
@@ -94,6 +96,7 @@ class Batch:
         self.progress: BatchProgress[InputFile] | None = None
         self.started = time.monotonic()
         self.opened: float | None = None  # when the engine was open
+        self.found = 0  # files that were finished before the engine was opened
 
     @contextmanager
     def show_progress(self) -> Iterator[BatchProgress[InputFile]]:
@@ -101,6 +104,11 @@ class Batch:
         with self.reporter.show_progress() as show:
             self.progress = BatchProgress(folders, show)
             yield self.progress
+
+    @property
+    def unfinished(self) -> list[InputFile]:
+        """The files without an outcome, in the order in which they are read."""
+        return [file for file in self.reading_order if file not in self.outcomes]
 
     def finish(self, file: InputFile, outcome: Outcome) -> None:
         self.outcomes[file] = outcome
@@ -151,9 +159,13 @@ def end_at_second_interrupt() -> Iterator[None]:
 
 
 def _read_in_worker(batch: Batch, settings: Settings) -> None:
-    """Open a worker and read the files. After Ctrl-C, report what is stored before the worker is closed."""
+    """Open a worker and read the files that are not finished. After Ctrl-C, report what is stored."""
     with ExitStack() as stack:
         try:
+            asyncio.run(find_finished(batch, settings))
+            if not batch.unfinished:
+                batch.opened = batch.started  # no engine was needed
+                return
             worker = stack.enter_context(open_worker(settings))
             batch.opened = time.monotonic()
             worker.run(read_files(batch, worker))
@@ -166,7 +178,7 @@ def _report_stop(batch: Batch) -> None:
     stored, counted, opened = 0, 0, 0
     if progress := batch.progress:
         stored, counted, opened = progress.pages_done, progress.pages_counted, progress.files_counted
-    unopened = len(batch.files) - opened
+    unopened = len(batch.files) - batch.found - opened
     message = f"stopped: {stored} of {counted} pages are stored" if counted else "stopped before pages were read"
     message += f", and {unopened} files were not opened" if counted and unopened else ""
     advice = "run the same command again to continue"
@@ -175,6 +187,32 @@ def _report_stop(batch: Batch) -> None:
     batch.reporter.report_event(
         f"{message}; {advice}", is_error=False, pages_stored=stored, pages_counted=counted, files_unopened=unopened
     )
+
+
+async def find_finished(batch: Batch, settings: Settings) -> None:
+    """Finish the files that were read before, up to the first one that needs an engine, which may take a minute."""
+    identity = await factory.identify(settings) if batch.options.resume else None
+    slots, checked_outputs = asyncio.Semaphore(settings.concurrency), dict[str, bool]()
+    needs_engine = identity is None
+
+    async def find(file: InputFile) -> None:
+        nonlocal needs_engine
+        async with slots:
+            if needs_engine or identity is None:
+                return
+            result = None
+            with suppress(TwopassError):  # reading the file reports it
+                job = _make_job(file, batch.options, settings)
+                result = await pipeline.run_finished(job, settings, identity, checked_outputs)
+            if result:
+                batch.finish(file, result)
+            else:
+                needs_engine = True
+
+    async with task_group.open_group() as group:
+        for file in batch.reading_order:
+            group.create_task(find(file))
+    batch.found = len(batch.outcomes)
 
 
 async def read_files(batch: Batch, worker: Worker) -> None:
@@ -198,18 +236,20 @@ async def read_files(batch: Batch, worker: Worker) -> None:
             batch.finish(file, outcome)
 
     with batch.show_progress() as progress:
-        errors = await asyncio.gather(*(read_file(file) for file in batch.reading_order), return_exceptions=True)
+        errors = await asyncio.gather(*(read_file(file) for file in batch.unfinished), return_exceptions=True)
     if unexpected := next(filter(None, errors), None):
         raise unexpected
 
 
 async def _read_file(file: InputFile, options: Options, worker: Worker, tracker: Tracker) -> Outcome:
     try:
-        delivered = {"id": file.job_id, "input": options.make_input(file.location)}
-        job = Job.parse(delivered, worker.settings, EntryPoint.LOCAL)
-        return await pipeline.run(job, worker, tracker)
+        return await pipeline.run(_make_job(file, options, worker.settings), worker, tracker)
     except TwopassError as error:
         return error
+
+
+def _make_job(file: InputFile, options: Options, settings: Settings) -> Job:
+    return Job.parse({"id": file.job_id, "input": options.make_input(file.location)}, settings, EntryPoint.LOCAL)
 
 
 def summarize(files: Sequence[InputFile], outcomes: Mapping[InputFile, Outcome], figures: Figures) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -22,6 +22,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import retry, task_group
 from twopass.runtime.cpu_budget import RAISE_LIMIT, CpuBudget, limit_cpu_time
 from twopass.runtime.page_process import PageProcess
+from twopass.settings import Settings
 
 log = structlog.get_logger()
 
@@ -249,6 +250,18 @@ class PagePool:
         self._children.discard(child)
         if cancelled:
             raise cancelled
+
+
+@asynccontextmanager
+async def open_page_pool(settings: Settings, buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
+    """Start page workers for what needs no engine, and close them with their buffers at the end."""
+    page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s)
+    try:
+        await page_pool.open()
+        yield page_pool
+    finally:
+        await page_pool.close()
+        buffers.close()
 
 
 def _describe_timeout(function: Callable[..., object], budget: CpuBudget) -> WorkerDied:
