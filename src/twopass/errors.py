@@ -30,6 +30,7 @@ class Code(StrEnum):
     OUTPUT_MISSING = "OUTPUT_MISSING"
     OUTPUT_DENIED = "OUTPUT_DENIED"
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    PLATFORM = "PLATFORM"
     ENGINE_DEAD = "ENGINE_DEAD"
     ENGINE_MEMORY = "ENGINE_MEMORY"
     WEIGHTS_MISSING = "WEIGHTS_MISSING"
@@ -64,6 +65,11 @@ class Code(StrEnum):
     REGIONS_UNREAD = "REGIONS_UNREAD"
     REGIONS_DROPPED = "REGIONS_DROPPED"
     ORDER_CORRECTED = "ORDER_CORRECTED"
+
+
+def advise_install(extra: str) -> str:
+    """Say how an extra is installed. Nothing is published, so that it comes from a checkout."""
+    return f"run `python -m pip install '.[{extra}]'` in the checkout"
 
 
 class TwopassError(Exception):

@@ -28,7 +28,7 @@ def command(
     Exit code: 0 stopped by a signal, 1 the engine did not start or the folder cannot be used, 2 a wrong argument or
     setting.
     """
-    from twopass.errors import TwopassError
+    from twopass.errors import TwopassError, advise_install
     from twopass.telemetry import logs
 
     chosen: dict[str, Any] = {"serve_host": host, "port": port, "serve_dir": folder}
@@ -37,7 +37,7 @@ def command(
     try:
         from twopass.server.serve import serve
     except ModuleNotFoundError as error:
-        typer.echo(f"twopass serve needs {error.name}: pip install 'twopass[serve]'", err=True)
+        typer.echo(f"twopass serve needs {error.name}: {advise_install('serve')}", err=True)
         raise typer.Exit(1) from None
 
     try:
