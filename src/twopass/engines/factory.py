@@ -28,6 +28,8 @@ def create_engine(settings: Settings) -> Engine:
     preflight.check_settings(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
+    if settings.engine in ("vllm", "hf"):
+        weights.find(settings)  # before its detector: who chose a model that is not here has to know that
     folder = weights.find_detector(settings)  # first: the reader may take a minute to start
     return put_detector_first(create_reader(settings), settings, folder)
 
