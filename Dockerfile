@@ -56,7 +56,7 @@ ENV ENGINE=cpu \
     SERVE_DIR=/served
 # Who mounts a folder that another user owns, such as RunPod's volume on a CPU endpoint, starts with --user.
 RUN useradd --uid 1000 --create-home twopass && install --directory --owner=twopass /output /served
-USER twopass
+USER 1000
 HEALTHCHECK --interval=30s --timeout=15s --start-period=5m CMD ["twopass", "health"]
 ENTRYPOINT ["python3", "/app/handler.py"]
 

@@ -186,9 +186,10 @@ def test_the_images_say_what_they_are() -> None:
 def test_only_the_images_for_gpus_run_as_root() -> None:
     """The cpu image's user owns the folders that are written; a comment says why the others have none."""
     cpu = find_stage("cpu")
+    assert "--uid 1000" in " ".join(cpu)
     owned = next(line for line in cpu if "--owner=twopass" in line)
 
-    assert cpu.index(owned) < cpu.index("USER twopass") < len(cpu) - 1
+    assert cpu.index(owned) < cpu.index("USER 1000") < len(cpu) - 1
     folders = dict(re.findall(r"(OUTPUT_DIR|SERVE_DIR)=(\S+)", " ".join(cpu)))
     assert len(folders) == 2 and set(folders.values()) == set(owned.split()[-2:])
     assert not [line for line in find_stage("gpu-baked") if line.startswith("USER")]

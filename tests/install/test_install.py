@@ -156,7 +156,7 @@ def test_doctor_says_what_each_command_lacks(installed: Path, folder: Path) -> N
 
     assert (everything.returncode, read.returncode) == (1, 0)
     assert failed == [["twopass", "serve"], ["handler.py", "needs"]]
-    assert "twopass submit --ray: run" in read.stdout and "keywords: run" in read.stdout
+    assert "keywords, twopass submit --ray, " in read.stdout and ".[docling,keywords,ray,otel,download]" in read.stdout
 
 
 def test_a_type_checker_knows_the_functions(installed: Path, folder: Path) -> None:

@@ -233,7 +233,8 @@ def check_optional_packages(
     settings: Settings, packages: Sequence[tuple[str, str, str, str | None]] = OPTIONAL_PACKAGES
 ) -> Answer:
     missing = [row for row in packages if not _is_installed(row[0])]
-    advice = "; ".join(f"{use}: {advise_install(extra)}" for _, extra, use, _ in missing)
+    uses, extras = ", ".join(use for _, _, use, _ in missing), ",".join(extra for _, extra, *_ in missing)
+    advice = f"{uses}: {advise_install(extras)}" if missing else ""
     if needed := [setting.upper() for *_, setting in missing if setting and getattr(settings, setting)]:
         return Outcome.FAILED, f"{', '.join(needed)}: a package is missing; {advice}"
     return Outcome.OK, advice or "all installed"
