@@ -110,6 +110,13 @@ def test_the_readme_fits_on_a_few_screens() -> None:
     assert not re.search(r"\b(gundam|rungs?|ladder|canary|furniture)\b", text, re.IGNORECASE)
 
 
+def test_the_demo_says_what_it_does_not_do() -> None:
+    """Its last line names what a newcomer might take as shown: a model, a GPU, a bucket, RunPod."""
+    recipe = (ROOT / "Makefile").read_text().partition("\ndemo:")[2].partition("\n\n")[0]
+
+    assert all(word in recipe.splitlines()[-1] for word in ("@echo", "no OCR model", "GPU", "bucket", "RunPod"))
+
+
 def test_every_shell_line_is_run_by_a_test_or_listed_with_what_it_needs() -> None:
     """Each command in a page is listed here with what runs it or what it needs, and each listed one is in a page."""
     # the README's second block is run by tests/install/test_readme.py
