@@ -33,42 +33,61 @@ RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false \
 
 # The image with the cpu engine, for a laptop, CI or a CPU endpoint.
 FROM python:3.12.12-slim-bookworm AS cpu
+# The licences are those of twopass and of PyMuPDF, which Artifex also licenses commercially: see docs/LICENCES.md.
+LABEL org.opencontainers.image.title="twopass" \
+      org.opencontainers.image.description="Reads PDFs and page images into DocJSON and markdown, without a GPU" \
+      org.opencontainers.image.version="0.2.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND AGPL-3.0-only"
 COPY requirements/run.txt /app/requirements/
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends \
     tesseract-ocr-kor tesseract-ocr-rus tesseract-ocr-ara tesseract-ocr-eng && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir --no-deps -r /app/requirements/run.txt
 WORKDIR /app
-COPY pyproject.toml LICENSE NOTICE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY handler.py ./
 COPY scripts ./scripts
 COPY samples ./samples
 ENV ENGINE=cpu \
+    METRICS_PORT=9400 \
     PYTHONUNBUFFERED=1 \
-    OUTPUT_DIR=/output
+    OUTPUT_DIR=/output \
+    SERVE_DIR=/served
+# Who mounts a folder that another user owns, such as RunPod's volume on a CPU endpoint, starts with --user.
+RUN useradd --uid 1000 --create-home twopass && install --directory --owner=twopass /output /served
+USER 1000
+HEALTHCHECK --interval=30s --timeout=15s --start-period=5m CMD ["twopass", "health"]
 ENTRYPOINT ["python3", "/app/handler.py"]
 
 # What both images for GPUs begin with; CUDA, PyTorch and Python 3.12 come from vLLM's image.
 FROM vllm/vllm-openai:v${VLLM_VERSION} AS packages
+LABEL org.opencontainers.image.title="twopass" \
+      org.opencontainers.image.description="Reads PDFs and scans with OCR models on vLLM, as a RunPod serverless worker" \
+      org.opencontainers.image.version="0.2.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND AGPL-3.0-only"
 RUN --mount=type=bind,source=requirements,target=/requirements \
     python3 -m pip install --no-cache-dir --no-deps -r /requirements/image.txt
 # Kernels that vLLM compiled before, if there are any: see caches/README.md.
 COPY caches /caches
 WORKDIR /app
 ENV ENGINE=vllm \
+    METRICS_PORT=9400 \
     ENGINE_CACHE=/caches \
     HF_HUB_OFFLINE=1 \
     TRANSFORMERS_OFFLINE=1 \
     PYTHONUNBUFFERED=1 \
     RUNPOD_LOG_CAPTURE=off
+# It runs as root, as vLLM's image does: RunPod mounts /runpod-volume, with cached models, downloaded weights, compiled
+# kernels and outputs, and nothing says that another user may write there.
+HEALTHCHECK --interval=30s --timeout=15s --start-period=15m CMD ["twopass", "health"]
 # Python must be process 1, which gets the platform's SIGTERM: a shell would not pass it on.
 ENTRYPOINT ["python3", "/app/handler.py"]
 
 # The image without weights: MODEL_DIR, RunPod's cached model or the network volume has them, or ALLOW_DOWNLOAD fetches them.
 FROM packages AS gpu
-COPY pyproject.toml LICENSE NOTICE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
 RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY handler.py ./
@@ -80,7 +99,7 @@ FROM packages AS gpu-baked
 # Not below /runpod-volume, where a mounted volume would hide them. The code is copied again, above the weights: if this
 # stage began with the one above, every change of the code would send the weights again.
 COPY --from=weights /models /models
-COPY pyproject.toml LICENSE NOTICE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
 RUN python3 -m pip install --no-cache-dir --no-deps --no-build-isolation .
 COPY handler.py ./

@@ -15,6 +15,7 @@ TEST_PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) # one more 
 
 demo: $(VENV)/run
 	$(BIN)/python handler.py
+	@echo "Read by the cpu engine: this ran no OCR model on a GPU, and used no bucket and no RunPod. README.md has the rest."
 
 gpu: # vLLM 0.33 and runpod 1.12 require conflicting versions of fastapi; vLLM works with runpod's
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import structlog
@@ -19,7 +20,7 @@ from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import BarState, Reporter, create_reporter
 from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
-from twopass.errors import Code, EngineError, TwopassError
+from twopass.errors import Code, EngineError, TwopassError, advise_install
 from twopass.job import EntryPoint, Job, redact_uri
 from twopass.result import Result
 from twopass.runtime import environment, parent_death
@@ -34,6 +35,7 @@ log = structlog.get_logger()
 
 JsonObject = dict[str, Any]
 
+SDK = "runpod"
 SDK_DEFAULTS = {
     "RUNPOD_LOG_CAPTURE": "off",  # SDK 2.0 would return the worker's output to callers of a job that fails
     "RUNPOD_SKIP_GPU_CHECK": "true",  # its check imports torch and leaves a CUDA context in this process
@@ -51,6 +53,7 @@ def main() -> None:
         settings = environment.load_settings()
         logs.set_up(settings)
         check_settings(settings)
+        _check_sdk()
         arguments = handler_arguments.parse(sys.argv[1:], os.environ)
         entry_point = arguments.entry_point
         if entry_point is EntryPoint.LOCAL:
@@ -62,9 +65,15 @@ def main() -> None:
         _serve(settings, entry_point)
     except TwopassError as error:  # the worker could not be opened; errors of jobs are answered in the handler
         log.critical("worker cannot serve", code=error.code, reason=error.message)
-        if entry_point is EntryPoint.SERVERLESS:
+        if entry_point is EntryPoint.SERVERLESS and find_spec(SDK):
             _report_unfit(error)
         raise SystemExit(1) from None
+
+
+def _check_sdk() -> None:
+    """Require RunPod's SDK before an engine is opened; raises EngineError."""
+    if find_spec(SDK) is None:
+        raise EngineError(Code.PLATFORM, f"handler.py needs {SDK}: {advise_install('worker')}")
 
 
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:

@@ -21,7 +21,7 @@ if [ -n "${MODEL:-}" ]; then
     PYTHONPATH="$root/src" "$app/venv/bin/python" -m twopass.cli download-weights "$MODEL" "$app/models/$MODEL" \
         --structure "${STRUCTURE:-auto}"
 fi
-cp "$root/pyproject.toml" "$root/LICENSE" "$root/NOTICE" "$root/handler.py" "$app/"
+cp "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/NOTICE" "$root/handler.py" "$app/"
 rm -rf "$app/src" "$app/scripts" "$app/samples"
 cp -r "$root/src" "$root/scripts" "$root/samples" "$app/"
 rm -rf "$app"/src/*.egg-info

@@ -43,20 +43,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "worker": ("document", "engines", "families", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
-        "document", "engines", "errors", "families", "format_options", "formats", "job", "pages", "runtime", "steps",
-        "storage", "telemetry", "worker",
+        "document", "engines", "errors", "families", "format_options", "formats", "job", "pages", "runtime", "settings",
+        "steps", "storage", "telemetry", "worker",
     ),
     "pipeline": (
-        "contexts", "document", "errors", "job", "pages", "result", "runtime", "steps", "storage", "telemetry",
-        "worker",
+        "contexts", "document", "engines", "errors", "job", "pages", "result", "runtime", "settings", "steps",
+        "storage", "telemetry", "worker",
     ),
     "fleet": (
         "errors", "job", "page_range", "pages", "pipeline", "runtime", "settings", "steps", "storage", "telemetry",
         "version", "worker",
     ),
     "api": (
-        "contexts", "document", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings", "steps",
-        "storage", "telemetry", "worker",
+        "contexts", "document", "engines", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings",
+        "steps", "storage", "telemetry", "worker",
     ),
     "__init__": ("api", "job", "settings", "version"),
     "acceptance": (

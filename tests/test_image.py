@@ -28,6 +28,7 @@ from scripts.generate import hub
 from tests import ROOT
 from tests.fakes import hub as fake_hub
 from twopass.cli.app import COMMANDS
+from twopass.cli.health import ADDRESS
 from twopass.detection.structure import Structure
 from twopass.engines import weights
 from twopass.engines.vllm import startup
@@ -35,6 +36,7 @@ from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
 from twopass.pages import canary_images
 from twopass.settings import GPU_NAMES, PRESETS, Settings
+from twopass.version import VERSION
 
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
 POOLS = frozenset(  # of RunPod's GPUs
@@ -169,6 +171,42 @@ def test_the_default_image_has_weights_and_the_other_does_not() -> None:
     assert [line.split()[0] for line in only_baked] == ["COPY", "ARG", "ARG", "RUN", "ENV"]
 
 
+def test_the_images_say_what_they_are() -> None:
+    """Title, description, version and licences are those of the package, and not those of the image below."""
+    project = read_project()
+    for target in ("cpu", "gpu", "gpu-baked"):
+        [label] = [line for line in find_stage(target) if line.startswith("LABEL ")]
+        labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', label))
+
+        assert set(labels) == {"title", "description", "version", "licenses"}
+        assert (labels["title"], labels["version"]) == (project["name"], VERSION)
+        assert labels["licenses"].startswith(project["license"]) and "AGPL-3.0" in labels["licenses"]
+
+
+def test_only_the_images_for_gpus_run_as_root() -> None:
+    """The cpu image's user owns the folders that are written; a comment says why the others have none."""
+    cpu = find_stage("cpu")
+    assert "--uid 1000" in " ".join(cpu)
+    owned = next(line for line in cpu if "--owner=twopass" in line)
+
+    assert cpu.index(owned) < cpu.index("USER 1000") < len(cpu) - 1
+    folders = dict(re.findall(r"(OUTPUT_DIR|SERVE_DIR)=(\S+)", " ".join(cpu)))
+    assert len(folders) == 2 and set(folders.values()) == set(owned.split()[-2:])
+    assert not [line for line in find_stage("gpu-baked") if line.startswith("USER")]
+    assert "# It runs as root" in read_text("Dockerfile")
+
+
+def test_every_image_is_asked_for_its_health() -> None:
+    """The check calls `twopass health`, whose default address is that of the METRICS_PORT that the images set."""
+    for target in ("cpu", "gpu", "gpu-baked"):
+        lines = find_stage(target)
+        [check] = [line for line in lines if line.startswith("HEALTHCHECK")]
+
+        assert check.endswith('CMD ["twopass", "health"]')
+        port = re.findall(r"METRICS_PORT=(\d+)", " ".join(lines))
+        assert [f"http://localhost:{number}" for number in port] == [ADDRESS]
+
+
 def test_the_token_of_the_hub_is_in_no_layer() -> None:
     """It is a build secret of the command that downloads, and no argument or variable of an image."""
     lines = [" ".join(words) for words in parse_dockerfile()]
@@ -300,6 +338,26 @@ def test_the_hub_shows_an_icon_once_the_repository_is_known() -> None:
     with Image.open(ROOT / hub.ICON) as icon:
         assert icon.size == (256, 256)
     assert "iconUrl" not in hub.build_hub()
+
+
+def test_an_address_that_is_reserved_is_no_repository() -> None:
+    """Until the address is known, pyproject.toml has a name that leads nowhere, and the Hub gets no icon."""
+    text = '[project.urls]\nRepository = "{}"\n'
+
+    assert hub.read_repository(text.format("https://github.com/acme/twopass")) == "https://github.com/acme/twopass"
+    assert hub.read_repository(text.format("https://twopass.example/repository")) is None
+    assert set(read_project()) >= {"readme", "urls", "authors"}
+
+
+def test_the_hubs_form_says_which_models_its_image_holds() -> None:
+    """They are those of the Dockerfile without arguments; whoever chooses another one reads what it needs."""
+    fields = {entry["key"]: entry.get("input", {}) for entry in hub.build_hub()["config"]["env"]}
+    held = [option["value"] for option in fields["MODEL"]["options"] if ", in the image:" in option["label"]]
+
+    assert held == [find_arguments()["MODEL"]] == list(hub.BAKED)
+    assert find_arguments()["STRUCTURE"] == Settings().structure
+    assert f"holds {held[0]};" in fields["MODEL"]["description"] and "ALLOW_DOWNLOAD" in fields["MODEL"]["description"]
+    assert all("not in the image" in option["label"] for option in fields["STRUCTURE"]["options"][2:])
 
 
 def test_the_workflows_build_existing_targets_after_the_checks() -> None:

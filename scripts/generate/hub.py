@@ -9,10 +9,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from scripts import ROOT
+from twopass.engines import structure
 from twopass.engines.weights import MODELS
 from twopass.pages import canary_images
 from twopass.settings import PRESETS, Settings
@@ -26,6 +28,7 @@ POOLS = ",".join(
     + ["HOPPER_141", "BLACKWELL_180", "AMPERE_16"]
 )
 ICON = ".runpod/icon.png"
+RESERVED = ".example"  # RFC 2606
 PRESET_LABELS = {
     "16": "16 GB: RTX A4000, RTX 2000 Ada",
     "24": "24 GB: RTX 4090, L4, RTX A5000",
@@ -34,15 +37,23 @@ PRESET_LABELS = {
     "80": "80 GB: A100, H100",
     "141": "141 GB: H200",
 }
+BAKED = tuple(structure.list_weights(Settings().model))  # what the Hub builds: the Dockerfile without arguments
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "preset": {value: PRESET_LABELS.get(value, value) for value in ("auto", *PRESETS)},
-    "model": {name: f"{name}: {weights.repo}, {weights.licence}" for name, weights in MODELS.items()},
+    "model": {
+        name: f"{name}, {'in the image' if name in BAKED else 'not in the image'}: {weights.repo}, {weights.licence}"
+        for name, weights in MODELS.items()
+    },
     "structure": {
         "auto": "auto: as the model needs it",
         "model": "model: the model finds regions itself",
-        "detector": "detector: PP-DocLayoutV3, Apache-2.0",
-        "fallback": "fallback: the model, and the detector where it fails",
+        "detector": "detector, not in the image: PP-DocLayoutV3, Apache-2.0",
+        "fallback": "fallback: the model, and the detector, which is not in the image, where it fails",
     },
+}
+# What the form says besides a setting's own description.
+NOTES = {
+    "model": f"the image holds {', '.join(BAKED)}; another one needs ALLOW_DOWNLOAD, or the endpoint's Model field",
 }
 # Settings that the Hub's form asks for, the most used first; all others keep their defaults.
 BASIC = ("bucket_endpoint_url", "bucket_access_key_id", "bucket_secret_access_key", "bucket_name", "bucket_prefix")
@@ -58,17 +69,20 @@ FIXED = {"RUNPOD_INIT_TIMEOUT": "800", "RUNPOD_LOG_LEVEL": "INFO"}
 
 
 def render_files() -> dict[Path, str]:
-    return {HUB: _to_json(build_hub(read_repository())), TESTS: _to_json(build_tests())}
+    return {
+        HUB: _to_json(build_hub(read_repository((ROOT / "pyproject.toml").read_text()))),
+        TESTS: _to_json(build_tests()),
+    }
 
 
 def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_repository() -> str | None:
-    """Return the repository's address from pyproject.toml, where `[project.urls]` names it once it is published."""
-    urls: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {})
-    return urls.get("Repository")
+def read_repository(pyproject: str) -> str | None:
+    """Return the repository's address from pyproject.toml; None while it is a name that is reserved for examples."""
+    address = str(tomllib.loads(pyproject)["project"]["urls"]["Repository"])
+    return None if (urlsplit(address).hostname or "").endswith(RESERVED) else address
 
 
 def build_hub(repository: str | None = None) -> dict[str, Any]:
@@ -100,7 +114,7 @@ def _describe_input(name: str, *, advanced: bool) -> dict[str, Any]:
     kinds = {kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)}
     described: dict[str, Any] = {
         "name": name.replace("_", " ").capitalize(),
-        "description": field.description,
+        "description": NOTES.get(name, field.description),
         "required": False,
         "advanced": advanced,
     }

@@ -16,8 +16,7 @@ from twopass.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from twopass.api.document import Document
-    from twopass.api.reading import read, read_pages
-    from twopass.api.submitting import submit
+    from twopass.api.functions import read, read_pages, submit
     from twopass.job import Job
     from twopass.settings import Settings
 
@@ -27,9 +26,9 @@ _MODULES = {
     "Document": "twopass.api.document",
     "Job": "twopass.job",
     "Settings": "twopass.settings",
-    "read": "twopass.api.reading",
-    "read_pages": "twopass.api.reading",
-    "submit": "twopass.api.submitting",
+    "read": "twopass.api.functions",
+    "read_pages": "twopass.api.functions",
+    "submit": "twopass.api.functions",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, SourceInfo
-from twopass.engines.interface import describe
+from twopass.engines.interface import Engine, Identity, describe
 from twopass.errors import Code, EngineError, InvalidJob, SourceError
 from twopass.families.interface import Family
 from twopass.format_options import FormatOptions
@@ -23,6 +23,7 @@ from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
 from twopass.runtime.shutdown import RESEND_HINT
+from twopass.settings import Settings
 from twopass.steps import enrich
 from twopass.steps.previews import PreviewSource
 from twopass.steps.upload import Manifest, ManifestDetails
@@ -191,7 +192,7 @@ class DocumentContext:
     def finished(self) -> Manifest | None:
         """The manifest, if the existing document has everything that the job asks for."""
         manifest = self.manifest
-        return manifest if manifest and (self.was_read or _is_complete(self.job, manifest)) else None
+        return manifest if manifest and (self.was_read or is_complete(self.job, manifest)) else None
 
     @property
     def source_key(self) -> str:
@@ -246,11 +247,10 @@ def resolve_deadline(job: Job, worker: Worker) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def describe_run(job: Job, worker: Worker) -> Run:
+def describe_run(job: Job, settings: Settings, engine: Engine | Identity, family: Family) -> Run:
     """The options that affect what is read, of the job and of the worker, and the prompts."""
-    family = worker.family
-    reader = {"family": family.name, "revision": family.revision, **describe(worker.engine)}
-    if worker.settings.small_crops:  # named only if set: it changes document ids
+    reader = {"family": family.name, "revision": family.revision, **describe(engine)}
+    if settings.small_crops:  # named only if set: it changes document ids
         reader["small_crops"] = True
     reader |= enrich.describe_options()
     crops = {"max_crops": job.max_crops or family.crops.default}
@@ -263,7 +263,7 @@ def document_id(file: CheckedFile, job: Job, options: Mapping[str, Any]) -> str:
     return contract.document_id(file.stem, file.info.sha256, options) + suffix
 
 
-def _is_complete(job: Job, manifest: Manifest) -> bool:
+def is_complete(job: Job, manifest: Manifest) -> bool:
     """Whether the existing document has all formats that the job asks for, with the same options."""
     return (
         manifest.is_final

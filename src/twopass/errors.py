@@ -75,6 +75,11 @@ class Code(StrEnum):
     ORDER_CORRECTED = "ORDER_CORRECTED"
 
 
+def advise_install(extra: str) -> str:
+    """Say how an extra is installed. Nothing is published, so that it comes from a checkout."""
+    return f"run `python -m pip install '.[{extra}]'` in the checkout"
+
+
 class TwopassError(Exception):
     """An error with a code. `str()` gives `CODE: what happened and what to do`."""
 

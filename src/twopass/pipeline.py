@@ -17,8 +17,10 @@ from functools import partial
 import structlog
 
 from twopass import contexts
+from twopass import job as contract
 from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageListener, PageOrder
 from twopass.document import Checkpoint, Document, Problem, State, derive_canary
+from twopass.engines.interface import Identity
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.job import Job, redact_uri
 from twopass.pages.rendered_page import RenderedPage
@@ -26,7 +28,21 @@ from twopass.result import Result
 from twopass.runtime import admission, page_slots, retry, task_group
 from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
-from twopass.steps import assemble, claim, enrich, fetch, pass1, pass2, previews, render, report, unread_regions, upload
+from twopass.settings import Settings
+from twopass.steps import (
+    assemble,
+    claim,
+    enrich,
+    fetch,
+    pass1,
+    pass2,
+    previews,
+    render,
+    reparse,
+    report,
+    unread_regions,
+    upload,
+)
 from twopass.steps.report import Outcome
 from twopass.steps.upload import Manifest
 from twopass.storage.document_folder import DocumentFolder
@@ -34,7 +50,8 @@ from twopass.storage.outputs import open_output
 from twopass.storage.sources import open_sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
-from twopass.worker import Worker
+from twopass.telemetry.stopwatch import Stopwatch
+from twopass.worker import Worker, choose_family
 
 log = structlog.get_logger()
 
@@ -80,6 +97,31 @@ async def run_single(
         context.progress.finish()
         incidents = report.to_warnings(worker.engine.incidents[earlier_incidents:])
         return replace(outcome, problems=(*outcome.problems, *incidents))
+
+
+async def find_finished(job: Job, settings: Settings, identity: Identity, output: Store) -> Outcome | None:
+    """The outcome of the job's only document if it is finished; formats that it lacks are written from its pages.
+
+    `identity` is that of the engine which would read it. None also for an error: reading reports it.
+    """
+    if not job.resume or job.slice or job.idempotency_key or len(job.sources) > 1:
+        return None
+    with suppress(TwopassError):
+        family, watch = choose_family(settings, identity.family), Stopwatch()
+        contexts.check_supported(job, family)
+        options = contexts.describe_run(job, settings, identity, family).options
+        async with open_sources(settings, job.s3, job.upload) as sources:
+            sha256 = await fetch.hash_source(job.sources[0], sources)
+            document_id = contract.document_id(fetch.get_stem(job.sources[0]), sha256, options)
+            folder = DocumentFolder(output, document_id)
+            problems: tuple[Problem, ...] = ()
+            manifest = await upload.load_manifest(folder)
+            if manifest and manifest.is_final and not contexts.is_complete(job, manifest):
+                manifest, problems = await reparse.add_formats(folder, job, settings, sources)
+        if manifest and contexts.is_complete(job, manifest):
+            outcome = report.existing_document(manifest, redact_uri(job.sources[0]), job, watch)
+            return await report.add_inline(report.add_problems(outcome, problems), folder, job)
+    return None
 
 
 async def read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:
@@ -184,7 +226,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
-        run = contexts.describe_run(job, worker)
+        run = contexts.describe_run(job, worker.settings, worker.engine, worker.family)
         folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
         async with context.start_work(), task_group.open_group() as group:
@@ -210,7 +252,7 @@ async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
     page_count = sum(manifest.result.pages.values())
     doc.page_progress.count(page_count)
     doc.page_progress.finish(page_count, stored=True)
-    outcome = report.existing_document(manifest, doc.file, doc.job, doc.watch)
+    outcome = report.existing_document(manifest, doc.file.info.uri, doc.job, doc.watch)
     return await report.add_inline(outcome, doc.folder, doc.job)
 
 

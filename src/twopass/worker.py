@@ -136,7 +136,7 @@ def open_worker(
         settings
     )  # first, because it may fork, and threads do not survive a fork
     stages["engine_s"] = time.monotonic() - before
-    family = _choose_family(settings, engine)
+    family = choose_family(settings, engine.family)
     pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page
     default_slots = round(SLOTS_PER_SEQUENCE * pages)
     slots = settings.window or max(MIN_SLOTS, default_slots)
@@ -195,11 +195,10 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
         yield worker
 
 
-def _choose_family(settings: Settings, engine: Engine) -> Family:
-    finds_regions = structure.resolve(settings.structure, engine.family)
-    return registry.get_family(
-        engine.family, settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text
-    )
+def choose_family(settings: Settings, name: str) -> Family:
+    """The family of an engine, with the settings that change its prompts and how its answers are parsed."""
+    finds_regions = structure.resolve(settings.structure, name)
+    return registry.get_family(name, settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text)
 
 
 def _raise_descriptor_limit() -> None:

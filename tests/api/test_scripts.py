@@ -15,7 +15,19 @@ from tests.api.test_submitting import answer
 from tests.fakes.platform import Platform, ScriptedBackend
 from tests.test_docs import find_blocks
 
-HEAVY = {"boto3", "botocore", "pymupdf", "numpy", "pydantic", "structlog", "onnxruntime", "runpod"}
+HEAVY = {
+    "boto3",
+    "botocore",
+    "pymupdf",
+    "numpy",
+    "pydantic",
+    "structlog",
+    "onnxruntime",
+    "runpod",
+    "rich",
+    "httpx",
+    "PIL",
+}
 PRINT_LOADED = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 READ = """
 import os
@@ -76,10 +88,23 @@ def test_a_program_that_sets_up_logging_gets_the_events(folder: Path) -> None:
     assert "twopass.worker: event='worker ready'" in ran.stderr
 
 
-@pytest.mark.parametrize("module", ["twopass", "twopass.engines.vllm.plugin"])
-def test_importing_the_package_or_the_plugin_loads_nothing_heavy(module: str, folder: Path) -> None:
-    """vLLM imports the plugin in each of its processes; pymupdf, boto3 and the API's modules stay out."""
-    loaded = set(run(f"import {module}\n{PRINT_LOADED}", folder).stdout.split())
+def test_a_finished_document_is_returned_without_an_engine(folder: Path) -> None:
+    """The next program that reads into the same output gets the document, and no worker is opened for it."""
+    script = LOGGED.replace('read("file.pdf")', 'print(read("file.pdf", output="out").markdown)')
+    first, second = run(script, folder), run(script, folder)
+
+    assert first.returncode == 0 and "worker ready" in first.stderr
+    assert (second.returncode, second.stdout) == (0, first.stdout)
+    assert "worker ready" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import twopass", "import twopass.engines.vllm.plugin", "from twopass import read, read_pages, submit"],
+)
+def test_importing_the_package_or_the_plugin_loads_nothing_heavy(statement: str, folder: Path) -> None:
+    """Programs and vLLM's processes wait for these imports; what reads is imported at the first call."""
+    loaded = set(run(f"{statement}\n{PRINT_LOADED}", folder).stdout.split())
 
     assert "twopass" in loaded and not HEAVY & loaded
 

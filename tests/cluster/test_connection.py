@@ -37,7 +37,7 @@ def test_without_ray_the_message_names_the_extra(tmp_path: Path) -> None:
     ran = submit(tmp_path, "local", f"import sys; sys.modules['ray'] = None; {SUBMIT}")
 
     assert ran.returncode == 2
-    assert "INVALID_SETTING: --ray needs ray: pip install 'twopass[ray]'\n" in ran.stderr
+    assert "INVALID_SETTING: --ray needs ray: run `python -m pip install '.[ray]'` in the checkout\n" in ran.stderr
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "cluster.invalid:6379"])

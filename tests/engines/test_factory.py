@@ -122,6 +122,14 @@ def test_a_missing_detector_is_an_error_before_the_reader_starts(tmp_path: Path)
     assert caught.value.code is Code.WEIGHTS_MISSING
 
 
+def test_a_missing_model_is_reported_before_its_detector(tmp_path: Path) -> None:
+    """Who chooses a model that is not there has to know that, and not only that its detector is missing."""
+    settings = Settings(engine="vllm", model="glm_ocr", model_dir=tmp_path, detector_dir=tmp_path)
+
+    with pytest.raises(EngineError, match="no weights of glm_ocr"):
+        factory.create_engine(settings)
+
+
 def test_recorded_answers_need_no_detector(tmp_path: Path) -> None:
     """Detections are recorded as completions, so that engine replay answers them, too."""
     engine = factory.create_engine(Settings(engine="replay", structure="detector", replay_dir=tmp_path))

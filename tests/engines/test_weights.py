@@ -108,6 +108,22 @@ def test_missing_weights_are_explained(settings: Settings, tmp_path: Path) -> No
         assert word in caught.value.message
 
 
+def test_a_model_that_the_image_does_not_hold_is_refused_with_what_to_do(settings: Settings, tmp_path: Path) -> None:
+    """The error names the one that it holds, and the ways to another one. A detector is no answer to that."""
+    write_model(tmp_path / "baked/deepseek_ocr")
+
+    with pytest.raises(EngineError) as caught:
+        find(settings.model_copy(update={"model": "glm_ocr"}), tmp_path)
+    with pytest.raises(EngineError) as of_detector:
+        weights.find_detector(settings, tmp_path / "baked")
+
+    assert caught.value.code is Code.WEIGHTS_MISSING
+    assert "set MODEL=deepseek_ocr, which this image holds" in caught.value.message
+    for word in ("the endpoint's Model to zai-org/GLM-OCR:", "MODEL_DIR", "ALLOW_DOWNLOAD"):
+        assert word in caught.value.message
+    assert "set DETECTOR_DIR" in of_detector.value.message and "this image holds" not in of_detector.value.message
+
+
 @pytest.mark.parametrize(
     ("changed", "defect"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -118,7 +119,44 @@ def test_a_format_of_a_missing_extra_is_refused_with_its_name(installed: Path, f
     """docling.json needs an extra; the error has a code and says what to install."""
     ran = run(folder, installed / "python", "-c", 'import twopass; twopass.read("sample.pdf", formats=["docling"])')
 
-    assert "INVALID_JOB: formats: docling needs" in ran.stderr and "twopass[docling]" in ran.stderr
+    assert "INVALID_JOB: formats: docling needs docling_core" in ran.stderr
+    assert "`python -m pip install '.[docling]'` in the checkout" in ran.stderr
+
+
+LACKING = {  # command -> the package that it lacks, and the extra
+    "twopass serve": ("needs uvicorn", "serve"),
+    "twopass submit file.pdf --ray local --output out": ("needs ray", "ray"),
+    "twopass download-weights deepseek_ocr models": ("needs httpx2", "download"),
+    "python handler.py": ("needs runpod", "worker"),
+    "python handler.py --rp_serve_api": ("needs runpod", "worker"),
+}
+
+
+@pytest.mark.parametrize("line", LACKING)
+def test_a_command_that_lacks_an_extra_says_in_one_line_what_to_install(
+    installed: Path, folder: Path, line: str
+) -> None:
+    """It fails before an engine starts, without a traceback, and names the command that installs from a checkout."""
+    shutil.copy(ROOT / "handler.py", folder)
+    (folder / "file.pdf").touch()
+    program, *arguments = line.split()
+    ran = run(folder, installed / program, *arguments)
+
+    reason, extra = LACKING[line]
+    output = ran.stdout + ran.stderr
+    message = output.splitlines()[-1]
+    assert ran.returncode and "Traceback" not in output
+    assert reason in message and f"run `python -m pip install '.[{extra}]'` in the checkout" in message
+
+
+def test_doctor_says_what_each_command_lacks(installed: Path, folder: Path) -> None:
+    """In an environment that can only read, it fails for the server and the worker, and not for reading."""
+    everything, read = (run(folder, installed / "twopass", "doctor", *names) for names in ((), ("read",)))
+    failed = [line.split()[1:3] for line in everything.stdout.splitlines() if line.startswith("failed")]
+
+    assert (everything.returncode, read.returncode) == (1, 0)
+    assert failed == [["twopass", "serve"], ["handler.py", "needs"]]
+    assert "keywords, twopass submit --ray, " in read.stdout and ".[docling,keywords,ray,otel,download]" in read.stdout
 
 
 def test_a_type_checker_knows_the_functions(installed: Path, folder: Path) -> None:

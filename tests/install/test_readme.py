@@ -17,7 +17,7 @@ TIMEOUT_S = 900  # pip may have to download everything
 def test_the_first_commands_install_and_read_the_sample(tmp_path: Path) -> None:
     """They leave the files that the README lists below them."""
     readme = (ROOT / "README.md").read_text()
-    commands, listing = re.findall(r"^```(?:sh)?\n(.*?)^```$", readme, re.M | re.S)[:2]
+    _, commands, listing = re.findall(r"^```(?:sh)?\n(.*?)^```$", readme, re.M | re.S)[:3]
     checkout = tmp_path / "twopass"
     shutil.copytree(ROOT, checkout, ignore=IGNORED)
 
@@ -30,6 +30,7 @@ def test_the_first_commands_install_and_read_the_sample(tmp_path: Path) -> None:
     )
 
     [folder] = (checkout / "output").glob("sample-*")
+    assert commands.count("\n") == 3
     listed = re.findall(r"^  (\S+)", listing, re.M)
     assert len(listed) == 6
     assert not [name for name in listed if not (folder / name).exists()]

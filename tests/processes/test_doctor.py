@@ -208,7 +208,30 @@ def test_missing_packages_fail_with_what_to_install() -> None:
     outcome, message = doctor_checks.check_engine(Settings(engine="hf"))
 
     assert outcome is Outcome.FAILED
-    assert message == "hf: ModuleNotFoundError: No module named 'torch'; pip install 'twopass[hf]'"
+    assert message.startswith("hf: ModuleNotFoundError: No module named 'torch'; ")
+    assert message.endswith("run `python -m pip install '.[hf]'` in the checkout")
+
+
+@pytest.mark.parametrize(("name", "missing", "extra"), [("serve", "uvicorn", "serve"), ("handler", "runpod", "worker")])
+def test_a_command_whose_packages_are_missing_fails(name: str, missing: str, extra: str) -> None:
+    """Reading needs neither: `twopass doctor read` does not look for them."""
+    start = f"import sys; sys.modules['{missing}'] = None; from twopass.cli.app import main; main()"
+    command = f'{sys.executable} -c "{start}" doctor'
+
+    ran, others = doctor(command), doctor(f"{command} read")
+
+    line = find_line(ran, doctor_checks.COMMANDS[name][0])
+    assert line.startswith("failed ")
+    assert line.endswith(f"needs {missing}: run `python -m pip install '.[{extra}]'` in the checkout")
+    assert (ran.returncode, others.returncode) == (1, 0)
+    assert len(others.stdout.splitlines()) == len(CHECKS) - len(doctor_checks.COMMANDS)
+
+
+def test_an_unknown_command_is_refused() -> None:
+    """The message has the known ones."""
+    ran = doctor(f"{DOCTOR} read sreve")
+
+    assert ran.returncode == 2 and "'sreve' is not one of read, serve, handler" in ran.stderr
 
 
 def test_weights_are_searched_for_but_not_downloaded(tmp_path: Path) -> None:
@@ -244,7 +267,7 @@ def test_a_package_that_a_setting_needs_must_be_installed() -> None:
 
     assert (failed, outcome) == (Outcome.FAILED, Outcome.OK)
     assert message.startswith("OTEL_EXPORTER_OTLP_ENDPOINT: ") and advice in message
-    assert advice == "traces needs `pip install 'twopass[otel]'`"
+    assert advice == "traces: run `python -m pip install '.[otel]'` in the checkout"
 
 
 def test_a_port_in_use_fails() -> None:

@@ -47,6 +47,20 @@ def build_pdf(pages: int = 2, title: str = "Chapter") -> bytes:
         return bytes(document.tobytes())
 
 
+@pytest.mark.parametrize("environment", [{}, {"RUNPOD_WEBHOOK_GET_JOB": "http://127.0.0.1:9/take/$ID?gpu=x"}], ids=str)
+def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str], tmp_path: Path) -> None:
+    """Before an engine is opened, in one line and without a traceback; on RunPod, too, where it cannot be reported."""
+    hidden = "import sys, runpy; sys.modules['runpod'] = None; runpy.run_path(sys.argv.pop(), run_name='__main__')"
+    ran = subprocess.run(
+        [sys.executable, "-c", hidden, HANDLER[1]],
+        cwd=tmp_path, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    (line,) = (ran.stdout + ran.stderr).splitlines()
+    assert ran.returncode == 1
+    assert "code=PLATFORM" in line and "handler.py needs runpod: run `python -m pip install" in line
+
+
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[s3.Proxy]:
     with s3.moto_server() as endpoint:

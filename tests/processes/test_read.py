@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,33 @@ async def test_a_folder_is_read_by_a_server_of_models(folder: Path) -> None:
     assert (summary["success"], summary["failed"]) == (2, 0)
     assert len(server.requests) >= 5
     assert all("priority" in request and "mm_processor_kwargs" in request for request in server.requests)
+
+
+async def test_what_is_finished_starts_no_engine(folder: Path) -> None:
+    """A folder that was read is found by the next run: the server is not asked, the next one need not even exist."""
+    async with openai_server.serve(openai_server.OpenAIServer(canary_answers.answer_request)) as server:
+        settings = {"ENGINE": "openai", "OPENAI_BASE_URL": server.url}
+        first = await asyncio.to_thread(read, folder, **settings)
+        asked = len(server.requests)
+        again = await asyncio.to_thread(read, folder, **settings)
+    gone = read(folder, "--formats", "html,review", OPENAI_MODEL="tiny", **settings)
+
+    assert (first.returncode, again.returncode, gone.returncode) == (0, 0, 0), gone.stderr
+    assert asked == len(server.requests) > 2
+    assert "worker ready" in first.stderr and "worker ready" not in again.stderr + gone.stderr
+    assert "2 pages (2 of them stored before)" in again.stdout
+    assert len(list((folder / "out").glob("*/review.html"))) == 2
+
+
+def test_only_what_is_not_finished_is_read(folder: Path) -> None:
+    """A new document beside finished ones is read, and all are in the summary."""
+    read(folder)
+    shutil.copy(folder / "inbox" / "one.pdf", folder / "inbox" / "three.pdf")
+    ran = read(folder)
+
+    assert "worker ready" in ran.stderr
+    assert "3 read, 0 in part, 0 failed: 3 pages (2 of them stored before)" in ran.stdout
+    assert load_summary(folder)["success"] == 3
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,21 @@ def wait_for_pages(client: Any, prefix: str, count: int) -> None:
         time.sleep(0.05)
 
 
+def test_a_bucket_that_was_read_starts_no_engine(full_bucket: Any, endpoint: str, tmp_path: Path) -> None:
+    """The second run finds every document by its bytes and its manifest, and writes no page."""
+    command = ["s3://bucket/in/", "--output", "s3://bucket/out/"]
+    with start(tmp_path / "first", endpoint, *command) as first:
+        first.communicate(timeout=240)
+    stored = shelf.list_stored_pages(full_bucket, "out/")
+    with start(tmp_path / "again", endpoint, *command) as again:
+        summary = json.loads(again.communicate(timeout=240)[0])
+
+    assert (summary["success"], again.returncode) == (12, 0)
+    assert "worker ready" in (tmp_path / "first" / "stderr").read_text()
+    assert "worker ready" not in (tmp_path / "again" / "stderr").read_text()
+    assert shelf.list_stored_pages(full_bucket, "out/") == stored
+
+
 def test_processes_share_documents_and_a_killed_one_costs_only_its_pages_in_flight(
     full_bucket: Any, endpoint: str, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Unpack
 
 from twopass import pipeline
 from twopass.api import options as api_options
@@ -14,6 +13,7 @@ from twopass.api.document import MARKDOWN, Document, attach
 from twopass.api.options import Location, ReadOptions, Source
 from twopass.contexts import DocumentContext, PageListener
 from twopass.document import Checkpoint, Severity
+from twopass.engines import factory
 from twopass.errors import TwopassError
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
@@ -29,40 +29,30 @@ from twopass.storage.store import Store
 from twopass.worker import Worker
 
 
-def read(
-    source: Source,
-    *,
-    output: Location | None = None,
-    settings: Settings | None = None,
-    **options: Unpack[ReadOptions],
-) -> Document:
-    """Read a document: a path, the bytes of a file, or an https://, s3:// or data: address.
-
-    `output` is a folder, or s3://bucket/prefix/, that keeps the files and every page that was read: the same call then
-    reads only what is missing. Without it nothing is written. `settings` chooses the engine; by default the
-    environment does. The engine is started once for all calls with equal settings.
-
-    A page that cannot be read is in the document's `problems`. Raises TwopassError, with a `code`, if there is no
-    document: InvalidJob for a wrong option, SourceError for a source that cannot be used, and others.
-    """
+def read(source: Source, output: Location | None, settings: Settings | None, options: ReadOptions) -> Document:
+    """Read a document, or load it from the output if it is finished there: then no engine is started."""
     settings = settings or environment.load_settings()
     job = api_options.parse_job(source, output, options, settings)
+    if job.output and not workers.is_open(settings):
+        with loop_thread.open_loop() as loop:
+            if found := loop_thread.run(_find_finished(job, job.output, settings), loop):
+                return found
     worker = workers.get_worker(settings)
     return worker.run(_read(job, worker, None))
 
 
-def read_pages(
-    source: Source,
-    *,
-    output: Location | None = None,
-    settings: Settings | None = None,
-    **options: Unpack[ReadOptions],
-) -> Iterator[Document]:
-    """Read a document as `read` does, and yield each page as soon as it is finished, as a document of one page.
+async def _find_finished(job: Job, output: str, settings: Settings) -> Document | None:
+    if identity := await factory.identify(settings):
+        async with open_output(output, settings, job.s3) as store:
+            if outcome := await pipeline.find_finished(job, settings, identity, store):
+                return await _load(outcome, store)
+    return None
 
-    Pages may come in any order. What only the whole document shows is missing: running headers, heading levels,
-    paragraphs that continue on another page. If the loop is left early, reading stops.
-    """
+
+def read_pages(
+    source: Source, output: Location | None, settings: Settings | None, options: ReadOptions
+) -> Iterator[Document]:
+    """Yield each page as a document of its own as soon as it is finished."""
     settings = settings or environment.load_settings()
     job = api_options.parse_job(source, output, options, settings)
     worker = workers.get_worker(settings)

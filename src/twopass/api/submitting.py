@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Unpack
 
 from twopass.api.options import Location, SubmitOptions
 from twopass.fleet import submission
@@ -37,27 +36,15 @@ class _Collector:
 
 def submit(
     sources: Location | Sequence[Location],
-    *,
     endpoint: str,
-    output: str | None = None,
-    upload: str | None = None,
-    folder: Location | None = None,
-    api_key: str | None = None,
-    settings: Settings | None = None,
-    **options: Unpack[SubmitOptions],
+    output: str | None,
+    upload: str | None,
+    folder: Location | None,
+    api_key: str | None,
+    settings: Settings | None,
+    options: SubmitOptions,
 ) -> list[DocumentOutcome]:
-    """Read documents with the workers of a RunPod endpoint, as `twopass submit` does; returns each one's outcome.
-
-    `sources` are files, folders, s3://bucket/prefix/, and addresses of documents. `endpoint` is an id or a complete
-    address, `api_key` by default RUNPOD_API_KEY of the environment. `output` is s3://bucket/prefix/ for artefacts; by
-    default the endpoint's own. Local files go to `upload`, s3://bucket/prefix/, or into the job if they are small.
-
-    With a `folder`, the artefacts are saved there, and the same call picks up the jobs of an interrupted one.
-
-    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file,
-    InvalidSetting if another call uses the folder, and EndpointError if the endpoint refuses the jobs or cannot be
-    reached.
-    """
+    """Send the documents, wait for them, and return their outcomes in the order of the sources."""
     settings = settings or environment.load_settings()
     logs.use_standard_logging()
     places = [sources] if isinstance(sources, str | os.PathLike) else sources

@@ -25,6 +25,11 @@ def get_worker(settings: Settings) -> Worker:
         return _workers[key]
 
 
+def is_open(settings: Settings) -> bool:
+    """Whether this process has a worker with these settings."""
+    return (os.getpid(), settings) in _workers
+
+
 def _open(settings: Settings) -> Worker:
     stack = ExitStack()
     worker = stack.enter_context(open_worker(settings))

@@ -10,7 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import FrameType
@@ -26,14 +26,18 @@ from twopass.cli.display.reporters import Reporter
 from twopass.cli.exit_codes import Exit
 from twopass.contexts import DocumentContext
 from twopass.document import Checkpoint, State, Status
+from twopass.engines import factory
+from twopass.engines.interface import Identity
 from twopass.errors import EngineError, StoreError, TwopassError
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job
 from twopass.result import DocumentResult, merge_problems
+from twopass.runtime import task_group
 from twopass.settings import Settings
 from twopass.steps import report
 from twopass.steps.report import Outcome
 from twopass.storage import outputs
+from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, hide_memory, open_worker
 
@@ -151,6 +155,11 @@ class Batch:
             self.progress = BatchProgress(folders, show)
             yield self.progress
 
+    @property
+    def unfinished(self) -> list[InputFile]:
+        """The files without an outcome, in the order in which they are read."""
+        return [file for file in self.reading_order if file not in self.outcomes]
+
     def begin(self, file: InputFile, tracker: Tracker) -> Reading:
         self._readings[file] = Reading(tracker)
         return self._readings[file]
@@ -255,11 +264,15 @@ def end_at_second_interrupt() -> Iterator[None]:
 
 
 def _read_in_worker(batch: Batch, settings: Settings) -> None:
-    """Open a worker and read the files. After Ctrl-C, report what is stored before the worker is closed."""
-    batch.reporter.report_start(len(batch.files), settings.engine)
+    """Open a worker and read the files that are not finished. After Ctrl-C, report what is stored."""
     with ExitStack() as stack:
         try:
             hide_memory(settings)
+            asyncio.run(find_finished(batch, settings))
+            if not batch.unfinished:
+                batch.opened = batch.started  # no engine was needed
+                return
+            batch.reporter.report_start(len(batch.unfinished), settings.engine)
             worker = stack.enter_context(open_worker(settings))
             batch.opened = time.monotonic()
             worker.run(read_files(batch, worker))
@@ -284,6 +297,40 @@ def _report_stop(batch: Batch) -> None:
     )
 
 
+async def find_finished(batch: Batch, settings: Settings) -> None:
+    """Finish the files that were read before, up to the first one that needs an engine, which may take a minute."""
+    keeps_documents = batch.options.output and batch.options.resume
+    identity = await factory.identify(settings) if keeps_documents else None
+    slots, checked_outputs = asyncio.Semaphore(settings.concurrency), dict[str, bool]()
+    needs_engine = identity is None
+
+    async def find(file: InputFile) -> None:
+        nonlocal needs_engine
+        async with slots:
+            if needs_engine or identity is None:
+                return
+            if found := await _find_finished(file, batch.options, settings, identity, checked_outputs):
+                batch.finish(file, *found)
+            else:
+                needs_engine = True
+
+    async with task_group.open_group() as group:
+        for file in batch.reading_order:
+            group.create_task(find(file))
+
+
+async def _find_finished(
+    file: InputFile, options: Options, settings: Settings, identity: Identity, checked_outputs: dict[str, bool]
+) -> tuple[Outcome, bytes] | None:
+    """The outcome of a file that was read before, and the artefact that is printed; None if it has to be read."""
+    with suppress(TwopassError):  # reading the file reports it
+        job = options.make_job(file, settings)
+        async with outputs.open_output(job.output, settings, None, checked_outputs) as output:
+            if outcome := await pipeline.find_finished(job, settings, identity, output):
+                return outcome, await _load_printed(outcome, options, output)
+    return None
+
+
 async def read_files(batch: Batch, worker: Worker) -> None:
     """Read the files on the worker's loop; raises an unexpected error of one file after all others were read.
 
@@ -305,23 +352,28 @@ async def read_files(batch: Batch, worker: Worker) -> None:
             batch.finish(file, outcome, text)
 
     with batch.show_progress() as progress:
-        errors = await asyncio.gather(*(read_file(file) for file in batch.reading_order), return_exceptions=True)
+        errors = await asyncio.gather(*(read_file(file) for file in batch.unfinished), return_exceptions=True)
     if unexpected := next(filter(None, errors), None):
         raise unexpected
 
 
 async def _read_file(file: InputFile, batch: Batch, worker: Worker, tracker: Tracker) -> tuple[Outcome, bytes]:
     """Read one file; returns its outcome, and the artefact that is printed."""
-    reading, prints = batch.begin(file, tracker), batch.options.prints
+    reading = batch.begin(file, tracker)
     try:
         job = batch.options.make_job(file, worker.settings)
         async with outputs.open_output(job.output, worker.settings, None, worker.checked_outputs) as output:
             outcome = await pipeline.run_single(job, worker, output, reading.take, tracker)
-            name = registry.WRITERS[prints].name if prints else ""
-            stored = await output.get(f"{outcome.result.id}/{name}") if name in outcome.result.artefacts else None
-            return outcome, stored.data if stored else b""
+            return outcome, await _load_printed(outcome, batch.options, output)
     except TwopassError as error:
         return report.failed_document(file.name, error), b""
+
+
+async def _load_printed(outcome: Outcome, options: Options, output: Store) -> bytes:
+    """The artefact that goes to stdout; empty without one."""
+    name = registry.WRITERS[options.prints].name if options.prints else ""
+    stored = await output.get(f"{outcome.result.id}/{name}") if name in outcome.result.artefacts else None
+    return stored.data if stored else b""
 
 
 def _is_complete(summary: Mapping[str, Any]) -> bool:

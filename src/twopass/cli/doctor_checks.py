@@ -13,16 +13,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from twopass import worker
 from twopass.detection.structure import Structure
 from twopass.engines import gpus, preflight, structure, weights
-from twopass.errors import Code, EngineError, InvalidSetting, StoreError
+from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
 from twopass.pages import tesseract
 from twopass.runtime import environment, scratch
 from twopass.settings import Settings
@@ -37,13 +38,19 @@ MIN_SHARED_BYTES = 1 << 30  # as in compose.gpu.yaml, for vLLM's processes
 PACKAGES = {  # engine -> the packages that it imports, how they are installed
     "cpu": (("pymupdf", "pymupdf4llm", "onnxruntime", "rapidocr"), "install twopass again"),
     "openai": (("pymupdf", "httpx"), "install twopass again"),
-    "hf": (("torch", "transformers"), "pip install 'twopass[hf]'"),
+    "hf": (("torch", "transformers"), advise_install("hf")),
     "vllm": (("torch", "vllm"), "make gpu, or use the container image"),
     "replay": (("pymupdf",), "install twopass again"),
 }
 DETECTOR = "hf"  # the layout detector needs the same packages as this engine
+COMMANDS = {  # what needs more than reading does -> how it is called, its extra, the extra's modules
+    "serve": ("twopass serve", "serve", ("fastapi", "python_multipart", "uvicorn", "prometheus_client")),
+    "handler": ("handler.py", "worker", ("runpod", "prometheus_client")),
+}
 OPTIONAL_PACKAGES = (  # module, extra, what it is for, the setting that needs it
     ("docling_core", "docling", "the format docling", None),
+    ("yake", "keywords", "keywords", None),
+    ("ray", "ray", "twopass submit --ray", None),
     ("opentelemetry.sdk", "otel", "traces", "otel_exporter_otlp_endpoint"),
     ("huggingface_hub", "download", "downloads of weights", "allow_download"),
 )
@@ -67,8 +74,11 @@ class Finding:
 Answer = tuple[Outcome, str]
 
 
-def run() -> Iterator[Finding]:
-    """Run the checks in order. Wrong settings end them, because no worker starts with such settings."""
+def run(commands: Collection[str] = COMMANDS) -> Iterator[Finding]:
+    """Run the checks in order, of the rows of COMMANDS only these.
+
+    Wrong settings end them, because no worker starts with such settings.
+    """
     try:
         settings = environment.load_settings()
         worker.check_settings(settings)
@@ -76,7 +86,10 @@ def run() -> Iterator[Finding]:
     except InvalidSetting as error:
         yield Finding("settings", Outcome.FAILED, str(error))
         return
+    skipped = [COMMANDS[name][0] for name in COMMANDS if name not in commands]
     for name, check in CHECKS.items():
+        if name in skipped:
+            continue
         try:
             yield Finding(name, *check(settings))
         except (InvalidSetting, EngineError, StoreError) as error:
@@ -208,11 +221,20 @@ def check_shared_memory(settings: Settings) -> Answer:
     return Outcome.OK, f"{SHARED_MEMORY}: {free:,} bytes free"
 
 
+def check_command(name: str, settings: Settings) -> Answer:
+    """Find the packages of a command that reading does without."""
+    label, extra, modules = COMMANDS[name]
+    if missing := [module for module in modules if not _is_installed(module)]:
+        return Outcome.FAILED, f"needs {', '.join(missing)}: {advise_install(extra)}"
+    return Outcome.OK, ", ".join(modules)
+
+
 def check_optional_packages(
     settings: Settings, packages: Sequence[tuple[str, str, str, str | None]] = OPTIONAL_PACKAGES
 ) -> Answer:
     missing = [row for row in packages if not _is_installed(row[0])]
-    advice = "; ".join(f"{use} needs `pip install 'twopass[{extra}]'`" for _, extra, use, _ in missing)
+    uses, extras = ", ".join(use for _, _, use, _ in missing), ",".join(extra for _, extra, *_ in missing)
+    advice = f"{uses}: {advise_install(extras)}" if missing else ""
     if needed := [setting.upper() for *_, setting in missing if setting and getattr(settings, setting)]:
         return Outcome.FAILED, f"{', '.join(needed)}: a package is missing; {advice}"
     return Outcome.OK, advice or "all installed"
@@ -247,6 +269,7 @@ CHECKS: dict[str, Callable[[Settings], Answer]] = {
     "temporary files": check_scratch,
     "file descriptors": check_descriptors,
     "shared memory": check_shared_memory,
+    **{label: partial(check_command, name) for name, (label, *_) in COMMANDS.items()},
     "optional packages": check_optional_packages,
     "Tesseract languages": check_languages,
 }

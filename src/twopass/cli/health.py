@@ -9,12 +9,11 @@ import typer
 from twopass.cli.exit_codes import Exit
 
 TIMEOUT_S = 10.0
+ADDRESS = "http://localhost:9400"  # of the images' health check
 
 
 def command(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Address of the worker's METRICS_PORT.")
-    ] = "http://localhost:9400",
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the worker's METRICS_PORT.")] = ADDRESS,
 ) -> None:
     """Ask a worker whether it can take jobs."""
     import httpx
@@ -22,7 +21,7 @@ def command(
     try:
         response = httpx.get(f"{address.rstrip('/')}/health", timeout=TIMEOUT_S, trust_env=False)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        message = f"{address} is not an HTTP address; write it like http://localhost:9400"
+        message = f"{address} is not an HTTP address; write it like {ADDRESS}"
         raise typer.BadParameter(message, param_hint="ADDRESS") from None
     except httpx.HTTPError as error:
         message = f"{address}: no worker answers ({type(error).__name__}); is METRICS_PORT set?"

@@ -14,16 +14,12 @@ from twopass.job import EntryPoint, Format, Job
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import DocumentResult
-from twopass.runtime.page_pool import PagePool
-from twopass.runtime.page_slots import PageSlots
+from twopass.runtime.page_pool import open_page_pool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
-from twopass.steps.previews import PreviewSource
 from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.outputs import create_store
 from twopass.storage.sources import open_sources
-
-SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
 
 
 @dataclass(frozen=True)
@@ -45,25 +41,22 @@ def run(options: Options, settings: Settings) -> dict[str, Any]:
 
 
 async def _run(options: Options, settings: Settings) -> dict[str, Any]:
-    buffers = PixelBufferPool(1, settings.max_page_pixels * 3)
-    async with (
-        _open_folder(options.folder, settings) as folder,
-        _open_page_pool(settings, buffers) as page_pool,
-        AsyncExitStack() as stack,
-    ):
+    async with _open_folder(options.folder, settings) as folder, AsyncExitStack() as stack:
         stored = await reparse.load_document(folder)
         job = _make_job(options, stored, settings)
-        file = None
-        if options.output or Format.REVIEW in job.formats:
-            sources = await stack.enter_async_context(open_sources(settings, job.s3))
-            file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, page_pool, sources))
-            reparse.check_source(stored, file)
-        if not options.output or file is None:
-            slots = PageSlots(2 * settings.page_worker_count)
-            preview = PreviewSource(file, page_pool, slots, SLOTS_OWNER) if file else None
+        sources = await stack.enter_async_context(open_sources(settings, job.s3))
+        if not options.output:
+            preview = None
+            if Format.REVIEW in job.formats:
+                opening = reparse.open_preview_source(stored, job, settings, sources)
+                preview = await stack.enter_async_context(opening)
             format_options = job.resolve_format_options(stored.details.writing)
             result, lost = await reparse.write_formats(stored, job.formats_needed, format_options, preview)
             return {"problems": [problem.message for problem in lost], "artefacts": _list_uris(result)}
+        buffers = PixelBufferPool(1, settings.max_page_pixels * 3)
+        page_pool = await stack.enter_async_context(open_page_pool(settings, buffers))
+        file = await stack.enter_async_context(fetch.document(job.sources[0], job, settings, page_pool, sources))
+        reparse.check_source(stored, file)
         dpi = reparse.restore_job(stored.details).dpi
 
         def draw(number: int) -> AbstractAsyncContextManager[RenderedPage]:
@@ -99,14 +92,3 @@ async def _open_folder(place: str, settings: Settings) -> AsyncIterator[Document
         yield DocumentFolder(store, name)
     finally:
         await store.close()
-
-
-@asynccontextmanager
-async def _open_page_pool(settings: Settings, buffers: PixelBufferPool) -> AsyncIterator[PagePool]:
-    page_pool = PagePool(settings.page_worker_count, buffers, settings.worker_timeout_s)
-    try:
-        await page_pool.open()
-        yield page_pool
-    finally:
-        await page_pool.close()
-        buffers.close()

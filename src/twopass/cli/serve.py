@@ -32,7 +32,7 @@ def command(
     Other machines can connect with --host 0.0.0.0 and SERVE_API_KEY. SIGTERM and Ctrl-C end the server after the pages
     in flight.
     """
-    from twopass.errors import TwopassError
+    from twopass.errors import TwopassError, advise_install
     from twopass.telemetry import logs
 
     chosen: dict[str, Any] = {"serve_host": host, "port": port, "serve_dir": folder}
@@ -43,7 +43,7 @@ def command(
     try:
         from twopass.server.serve import serve
     except ModuleNotFoundError as error:
-        typer.echo(f"twopass serve needs {error.name}: pip install 'twopass[serve]'", err=True)
+        typer.echo(f"twopass serve needs {error.name}: {advise_install('serve')}", err=True)
         raise typer.Exit(Exit.FAILED) from None
 
     try:

@@ -7,13 +7,17 @@ httpx), and a process must load only those of the engine that it runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from twopass.detection.structure import Structure
 from twopass.engines import gpus, hub, preflight, structure, weights
-from twopass.engines.interface import Engine
+from twopass.engines.interface import Engine, Identity
+from twopass.errors import TwopassError
 from twopass.pages import tesseract
 from twopass.settings import Settings
+
+HF_DTYPE = "bfloat16"  # unless DTYPE is set
 
 
 def create_engine(settings: Settings) -> Engine:
@@ -25,6 +29,8 @@ def create_engine(settings: Settings) -> Engine:
     preflight.check_engine(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
+    if settings.engine in ("vllm", "hf"):
+        weights.find(settings)  # before its detector: who chose a model that is not here has to know that
     folder = weights.find_detector(settings)  # first: the reader may take a minute to start
     return put_detector_first(create_reader(settings), settings, folder)
 
@@ -39,9 +45,49 @@ def put_detector_first(
 
     device, precision, batch, _ = placement.choose(settings, detect_gpus().memory_gb)
     options = DetectorOptions(folder, device, precision, settings.detector_compile)
-    name = f"{weights.DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
+    name = _name_detector(folder, precision)
     prompts = REGIONS_AT_ONCE if structure.choose(settings) is Structure.DETECTOR else 1
     return DetectorFirstEngine(ChildDetector(options), reader, reader.family, batch, name, prompts)
+
+
+def _name_detector(folder: Path, precision: str) -> str:
+    return f"{weights.DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
+
+
+async def identify(settings: Settings) -> Identity | None:
+    """Return what documents would record of the engine of these settings, without starting it; None if that fails.
+
+    A server of models is asked for its model, unless OPENAI_MODEL names it.
+    """
+    try:
+        preflight.check_settings(settings)
+        reader = await _identify_reader(settings)
+        if structure.choose(settings) is Structure.MODEL:
+            return reader
+        from twopass.engines.detector import placement
+
+        folder = weights.find_detector(settings.model_copy(update={"allow_download": False}))
+        precision = placement.choose(settings, gpus.detect_gpus().memory_gb).precision
+        return replace(reader, detector=_name_detector(folder, precision))
+    except TwopassError:
+        return None
+
+
+async def _identify_reader(settings: Settings) -> Identity:
+    if settings.engine == "hf":
+        return Identity("hf", settings.dtype or HF_DTYPE, settings.model)
+    if settings.engine == "vllm":
+        from twopass.engines.vllm.arguments import predict_precision
+
+        first, *_ = gpus.divide(settings, gpus.detect_gpus())
+        return Identity("vllm", predict_precision(settings, gpus.detect_gpus(first)), settings.model)
+    if settings.engine == "openai":
+        from twopass.engines.openai.engine import OpenAIEngine
+
+        precision = await OpenAIEngine(settings.model_copy(update={"openai_tries": 1})).find_precision()
+        return Identity("openai", precision, settings.openai_family)
+    reader = create_reader(settings)  # the others start nothing before they are opened
+    return Identity(reader.kind, reader.precision, reader.family)
 
 
 def create_reader(settings: Settings) -> Engine:
@@ -54,7 +100,7 @@ def create_reader(settings: Settings) -> Engine:
     if settings.engine == "hf":
         from twopass.engines.hf.engine import HfEngine
 
-        return HfEngine(settings.model, weights.find(settings), settings.dtype or "bfloat16")
+        return HfEngine(settings.model, weights.find(settings), settings.dtype or HF_DTYPE)
     if settings.engine == "openai":
         from twopass.engines.openai.engine import OpenAIEngine
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, advise_install
 from twopass.runtime import vendor_reports
 
 CHECKSUMS = "checksums.json"
@@ -196,7 +196,7 @@ def _translate_errors(repo: str, revision: str, folder: Path) -> Iterator[None]:
         import httpx2  # of huggingface_hub 2
         from huggingface_hub import errors
     except ImportError as error:
-        message = f"downloading needs {error.name}: pip install 'twopass[download]'"
+        message = f"downloading needs {error.name}: {advise_install('download')}"
         raise EngineError(Code.WEIGHTS_MISSING, message) from error
     try:
         yield

@@ -170,7 +170,20 @@ def to_raw_completion(prompt: Prompt, completion: Completion) -> RawCompletion:
     )
 
 
-def describe(engine: Engine) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Identity:
+    """What documents record of an engine. It follows from the settings, so that it is known before the engine starts.
+
+    The names are those of Engine's attributes.
+    """
+
+    kind: str
+    precision: str
+    family: str
+    detector: str | None = None
+
+
+def describe(engine: Engine | Identity) -> dict[str, Any]:
     """Return the engine's part of a document's identity."""
     detector = {"detector": engine.detector} if engine.detector else {}  # named only if used: it changes document ids
     return {"engine": engine.kind, "precision": engine.precision, **detector}

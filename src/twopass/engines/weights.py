@@ -87,7 +87,7 @@ def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, bake
     if folder is None and settings.allow_download:
         folder = _download(wanted, candidates[-1])
     if folder is None:
-        raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(name, wanted, candidates))
+        raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(name, wanted, candidates, baked))
     os.environ.update(OFFLINE_ENV)  # before an engine imports the libraries that read these variables
     return folder
 
@@ -163,11 +163,13 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def _format_not_found_message(name: str, wanted: Weights, candidates: list[Path]) -> str:
+def _format_not_found_message(name: str, wanted: Weights, candidates: list[Path], baked: Path) -> str:
     defects = "; ".join(f"{folder} {describe_defect(folder, wanted.preprocessing)}" for folder in candidates)
     advice = f"set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR"
     if name in DETECTORS:  # an endpoint has one Model
         advice = "set DETECTOR_DIR"
+    elif held := [model for model in MODELS if not describe_defect(baked / model)]:
+        advice = f"set MODEL={' or '.join(held)}, which this image holds, {advice}"
     return (
         f"no weights of {name} ({wanted.repo}@{wanted.revision[:12]}): {defects}. Build them into the image with "
         f"`twopass download-weights`, {advice}, or ALLOW_DOWNLOAD=true"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from twopass.errors import Code, InvalidJob
+from twopass.errors import Code, InvalidJob, advise_install
 from twopass.formats import chunks, docjson, docling, mineru, review
 from twopass.formats.draft import Draft
 from twopass.formats.html import document as html_document
@@ -45,5 +45,5 @@ def check_installed(formats: Iterable[Format]) -> None:
     for name in formats:
         extra, module = EXTRAS.get(name, (None, None))
         if module and find_spec(module) is None:
-            message = f"formats: {name} needs `python -m pip install 'twopass[{extra}]'` in the worker's environment"
+            message = f"formats: {name} needs {module}, in the worker's environment: {advise_install(str(extra))}"
             raise InvalidJob(Code.INVALID_JOB, message)

@@ -86,6 +86,12 @@ async def document(
         yield CheckedFile(path, get_stem(uri), info, inspection.pages, inspection.meta, password)
 
 
+async def hash_source(uri: str, sources: Sources) -> str:
+    """The hash of a source's bytes, which is part of its document's id. Nothing is checked; raises SourceError."""
+    with error_mapping.map_errors("the worker's disk", SourceError), scratch.open_folder() as folder:
+        return (await sources.fetch(uri, folder / "source")).sha256
+
+
 def get_stem(uri: str) -> str:
     """The file's name without its suffix, with which a document id begins."""
     if uri.startswith("data:"):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,16 +24,21 @@ from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
 from twopass.job import Format, Job
 from twopass.pages.rendered_page import RenderedPage
+from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import CheckedFile
 from twopass.result import DocumentResult
-from twopass.runtime.page_pool import PagePool
-from twopass.steps import assemble, enrich, pass1, pass2, previews, unread_regions, upload
+from twopass.runtime.page_pool import PagePool, open_page_pool
+from twopass.runtime.page_slots import PageSlots
+from twopass.settings import Settings
+from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, unread_regions, upload
 from twopass.steps.previews import PreviewSource
 from twopass.steps.upload import JSON, Manifest, ManifestDetails
 from twopass.storage.document_folder import MANIFEST, DocumentFolder, page_name
+from twopass.storage.sources import Sources
 
 RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
 
+SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
 UNASKED = "unasked"  # element flag: the current family asks about it in pass 2, and no answer is recorded
 USABLE_STATES = frozenset({State.READ, State.REPAIRED})
 _CHECKPOINT = re.compile(r"pages/(\d+)\.json")
@@ -99,6 +104,38 @@ async def write_formats(
     existing = {name for name in stored.manifest.formats if name is not Format.REVIEW or source}
     formats = tuple(name for name in Format if name in {*wanted, *existing})
     return await _write(stored, await assemble_document(stored), formats, options, source)
+
+
+async def add_formats(
+    folder: DocumentFolder, job: Job, settings: Settings, sources: Sources
+) -> tuple[Manifest | None, tuple[Problem, ...]]:
+    """Write the formats that the job asks for to a finished document, from its pages.
+
+    Returns its manifest then, and warnings about page images. Raises TwopassError, also if a page or crop is missing.
+    """
+    stored, stored_names = await load_document(folder), await folder.list_names()
+    if missing := {name for page in stored.pages for name in upload.missing_images(page, stored_names)}:
+        raise StoreError(Code.OUTPUT_MISSING, f"{folder.uri(min(missing))}: missing; send the job again")
+    options = job.resolve_format_options(stored.details.writing)
+    async with AsyncExitStack() as stack:
+        source = None
+        if Format.REVIEW in {*job.formats_needed, *stored.manifest.formats}:
+            source = await stack.enter_async_context(open_preview_source(stored, job, settings, sources))
+        _, problems = await write_formats(stored, job.formats_needed, options, source)
+    return await upload.load_manifest(folder), problems
+
+
+@asynccontextmanager
+async def open_preview_source(
+    stored: StoredDocument, job: Job, settings: Settings, sources: Sources
+) -> AsyncIterator[PreviewSource]:
+    """Fetch the source again, and start page workers that render its pages. Raises SourceError for another file."""
+    async with (
+        open_page_pool(settings, PixelBufferPool(0, 0)) as page_pool,
+        fetch.document(job.sources[0], job, settings, page_pool, sources) as file,
+    ):
+        check_source(stored, file)
+        yield PreviewSource(file, page_pool, PageSlots(2 * settings.page_worker_count), SLOTS_OWNER)
 
 
 def restore_job(details: ManifestDetails) -> Job:

@@ -106,6 +106,11 @@ def add_artefacts(
     return Outcome(outcome.result.model_copy(update=update), (*outcome.problems, *more_problems))
 
 
+def add_problems(outcome: Outcome, problems: Sequence[Problem]) -> Outcome:
+    """Add problems that occurred while formats were written."""
+    return replace(outcome, problems=(*outcome.problems, *_assign_document(outcome.result.id, problems)))
+
+
 def mark_unwritten(outcome: Outcome, end: OutOfTime) -> Outcome:
     """Add a problem: all pages are stored, but there was no time to write the document."""
     message = f"the pages are read, but the document is not written: {end.message}"
@@ -193,10 +198,10 @@ def check_inline(job: Job, pages: int) -> None:
         raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
 
 
-def existing_document(manifest: Manifest, file: CheckedFile, job: Job, watch: Stopwatch) -> Outcome:
+def existing_document(manifest: Manifest, uri: str, job: Job, watch: Stopwatch) -> Outcome:
     """The outcome of a document that was finished before: its artefacts and problems, and no usage."""
     update = {
-        "source": file.info.uri,
+        "source": uri,
         "status": judge_status(manifest.result.pages, manifest.problems, job.failed_pages),
         "timings": measure_timings(watch),
         "usage": {"pages_read_now": 0},

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from twopass.errors import Code
+from twopass.errors import Code, EngineError, advise_install
 from twopass.result import Result
 from twopass.runtime import nvml
 from twopass.runtime.engine_status import EngineStatus
@@ -30,7 +30,11 @@ class Metrics:
     def __init__(
         self, registry: CollectorRegistry | None = None, list_gpus: Callable[[], Sequence[GpuStatus]] = nvml.list_gpus
     ) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        try:
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        except ImportError as error:
+            message = f"METRICS_PORT or METRICS_PUSH_URL is set and {error.name} is missing: {advise_install('worker')}"
+            raise EngineError(Code.PLATFORM, message) from error
 
         self.registry = registry or CollectorRegistry()
         own: Any = {"registry": self.registry}

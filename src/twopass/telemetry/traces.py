@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, advise_install
 from twopass.result import Result
 
 
@@ -23,8 +23,8 @@ class Traces:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ImportError as error:
-            message = f"OTEL_EXPORTER_OTLP_ENDPOINT is set and {error.name} is missing: pip install 'twopass[otel]'"
-            raise EngineError(Code.ENGINE_DEAD, message) from error
+            message = f"OTEL_EXPORTER_OTLP_ENDPOINT is set and {error.name} is missing: {advise_install('otel')}"
+            raise EngineError(Code.PLATFORM, message) from error
         self._exporter = exporter or OTLPSpanExporter
 
     @cached_property

@@ -28,11 +28,11 @@ async def test_a_missing_library_is_an_error_with_advice(page_pool: PagePool) ->
     """The error has a code and names the extra to install, and is no crash of the child."""
     detector = ChildDetector(DetectorOptions(Path("weights")))
 
-    with pytest.raises(EngineError, match="needs torch: pip install 'twopass\\[hf\\]'") as caught:
+    with pytest.raises(EngineError, match=r"needs torch: run `python -m pip install '\.\[hf\]'`") as caught:
         await detector.open(page_pool)
     await detector.close()
 
-    assert caught.value.code is Code.ENGINE_DEAD
+    assert caught.value.code is Code.PLATFORM
 
 
 async def test_only_the_detectors_child_sees_which_gpus_it_may_use(

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from twopass.detection import suppression
 from twopass.engines.detector.decode import Indices, Masks, RawPage
-from twopass.errors import Code, EngineError, WorkerDied
+from twopass.errors import Code, EngineError, WorkerDied, advise_install
 from twopass.pages.shared_pixels import Pixels
 
 ADVICE = "lower GPU_MEMORY_UTILIZATION, or set DETECTOR_DEVICE=cpu"
@@ -61,8 +61,8 @@ class DetectorModel:
 def load(folder: Path, device: str, precision: str, compiled: bool = False) -> DetectorModel:
     """Load the weights; raises EngineError. Compiling takes about a minute, and pays off after thousands of pages."""
     if not hasattr(transformers, "PPDocLayoutV3ForObjectDetection"):
-        message = f"Transformers {transformers.__version__} has no PP-DocLayoutV3: pip install 'twopass[hf]'"
-        raise EngineError(Code.ENGINE_DEAD, message)
+        message = f"Transformers {transformers.__version__} has no PP-DocLayoutV3: {advise_install('hf')}"
+        raise EngineError(Code.PLATFORM, message)
     if device == "cuda" and not torch.cuda.is_available():
         message = "the layout detector finds no GPU that PyTorch can use"
         raise EngineError(Code.ENGINE_DEAD, f"{message}: correct the driver, or set DETECTOR_DEVICE=cpu")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twopass.engines.detector import decode
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, advise_install
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
 
@@ -89,8 +89,8 @@ def _load(options: DetectorOptions) -> DetectorModel:
 
         from twopass.engines.detector import model
     except ImportError as error:
-        message = f"the layout detector needs {error.name}: pip install 'twopass[hf]'"
-        raise EngineError(Code.ENGINE_DEAD, message) from error
+        message = f"the layout detector needs {error.name}: {advise_install('hf')}"
+        raise EngineError(Code.PLATFORM, message) from error
     if options.device == "cpu":  # page workers run with one thread each, but there is one detector
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     return model.load(options.folder, options.device, options.precision, options.compiled)

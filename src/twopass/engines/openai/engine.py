@@ -85,7 +85,18 @@ class OpenAIEngine(Engine):
 
     async def open(self, page_pool: PagePool) -> None:
         """Connect, and check that the server has the model; raises EngineError."""
+        await self._connect()
         self._page_pool = page_pool
+
+    async def find_precision(self) -> str:
+        """Return what `precision` will be after `open`; the server is asked only if no setting names its model."""
+        if wanted := self._settings.openai_model:
+            return self._describe_precision(wanted)
+        await self._connect()
+        await self.close()
+        return self.precision
+
+    async def _connect(self) -> None:
         with translate_errors(self._url):
             self._client = await asyncio.to_thread(_create_client, self._settings, self.sequences)  # reads certificates
         try:
@@ -98,8 +109,11 @@ class OpenAIEngine(Engine):
         finally:
             if not self.server_options.model:  # the worker closes only an engine that opened
                 await self.close()
+        self.precision = self._describe_precision(self.server_options.model)
+
+    def _describe_precision(self, model: str) -> str:
         suffix = ", plain" if self.server_options.plain else ", in modes" if self.server_options.modes else ""
-        self.precision = f"{self.server_options.model} as served{suffix}"
+        return f"{model} as served{suffix}"
 
     async def close(self) -> None:
         if self._client:

@@ -159,6 +159,14 @@ def choose_preset(settings: Settings, memory_gb: float) -> Preset:
     return placement.leave_room(find_preset(settings.preset, memory_gb, settings.model), settings, memory_gb)
 
 
+def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
+    """Return the precision of an engine with these settings on these GPUs, before it is started."""
+    gpus = GpuInfo() if settings.preset == "cpu" else gpus
+    preset = choose_preset(settings, gpus.memory_gb)
+    arguments = build_arguments(settings, Path(), preset, gpus.count > 0)
+    return describe_precision(arguments, choose_image_input(settings))
+
+
 def describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:
     """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
     parts = [arguments["dtype"], arguments["quantization"]]

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import structlog
 
-from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
+from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError, advise_install
 from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
 from twopass.fleet.endpoints.answers import ActorReply
@@ -105,7 +105,7 @@ class RayCluster:
             import ray
             from ray import exceptions
         except ModuleNotFoundError as error:
-            message = f"--ray needs {error.name}: pip install 'twopass[ray]'"
+            message = f"--ray needs {error.name}: {advise_install('ray')}"
             raise InvalidSetting(Code.INVALID_SETTING, message) from None
         self._ray: Any = ray
         self._exceptions: Any = exceptions
