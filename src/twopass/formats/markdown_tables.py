@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise, takewhile
 from twopass.document import Cell, Table
 from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping
-from twopass.text import markdown_escapes, prose, table_markup
+from twopass.text import prose, table_markup
 
 MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 
@@ -18,8 +18,7 @@ MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 def render_table(table: Table, options: Markdown) -> str:
     """Render a table as the options ask; by default as GFM, or as HTML if a cell spans rows or columns."""
     if not table.cells:
-        text = escaping.html_to_text(table.markdown or table.html)
-        return markdown_escapes.escape_line_start(escaping.escape_text(text, options.maths, alone=True))
+        return escaping.escape_paragraph(escaping.html_to_text(table.markdown or table.html), options.maths)
     return _render_cells(table.cells, table.cols, options)
 
 
@@ -35,8 +34,9 @@ def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     columns = sorted({cell.col for cell in cells} | set(range(min(cols, MAX_COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(escaping.escape_gfm_cell(cell.text, style))
-    return table_markup.to_gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
+        texts[cell.row, cell.col].append(cell.text)
+    escaped = [[escaping.escape_gfm_cell(" ".join(texts[row, column]), style) for column in columns] for row in rows]
+    return table_markup.to_gfm(escaped, len(columns))
 
 
 def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[list[str], str]:
