@@ -15,7 +15,7 @@ _STYLED_MATHS = re.compile(
 BLOCK_END = "<!-- -->"  # ends a list or a note, which Markdown would continue with a list or indented text below it
 # What readers without fenced code, such as Python-Markdown without its extension, would take for tags and links.
 _LINK = re.compile(r"\](?=[(:\[])")
-_INERT_FENCE = re.compile(r"^(\s*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
+_INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 _ATTRIBUTES = re.compile(
     r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)"
@@ -146,4 +146,4 @@ def _delimit(latex: str, found: re.Match[str], style: Maths) -> str:
 
 def html_to_text(text: str) -> str:
     """Return the text of an HTML string on one line."""
-    return prose.to_one_line(html.unescape(prose.strip_markup(text)))
+    return prose.to_one_line(prose.unescape(prose.strip_markup(text)))

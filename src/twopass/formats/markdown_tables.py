@@ -24,7 +24,8 @@ def render_table(table: Table, options: Markdown) -> str:
 
 def _render_cells(cells: Sequence[Cell], cols: int, options: Markdown) -> str:
     has_spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
-    if options.tables is Tables.HTML or (has_spans and options.tables is Tables.AUTO):
+    is_huge = len({cell.row for cell in cells}) * len({cell.col for cell in cells}) > table_markup.MAX_GRID
+    if options.tables is Tables.HTML or is_huge or (has_spans and options.tables is Tables.AUTO):
         return table_markup.to_html(cells, partial(escaping.escape_html_cell, style=options.maths))
     return _render_gfm(cells, cols, options.maths)
 
@@ -51,21 +52,13 @@ def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[lis
 
 def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
     """Return the cells of all tables as those of one, and how many rows each table contributes."""
-    first = group_rows(parts[0].cells)
+    first = table_markup.group_rows(parts[0].cells)
     joined: list[Cell] = []
     counts: list[int] = []
-    for rows in (first, *(_drop_repeated_head(first, group_rows(part.cells)) for part in parts[1:])):
+    for rows in (first, *(_drop_repeated_head(first, table_markup.group_rows(part.cells)) for part in parts[1:])):
         joined += _shift_below(joined, rows)
         counts.append(len(rows))
     return joined, counts
-
-
-def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the rows that have cells, each from left to right."""
-    rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        rows[cell.row].append(cell)
-    return [sorted(rows[row], key=lambda cell: cell.col) for row in sorted(rows)]
 
 
 def _drop_repeated_head(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:

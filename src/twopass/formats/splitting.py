@@ -32,8 +32,8 @@ _BREAKS = tuple(
 _SPECIAL_BLOCK = re.compile(
     r"^(?:(?P<html><table[^\n]*\n)[\s\S]*?(?:\n</table>$|\Z)"
     r"|(?P<gfm>\|[^\n]*\n\|(?: :?-+:? \|)+\n)(?:\|[^\n]*(?:\n|\Z))*"
-    r"|(?P<fence>(?P<ticks>`{3,})[^\n]*\n)[\s\S]*?\n(?P=ticks)$"
-    r"|(?P<maths>\$\$\n|\\\[\n)[\s\S]*?\n(?:\$\$|\\\])$"
+    r"|(?P<fence>(?P<ticks>`{3,}+)[^\n]*+\n)[\s\S]*?(?:\n(?P=ticks)$|\Z)"
+    r"|(?P<maths>\$\$\n|\\\[\n)[\s\S]*?(?:\n(?:\$\$|\\\])$|\Z)"
     r"|(?:<!-- -->\n\n)?(?P<code> {4})[^\n]*(?:\n+ {4}[^\n]*)*)",
     flags=re.MULTILINE,
 )

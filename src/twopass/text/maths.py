@@ -12,9 +12,9 @@ from functools import partial
 
 from twopass.text import markdown_escapes
 
-# A formula ends before the next beginning of one, so that a text of beginnings is searched once.
-_BODY = r"(?:[^\\]|\\[^()\[\]])++"
-FORMULA = re.compile(rf"\\\(({_BODY})\\\)|\\\[({_BODY})\\\]")  # inline in group 1, display in group 2
+# A formula ends before the next beginning of one like it, so that a text of beginnings is searched once.
+INLINE, DISPLAY = r"\\\(((?:[^\\]|\\[^()])++)\\\)", r"\\\[((?:[^\\]|\\[^\[\]])++)\\\]"
+FORMULA = re.compile(f"{INLINE}|{DISPLAY}")  # inline in group 1, display in group 2
 _UNSTARRED = {"align": "aligned", "gather": "gathered", "multline": "gathered", "equation": "gathered"}
 _SPECIAL = re.compile(
     r"\\(?P<environment>begin|end)\s*\{(?P<name>[A-Za-z]+)\*+\}"  # no blank may stand before this asterisk
