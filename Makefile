@@ -1,6 +1,6 @@
 # Start with: make demo, make test. Further suites: make test-processes (the worker, the SDK and the command as processes),
 # make test-vllm (the real vLLM on the CPU), make test-families (other models than DeepSeek-OCR in it), make test-scans (OCR),
-# make test-browser (needs Chromium), make test-cluster (what a cluster runs), make test-rag (the examples for retrieval), make test-install (a fresh environment),
+# make test-browser (needs Chromium and npm), make test-cluster (what a cluster runs), make test-rag (the examples for retrieval), make test-install (a fresh environment),
 # make test-chaos (kills and hostile files).
 PYTHON ?= python3
 VENV := .venv
@@ -25,7 +25,7 @@ gpu: # vLLM 0.33 and runpod 1.12 require conflicting versions of fastapi; vLLM w
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
-test-browser: $(VENV)/browser
+test-browser: $(VENV)/browser $(VENV)/marked/ready # needs Chromium and npm
 	$(BIN)/python -m pytest tests/browser
 
 test-scans: $(VENV)/test # what takes long with OCR; scans in other scripts need Debian's tesseract-ocr-ara, -ell, -eng, -hin, -kor and -rus
@@ -106,6 +106,10 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 
 $(VENV)/browser: $(VENV)/test requirements/browser.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/browser.txt
+	touch $@
+
+$(VENV)/marked/ready: requirements/node.txt # a reader of Markdown in Node.js
+	npm install --silent --no-save --prefix $(VENV)/marked $$(grep -v '^#' requirements/node.txt)
 	touch $@
 
 $(VENV)/rag: $(VENV)/test requirements/rag.txt

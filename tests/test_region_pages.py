@@ -24,6 +24,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
+from twopass.steps import ask
 
 TABLE = "<table><tr><td>Salt</td><td>418</td></tr></table>"
 LABELS = ("doc_title", "text", "table")
@@ -301,3 +302,20 @@ async def test_a_page_with_a_cut_region_says_so(reader: Reader, scan: Path, answ
     assert (result.status, list_codes(result)) == ("success", [(code, "warning")])
     assert "2 of 2 regions" in result.problems[0].message
     assert all(element["text"].startswith("Salt came by") for element in document["elements"])
+
+
+@pytest.mark.parametrize(
+    ("name", "structure"), [("deepseek_ocr", "model"), ("unlimited_ocr", "model"), ("glm_ocr", "auto")]
+)
+async def test_an_answer_without_end_is_cut_before_it_is_parsed(
+    reader: Reader, scan: Path, name: str, structure: str
+) -> None:
+    """What a server sends beyond the longest answer about a page is not parsed; the result says how much there was."""
+    words = " ".join(f"word{n}" for n in range(ask.MAX_ANSWER // 6))
+    engine = ScriptedEngine(name, answer_detections(detect("text"), lambda prompt: f"{TAGGED} {words}"))
+
+    result, document = await read(reader, scan, engine, structure)
+
+    cut = [problem for problem in result.problems if problem.code == "ANSWER_TOO_LONG"]
+    assert cut and all(str(len(f"{TAGGED} {words}")) in problem.message for problem in cut)
+    assert sum(len(element["text"]) for element in document["elements"]) <= ask.MAX_ANSWER

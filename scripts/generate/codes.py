@@ -243,6 +243,10 @@ PAGE_CODES: Mapping[Code, tuple[str, str]] = {
         "The layout detector's order contradicted the columns of the page and was corrected.",
         "Check the order of the page's elements.",
     ),
+    Code.ANSWER_TOO_LONG: (
+        "An answer has more characters than one about a page can have. The rest of it was cut before it was parsed.",
+        "Check the page, and the model or server behind the engine.",
+    ),
 }
 MEANINGS = {**JOB_CODES, **PAGE_CODES}
 

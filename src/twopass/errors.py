@@ -73,6 +73,7 @@ class Code(StrEnum):
     REGIONS_UNREAD = "REGIONS_UNREAD"
     REGIONS_DROPPED = "REGIONS_DROPPED"
     ORDER_CORRECTED = "ORDER_CORRECTED"
+    ANSWER_TOO_LONG = "ANSWER_TOO_LONG"
 
 
 def advise_install(extra: str) -> str:

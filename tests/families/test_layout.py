@@ -203,7 +203,7 @@ def test_split_list_items_have_a_box_each() -> None:
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("*<b> is a tag", "- *\\<b> is a tag"), ("-5 degrees", "- -5 degrees"), ("•-<i> of", "- -\\<i> of")],
+    [("*<b> is a tag", "- *&lt;b> is a tag"), ("-5 degrees", "- -5 degrees"), ("•-<i> of", "- -&lt;i> of")],
 )
 def test_plain_text_of_a_list_item_is_escaped(text: str, written: str) -> None:
     """An item without styles is plain text behind its marker, whatever sign it begins with."""

@@ -99,7 +99,7 @@ def test_maths_has_the_requested_delimiters() -> None:
 
     text = write_page(*elements, maths="\\(")
 
-    assert "where \\(a_1\\) and 5 \\$" in text
+    assert "where \\(a_1\\) and 5 &#36;" in text
     assert "\\[\nE = 1\n\\]" in text
     assert "| \\(x^2\\) |" in text
     assert "$" in write_page(*elements) and "\\(" not in write_page(*elements)

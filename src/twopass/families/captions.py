@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from twopass.document import Box, Element, Kind
 
 PAGE_NOTES = ("footnote", "page_footnote")  # notes to the text, by their label
 CAPTION_REACH = 0.2  # largest gap to the table or figure, as a share of the page's height
+CAPTION_STEPS = 100  # elements of the answer between both, more than a page has of one column
 
 
 def link_captions(elements: Sequence[Element]) -> list[Element]:
@@ -19,12 +21,14 @@ def link_captions(elements: Sequence[Element]) -> list[Element]:
         if owner:
             owners[element.id] = owner
             captioned |= {owner} if element.kind is Kind.CAPTION else set()
-    captions = [element.id for element in elements if element.kind is Kind.CAPTION]
-    linked = []
+    captions: dict[str, list[str]] = defaultdict(list)
     for element in elements:
-        caption_ids = tuple(caption for caption in captions if owners.get(caption) == element.id)
-        linked.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": caption_ids}))
-    return linked
+        if element.kind is Kind.CAPTION and element.id in owners:
+            captions[owners[element.id]].append(element.id)
+    return [
+        element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": tuple(captions[element.id])})
+        for element in elements
+    ]
 
 
 def _needs_owner(element: Element) -> bool:
@@ -39,7 +43,8 @@ def _find_owner(index: int, elements: Sequence[Element], captioned: set[str]) ->
     The nearest by gap, then by order in the answer. One that has a caption is chosen only if no other is within reach.
     """
     candidates = []
-    for other, visual in enumerate(elements):
+    first = max(index - CAPTION_STEPS, 0)
+    for other, visual in enumerate(elements[first : index + CAPTION_STEPS], first):
         if _can_own(elements[index], visual):
             # Of two equally near, prefer the earlier one: captions usually follow the table or figure.
             steps = abs(other - index) * 2 + (other > index)

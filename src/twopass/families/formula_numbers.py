@@ -11,7 +11,7 @@ from twopass.document import Element, Formula, Kind
 MAX_NUMBER = 20  # characters: a longer text is not the number of a formula
 TAG, TAG_AS_WRITTEN = "tag", "tag*"  # the first one adds the parentheses when it is shown
 _PARENTHESES = re.compile(r"\A[(\[（【]\s*(.*?)\s*[)\]）】]\Z", re.DOTALL)
-_MATHS = re.compile(r"\A(?:\$+|\\\(|\\\[)\s*(.*?)\s*(?:\$+|\\\)|\\\])\Z", re.DOTALL)
+_MATHS = re.compile(r"\A(?:\$++|\\\(|\\\[)\s*+(.*?)\s*(?:\$+|\\\)|\\\])\Z", re.DOTALL)
 _HAS_TAG = re.compile(r"\\tag\*?\s*\{")
 
 

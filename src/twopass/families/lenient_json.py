@@ -14,9 +14,9 @@ from typing import Any
 ENGLISH_KEYS = {"항목": "items", "키워드": "keywords", "자연어요약": "summary", "요약": "summary"}
 MAX_CHARACTERS = 100_000  # of an answer that are searched
 MAX_ITEMS = 200  # of a list that are kept
-_FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", flags=re.DOTALL | re.IGNORECASE)
+_LANGUAGE = re.compile(r"json(?![A-Za-z])", flags=re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?:^|\n)\s*(?:\d+\.\s*)?\**\[\s*(항목|키워드|자연어\s*요약|요약|items?|keywords?|summary)\s*\]\**:?",
+    r"(?:^|\n)[^\S\n]*(?:\d+\.[^\S\n]*)?\**\[\s*(항목|키워드|자연어\s*요약|요약|items?|keywords?|summary)\s*\]\**:?",
     flags=re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
@@ -32,7 +32,11 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
     first, last = text.find("{"), text.rfind("}")
-    for candidate in (*_FENCED.findall(text), text[first : last + 1] if 0 <= first < last else ""):
+    fenced = [_LANGUAGE.sub("", part, count=1).strip() for part in text.split("```")[1:-1]]
+    for candidate in (
+        *(part for part in fenced if part[:1] + part[-1:] == "{}"),
+        text[first : last + 1] if 0 <= first < last else "",
+    ):
         for source in (candidate, _TRAILING_COMMA.sub(r"\1", candidate)):
             fields = _load_json(source)
             if isinstance(fields, dict):

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import unescape
 from typing import NamedTuple
 
 from twopass.document import Cell, Table
-from twopass.text import table_markup
+from twopass.text import prose, table_markup
 
 # More than a page can hold, so that absurd spans cost no time.
 MAX_COL_SPAN, MAX_ROW_SPAN = 100, 1000
 MAX_CELLS = 50_000  # from here on spans are ignored
 _TABLE_TAG = re.compile(r"<(/?)table(?:\s+[\w-]+\s*=[^<>]*)?\s*>", flags=re.IGNORECASE)  # <table 3> is text
 _CELL_TAG = re.compile(r"<(/?)t[dh]\b", flags=re.IGNORECASE)
+_HEAD_TAG = re.compile(r"<(/?)thead")
 _ROW_END = re.compile(r"</tr\s*>", flags=re.IGNORECASE)
 _STRUCTURE_TAG = re.compile(r"</?(?:t[rdh]|thead|tbody|tfoot)\b[^<>]*>", flags=re.IGNORECASE)
 _ROW = re.compile(r"(?:\A|</?tr\b[^<>]*>)(.*?)(?=</?tr\b|\Z)", flags=re.DOTALL | re.IGNORECASE)
@@ -130,8 +130,11 @@ def parse_html(text: str) -> Table:
     """Parse an HTML table. Text in a row but outside its cells goes to the nearest cell."""
     text = _flatten_nested_tables(text)
     rows = []
+    in_head, at = False, 0
     for row in _ROW.finditer(text):
-        in_head = text.rfind("<thead", 0, row.start(1)) > text.rfind("</thead", 0, row.start(1))
+        if heads := _HEAD_TAG.findall(text, at, row.start(1)):
+            in_head = not heads[-1]
+        at = row.start(1)
         cells = [_parse_cell(cell[1], cell[2], cell[3], in_head) for cell in _CELL.finditer(row[1])]
         first = _CELL.search(row[1])
         if stray := clean_cell_text(row[1][: first.start()] if first else row[1]):
@@ -165,9 +168,9 @@ def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _Unplac
 
 def clean_cell_text(text: str) -> str:
     """Return a cell's text without tags, with entities decoded even where they were escaped twice."""
-    text = unescape(_STYLE_TAG.sub("", _BREAK.sub("\n", text)))
+    text = prose.unescape(_STYLE_TAG.sub("", _BREAK.sub("\n", text)))
     if _ENTITY.search(text):
-        text = unescape(text)
+        text = prose.unescape(text)
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 

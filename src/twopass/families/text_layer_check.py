@@ -13,7 +13,7 @@ from twopass.document import Confidence, ConfidenceMethod, Element, Kind
 from twopass.families import agreement
 from twopass.families.interface import add_flags
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-from twopass.text import prose
+from twopass.text import maths, prose
 
 DOUBTFUL = "doubtful"  # flag: pass 2 reads the element again
 MARGIN = 0.008  # of the page, around a box: a grid cell is 0.001 of the page, and letters reach beyond their boxes
@@ -22,10 +22,8 @@ MIN_COVERAGE = 0.5  # share of an element's words that the layer must have
 MIN_LAYER_RATIO = 0.3  # words of the layer per word that the model read, for a layer that covers the page
 # A text layer spells maths differently, and pass 1 reads no text in pictures.
 NOT_COMPARED = frozenset({Kind.FORMULA, Kind.PICTURE, Kind.CHART})
-_MIXED_SCRIPTS = re.compile(
-    r"(?=\w*[A-Za-z])(?=\w*[\u0370-\u03ff\u0400-\u04ff])(?:[A-Za-z]\w{0,30}[\u0370-\u052f]\w*|[\u0370-\u052f]\w{0,30}[A-Za-z]\w*)"
-)
-_MATHS = re.compile(r"\\\(.*?\\\)|\$[^$]*\$", flags=re.DOTALL)
+_MIXED_SCRIPTS = re.compile(r"[A-Za-z]\w{0,30}[\u0370-\u04ff]|[\u0370-\u04ff]\w{0,30}[A-Za-z]")
+_MATHS = re.compile(rf"{maths.INLINE}|\$[^$]*\$")
 
 
 def check_elements(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:

@@ -2,6 +2,9 @@
 
 Fields that docling does not have are kept in the metadata of one group that docling's exporters and chunkers skip, so
 nothing is lost on the way back.
+
+Docling's texts are plain, and its export to Markdown escapes only some of them. So what would be a tag or a link there
+has a blank in it; `orig` and the kept fields hold the text as it was read.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
-from twopass.formats import flow
+from twopass.formats import escaping, flow
 from twopass.formats.draft import Draft
-from twopass.text import list_items, prose
+from twopass.text import list_items, maths, prose
 
 if TYPE_CHECKING:
     from docling_core.types.doc.common.reference import ProvenanceItem
@@ -182,7 +185,7 @@ class _Converter:
         data = _make_table_data(element.table, element.text)
         place, layer = self._make_provenance(element), self._find_layer(element)
         table: Any = self._docling.add_table(data, prov=place, content_layer=layer)
-        if element.table:
+        if element.table and not any(escaping.make_inert(cell.text) != cell.text for cell in element.table.cells):
             self._holders[element.id] = table.self_ref
         return table
 
@@ -195,7 +198,7 @@ class _Converter:
         picture.label = DocItemLabel.CHART if element.kind is Kind.CHART else DocItemLabel.PICTURE
         picture.meta = _make_picture_meta(figure) if figure else None
         texts = [element.text, (figure.visible_text if figure else None) or ""]
-        visible = prose.to_one_line("\n".join(dict.fromkeys(filter(None, texts))))
+        visible = escaping.make_inert(prose.to_one_line("\n".join(dict.fromkeys(filter(None, texts)))))
         if visible:
             self._docling.add_text(DocItemLabel.TEXT, visible, prov=place, parent=picture, content_layer=layer)
         return picture
@@ -226,9 +229,9 @@ class _Converter:
                 rest, enumerated=list_items.get_number(marker) is not None, marker=marker.strip(), **fields
             )
         elif element.kind is Kind.FORMULA:
-            item = self._docling.add_formula(flow.get_latex(element) or text, **fields)
+            item = self._docling.add_formula(maths.escape_display(flow.get_latex(element)) or text, **fields)
         elif element.kind is Kind.CODE:
-            item = self._docling.add_code(element.text, **fields)
+            item = self._docling.add_code(escaping.make_inert(element.text), **fields)
         else:
             label = DocItemLabel.TEXT if element.kind is Kind.LIST_ITEM else DocItemLabel(str(element.kind))
             item = self._docling.add_text(label, text, **fields)
@@ -239,7 +242,7 @@ class _Converter:
 
     def _join(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
         """Return the joined text of the elements, and the provenance of each part of it."""
-        texts = [prose.to_one_line(element.text) for element in chain]
+        texts = [escaping.make_inert(prose.to_one_line(element.text)) for element in chain]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
             texts[n - 1], gaps[n], texts[n] = prose.join_lines(texts[n - 1], texts[n])
@@ -288,15 +291,15 @@ def _make_picture_meta(figure: Figure) -> Any:
 
     meta: dict[str, Any] = {}
     if figure.description:
-        meta["description"] = {"text": figure.description}
+        meta["description"] = {"text": escaping.make_inert(figure.description)}
     if figure.type:
-        meta["classification"] = {"predictions": [{"class_name": figure.type}]}
+        meta["classification"] = {"predictions": [{"class_name": escaping.make_inert(figure.type)}]}
     if figure.smiles:
-        meta["molecule"] = {"smi": figure.smiles}
+        meta["molecule"] = {"smi": escaping.make_inert(figure.smiles)}
     if figure.data:
         meta["tabular_chart"] = {"chart_data": _make_table_data(figure.data, "")}
     if figure.mermaid:
-        meta["code"] = {"text": figure.mermaid}
+        meta["code"] = {"text": escaping.make_inert(figure.mermaid)}
     return PictureMeta.model_validate(meta) if meta else None
 
 
@@ -327,7 +330,7 @@ def _make_table_data(table: Table | None, text: str) -> TableData:
             end_col_offset_idx=cell.col + cell.col_span,
             row_span=cell.row_span,
             col_span=cell.col_span,
-            text=cell.text,
+            text=escaping.make_inert(cell.text),
             column_header=cell.header,
         )
         for cell in cells

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 
 from twopass.format_options import Maths
-from twopass.text import markdown_escapes, prose
+from twopass.text import markdown_escapes, maths, prose
 
-MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)  # inline in group 1, display in group 2
+# A formula in a model's Markdown may have dollars, too; as in GitHub's reader, no blank is inside of them.
+_STYLED_MATHS = re.compile(
+    rf"{maths.FORMULA.pattern}|\$\$((?:[^$\\]|\\[\s\S])++)\$\$|(?<!\\)\$(?!\s)((?:[^$\\]|\\[\s\S])++)(?<!\s)\$(?!\d)"
+)
+BLOCK_END = "<!-- -->"  # ends a list or a note, which Markdown would continue with a list or indented text below it
+# What readers without fenced code, such as Python-Markdown without its extension, would take for tags and links.
+_LINK = re.compile(r"\](?=[(:\[])")
+_INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
+_TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
+_ATTRIBUTES = re.compile(
+    r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)"
+)  # Python-Markdown's, of what is before them
+_NO_SPACE = "\u200b"  # where a blank would be ignored
+_UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdown, so that what surrounds them meets
+_BEGIN_DELIMITER = re.compile(r"\A(?:\\\[|\\\(|\$\$?)")
+_END_DELIMITER = re.compile(r"(?:\\\]|\\\)|\$\$?)\Z")
+_PLACEHOLDER = "\ufdd0"  # a noncharacter of Unicode, for a formula while the text around it is escaped
 MATHS_DELIMITERS = {  # inline, display
     Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
     Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
@@ -21,27 +36,74 @@ def escape_text(text: str, style: Maths = Maths.DOLLAR, alone: bool = False) -> 
 
     `alone` says that it is all of its block: then only what has an effect within this text is escaped.
     """
-    parts, start, replace_maths = [], 0, _make_maths_replacer(style)
-    alone = alone and not MATHS.search(text)
-    for found in MATHS.finditer(text):
-        parts += [markdown_escapes.escape_inline(text[start : found.start()]), replace_maths(found)]
+    parts, start, text = [], 0, text.translate(_UNREADABLE)
+    alone = alone and not maths.FORMULA.search(text)
+    for found in maths.FORMULA.finditer(text):
+        parts += [markdown_escapes.escape_inline(text[start : found.start()]), _write_formula(found, style)]
         start = found.end()
     return "".join([*parts, markdown_escapes.escape_inline(text[start:], alone)])
 
 
+def escape_paragraph(text: str, style: Maths = Maths.DOLLAR) -> str:
+    """Escape one line of text that is a block of its own."""
+    return markdown_escapes.escape_line_start(escape_text(text, style, alone=True))
+
+
+def make_inert(text: str) -> str:
+    """Put a blank into what would be a tag, a link or an attribute if somebody else takes the text for Markdown.
+
+    For formats whose text is plain, so that it cannot be escaped, but which others convert to Markdown.
+    """
+    tags = markdown_escapes.find_tags(text)
+    text = re.sub("<", lambda found: "< " if found.start() in tags else "<", text)
+    text = _TASK.sub(f"[{_NO_SPACE}", text)
+    text = _INERT_FENCE.sub(r"\1 ", _LINK.sub("] ", text.replace("]:", f"]{_NO_SPACE}:")))
+    return _ATTRIBUTES.sub(_NO_SPACE, text)
+
+
 def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
-    """Give the maths of a Markdown line the style's delimiters; escape comments, which could forge a page mark."""
-    return MATHS.sub(_make_maths_replacer(style), markdown).replace("<!--", "&lt;!--")
+    """Give the maths of a line of a model's Markdown the style's delimiters; of its markup only styles stay."""
+    formulas: list[str] = []
+
+    def hide(found: re.Match[str]) -> str:
+        formulas.append(_write_formula(found, style))
+        return _PLACEHOLDER
+
+    bare = markdown.translate(_UNREADABLE).replace(_PLACEHOLDER, "\ufffd")
+    styled = markdown_escapes.escape_styled(_STYLED_MATHS.sub(hide, bare))
+    texts = styled.split(_PLACEHOLDER)
+    return "".join(part for pair in zip(texts, [*formulas, ""], strict=True) for part in pair)
+
+
+def write_code(text: str) -> str:
+    """Write code as a block: fenced, but indented if it holds tags or links, since every reader knows indented code."""
+    text = text.translate(_UNREADABLE)
+    if _LINK.search(text) or markdown_escapes.find_tags(text):
+        return f"{BLOCK_END}\n\n" + "\n".join(f"    {line}" if line.strip() else "" for line in text.split("\n"))
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
+
+
+def escape_mermaid(code: str) -> str:
+    """Write tags with Mermaid's own escape, and nothing that readers without fenced code would take for a block."""
+    code = _LINK.sub("] ", code.translate(_UNREADABLE))
+    tags = markdown_escapes.find_tags(code)
+    escaped = re.sub("<(?!br ?/?>)", lambda found: "#lt;" if found.start() in tags else "<", code)
+    return re.sub(r"^ {0,3}(?=[#>=-])", "    ", escaped, flags=re.MULTILINE)
 
 
 def escape_heading_end(line: str) -> str:
-    """Escape a trailing run of #, which Markdown would drop from a heading."""
-    return re.sub(r"(^|\s)(#+)$", r"\1\\\2", line)
+    """Escape a trailing run of #, which Markdown would drop from a heading; Python-Markdown also behind a letter."""
+    bare = line.rstrip("#")
+    return bare + "\\#" * (len(line) - len(bare))
 
 
 def escape_alt_text(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape an image's alternative text; its brackets need not be balanced."""
-    return re.sub(r"\\?([\[\]])", r"\\\1", escape_text(text, style, alone=True))
+    escaped = escape_text(text, style, alone=True)
+    return re.sub(
+        r"\\[\s\S]|[\[\]]", lambda found: found.group() if found.group()[0] == "\\" else f"\\{found.group()}", escaped
+    )
 
 
 def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
@@ -52,7 +114,7 @@ def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
 
 def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of an HTML table, where Markdown does not apply."""
-    lines = (MATHS.sub(_make_maths_replacer(style), line) for line in _split_lines(text))
+    lines = (maths.FORMULA.sub(lambda found: _delimit(_join(found), found, style), line) for line in _split_lines(text))
     return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
@@ -62,20 +124,26 @@ def _split_lines(text: str) -> list[str]:
 
 def clean_latex(latex: str) -> str:
     """Remove delimiters and blank lines from LaTeX, and escape dollars, which would end the formula."""
-    latex = re.sub(r"^\s*(?:\\\[|\\\(|\$\$?)|(?:\\\]|\\\)|\$\$?)\s*$", "", latex)
+    latex = _END_DELIMITER.sub("", _BEGIN_DELIMITER.sub("", latex.translate(_UNREADABLE).strip()))
     lines = "\n".join(line.rstrip() for line in latex.splitlines() if line.strip())
-    return re.sub(r"(?<!\\)\$", r"\\$", lines)
+    return re.sub(r"\\[\s\S]|\$", lambda found: "\\$" if found.group() == "$" else found.group(), lines)
 
 
-def _make_maths_replacer(style: Maths) -> Callable[[re.Match[str]], str]:
-    def replace(found: re.Match[str]) -> str:
-        line = " ".join(clean_latex(found.group(1) or found.group(2)).split())
-        begin, end = MATHS_DELIMITERS[style][0 if found.group(1) else 1]
-        return f"{begin}{line}{end}" if line else ""
+def _write_formula(found: re.Match[str], style: Maths) -> str:
+    return _delimit(maths.escape_latex(_join(found)), found, style)
 
-    return replace
+
+def _join(found: re.Match[str]) -> str:
+    """The LaTeX of a formula on one line."""
+    return " ".join(clean_latex(found[found.lastindex or 0]).split())
+
+
+def _delimit(latex: str, found: re.Match[str], style: Maths) -> str:
+    is_display = found.lastindex in (2, 3)
+    begin, end = MATHS_DELIMITERS[style][is_display]
+    return f"{begin}{latex}{end}" if latex else ""
 
 
 def html_to_text(text: str) -> str:
     """Return the text of an HTML string on one line."""
-    return prose.to_one_line(html.unescape(prose.strip_markup(text)))
+    return prose.to_one_line(prose.unescape(prose.strip_markup(text)))

@@ -1,4 +1,7 @@
-"""Write the YAML front matter of document.md."""
+"""Write the YAML front matter of document.md.
+
+A reader that knows no front matter takes it for text, so that it holds no character with a meaning in Markdown.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import re
 
 from twopass.document import Document
 
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")  # YAML allows these only escaped
+# YAML allows the first ones only escaped, and all of them may be escaped.
+_UNPRINTABLE = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
+_ESCAPED = re.compile(rf"{_UNPRINTABLE}|[<>\[\]`*~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 
 
 def render(document: Document) -> str:
@@ -31,4 +36,4 @@ def render(document: Document) -> str:
 
 def _quote_scalar(value: str | int) -> str:
     # Every JSON string is a YAML string.
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False))
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False))

@@ -19,12 +19,12 @@ from twopass.format_options import Markdown, Maths
 from twopass.formats import escaping, flow, front_matter, markdown_tables
 from twopass.formats.flow import Flow
 from twopass.formats.note_links import Reference
-from twopass.text import direction, footnotes, list_items, markdown_escapes, prose
+from twopass.text import direction, footnotes, list_items, markdown_escapes, maths, prose
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
 RTL_BEGIN, RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
-LIST_END = "<!-- -->"  # between two lists of the same kind, which Markdown would take for one
+_MAY_BE_ADDRESS = re.compile(r"(?:<[^>]*>|\S+)(?:\s+[\"'(].*)?|\S*[\"'(].*[\"')]")  # of a link, with a title
 
 
 class BlockPiece(NamedTuple):
@@ -136,7 +136,7 @@ def _choose_separator(marker: str, following: str) -> str:
     """
     if not list_items.are_of_one_list(marker, following):
         return "\n\n"
-    return "\n" if list_items.is_next(marker, following) else f"\n\n{LIST_END}\n\n"
+    return "\n" if list_items.is_next(marker, following) else f"\n\n{escaping.BLOCK_END}\n\n"
 
 
 def _make_page_mark(number: int, page: Page | None) -> str:
@@ -205,9 +205,11 @@ def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style
     found = sorted((span, mark.label) for mark in marks if (span := mark.find(text)))
     for (begin, end), label in found:
         if begin >= start:
-            rendered += f"{_escape(text[start:begin], is_markdown, style)}[^{label}]"
-            if text.startswith(("(", ":"), end):  # the reference would begin a link or the note
-                rendered += "\\"
+            before = _escape(text[start:begin], is_markdown, style)
+            rendered += re.sub(r"!\Z", r"\\!", before) + f"[^{label}]"  # without the backslash, an image
+            if text.startswith(("(", "[", ":", "{"), end):  # the reference would be a link or a note, or get attributes
+                rendered += markdown_escapes.escape_character(text[end])
+                end += 1
             start = end
     return rendered + _escape(text[start:], is_markdown, style, alone and not found)
 
@@ -217,7 +219,7 @@ def _escape(text: str, is_markdown: bool, style: Maths, alone: bool = False) -> 
 
 
 def _render_paragraph(text: str, context: RenderContext) -> str:
-    return markdown_escapes.escape_line_start(escaping.escape_text(text, context.options.maths, alone=True))
+    return escaping.escape_paragraph(text, context.options.maths)
 
 
 def _render_plain(element: Element, context: RenderContext) -> str:
@@ -231,13 +233,14 @@ def _render_footnote(element: Element, context: RenderContext) -> str:
     label, note = context.flow.notes.get(element.id), footnotes.parse_note(element.text)
     if label is None or note is None:
         return _render_plain(element, context)
-    return f"[^{label}]: {_render_paragraph(prose.to_one_line(note[1]), context)}"
+    text = _render_paragraph(prose.to_one_line(note[1]), context)
+    # Readers without footnotes would take the note for the address of a link, and its mark for the link.
+    return f"[^{label}]: {text}" + (f" {escaping.BLOCK_END}" if _MAY_BE_ADDRESS.fullmatch(text.strip()) else "")
 
 
 def _render_code(element: Element, context: RenderContext) -> str:
     text = flow.clean_code(element.text)
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    return f"{fence}\n{text}\n{fence}" if text.strip() else ""
+    return escaping.write_code(text) if text.strip() else ""
 
 
 def _render_formula(element: Element, context: RenderContext) -> str:
@@ -245,7 +248,7 @@ def _render_formula(element: Element, context: RenderContext) -> str:
     if not latex:
         return _render_paragraph(prose.to_one_line(element.text), context)
     begin, end = escaping.MATHS_DELIMITERS[context.options.maths][1]
-    return f"{begin}\n{latex}\n{end}"
+    return f"{begin}\n{maths.escape_display(latex)}\n{end}"
 
 
 def _render_table(element: Element, context: RenderContext) -> str:
@@ -271,7 +274,7 @@ def _render_figure(element: Element, context: RenderContext) -> str:
 
 
 def _render_mermaid(code: str) -> str:
-    lines = flow.clean_mermaid(code)
+    lines = escaping.escape_mermaid(flow.clean_mermaid(code))
     return f"```mermaid\n{lines}\n```" if lines else ""
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise, takewhile
 from twopass.document import Cell, Table
 from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping
-from twopass.text import markdown_escapes, prose, table_markup
+from twopass.text import prose, table_markup
 
 MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 
@@ -18,14 +18,14 @@ MAX_COLUMNS = 200  # of a GFM table, counting empty columns
 def render_table(table: Table, options: Markdown) -> str:
     """Render a table as the options ask; by default as GFM, or as HTML if a cell spans rows or columns."""
     if not table.cells:
-        text = escaping.html_to_text(table.markdown or table.html)
-        return markdown_escapes.escape_line_start(escaping.escape_text(text, options.maths, alone=True))
+        return escaping.escape_paragraph(escaping.html_to_text(table.markdown or table.html), options.maths)
     return _render_cells(table.cells, table.cols, options)
 
 
 def _render_cells(cells: Sequence[Cell], cols: int, options: Markdown) -> str:
     has_spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
-    if options.tables is Tables.HTML or (has_spans and options.tables is Tables.AUTO):
+    is_huge = len({cell.row for cell in cells}) * len({cell.col for cell in cells}) > table_markup.MAX_GRID
+    if options.tables is Tables.HTML or is_huge or (has_spans and options.tables is Tables.AUTO):
         return table_markup.to_html(cells, partial(escaping.escape_html_cell, style=options.maths))
     return _render_gfm(cells, cols, options.maths)
 
@@ -35,8 +35,9 @@ def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
     columns = sorted({cell.col for cell in cells} | set(range(min(cols, MAX_COLUMNS))))
     texts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for cell in cells:
-        texts[cell.row, cell.col].append(escaping.escape_gfm_cell(cell.text, style))
-    return table_markup.to_gfm([[" ".join(texts[row, column]) for column in columns] for row in rows], len(columns))
+        texts[cell.row, cell.col].append(cell.text)
+    escaped = [[escaping.escape_gfm_cell(" ".join(texts[row, column]), style) for column in columns] for row in rows]
+    return table_markup.to_gfm(escaped, len(columns))
 
 
 def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[list[str], str]:
@@ -51,21 +52,13 @@ def render_joined_tables(parts: Sequence[Table], options: Markdown) -> tuple[lis
 
 def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
     """Return the cells of all tables as those of one, and how many rows each table contributes."""
-    first = group_rows(parts[0].cells)
+    first = table_markup.group_rows(parts[0].cells)
     joined: list[Cell] = []
     counts: list[int] = []
-    for rows in (first, *(_drop_repeated_head(first, group_rows(part.cells)) for part in parts[1:])):
+    for rows in (first, *(_drop_repeated_head(first, table_markup.group_rows(part.cells)) for part in parts[1:])):
         joined += _shift_below(joined, rows)
         counts.append(len(rows))
     return joined, counts
-
-
-def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the rows that have cells, each from left to right."""
-    rows: dict[int, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        rows[cell.row].append(cell)
-    return [sorted(rows[row], key=lambda cell: cell.col) for row in sorted(rows)]
 
 
 def _drop_repeated_head(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:

@@ -1,6 +1,7 @@
 """Write MinerU's content_list.json, for tools made for MinerU.
 
-MinerU counts pages from 0. It has no fields for summaries, sections and confidence; those are only in DocJSON.
+MinerU counts pages from 0, and its texts are Markdown, so they are escaped as in document.md. It has no fields for
+summaries, sections and confidence; those are only in DocJSON.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twopass.document import Document, Element, Figure, Kind
+from twopass.document import Cell, Document, Element, Figure, Kind
 from twopass.formats import escaping, flow
 from twopass.formats.draft import Draft
-from twopass.text import prose, table_markup
+from twopass.text import list_items, markdown_escapes, maths, prose, table_markup
 
 GRID = 1000  # MinerU's boxes run from 0 to 1000
 Entry = dict[str, Any]
@@ -46,37 +47,59 @@ def _make_entry(element: Element, notes: Notes) -> Entry:
 
 
 def _make_text(element: Element, notes: Notes) -> Entry:
-    return {"type": "text", "text": prose.to_one_line(element.text)}
+    return {"type": "text", "text": _write_text(element.text)}
+
+
+def _write_text(text: str) -> str:
+    return escaping.escape_paragraph(prose.to_one_line(text))
 
 
 def _make_heading(element: Element, notes: Notes) -> Entry:
     level = 1 if element.kind is Kind.TITLE else (element.level or 1)
-    return {**_make_text(element, notes), "text_level": level}
+    text = escaping.escape_heading_end(_write_text(element.text))
+    return {"type": "text", "text": text, "text_level": level}
 
 
 def _make_text_as(entry_type: str) -> Callable[[Element, Notes], Entry]:
-    return lambda element, notes: {"type": entry_type, "text": prose.to_one_line(element.text)}
+    return lambda element, notes: {"type": entry_type, "text": _write_text(element.text)}
 
 
 def _make_list(element: Element, notes: Notes) -> Entry:
-    lines = [line.strip() for line in element.text.splitlines() if line.strip()]
-    return {"type": "list", "sub_type": "text", "list_items": lines}
+    lines = (line.strip() for line in element.text.splitlines() if line.strip())
+    return {"type": "list", "sub_type": "text", "list_items": [_write_item(line) for line in lines]}
+
+
+def _write_item(line: str) -> str:
+    """Escape an item behind its marker, which stays as it was read."""
+    marker = line.removesuffix(list_items.parse(line)[1]) if list_items.begins_item(line) else ""
+    escaped = escaping.escape_text(line.removeprefix(marker), alone=True)
+    return marker + markdown_escapes.escape_line_start(escaped, in_list=bool(marker))
 
 
 def _make_code(element: Element, notes: Notes) -> Entry:
-    return {"type": "code", "sub_type": "code", "code_body": element.text, "code_caption": []}
+    return {"type": "code", "sub_type": "code", "code_body": escaping.make_inert(element.text), "code_caption": []}
 
 
 def _make_equation(element: Element, notes: Notes) -> Entry:
     latex = flow.get_latex(element)
     if not latex:
-        return {"type": "equation", "text": element.text, "text_format": "text", "img_path": element.image or ""}
-    return {"type": "equation", "text": f"$$\n{latex}\n$$", "text_format": "latex", "img_path": element.image or ""}
+        return {
+            "type": "equation",
+            "text": _write_text(element.text),
+            "text_format": "text",
+            "img_path": element.image or "",
+        }
+    return {
+        "type": "equation",
+        "text": f"$$\n{maths.escape_display(latex)}\n$$",
+        "text_format": "latex",
+        "img_path": element.image or "",
+    }
 
 
 def _make_table(element: Element, notes: Notes) -> Entry:
     cells = element.table.cells if element.table else ()
-    body = table_markup.to_html(cells, escaping.escape_html_cell) if cells else escaping.escape_html_cell(element.text)
+    body = table_markup.to_html(cells or (Cell(row=0, col=0, text=element.text),), escaping.escape_html_cell)
     return {
         "type": "table",
         "img_path": element.image or "",
@@ -88,8 +111,9 @@ def _make_table(element: Element, notes: Notes) -> Entry:
 
 def _make_image(element: Element, notes: Notes) -> Entry:
     figure = element.figure
-    parts = [figure.visible_text or "", figure.description or "", _render_data(figure)] if figure else []
-    content = "\n\n".join(dict.fromkeys(filter(None, [element.text, *parts])))
+    texts = [element.text, *((figure.visible_text or "", figure.description or "") if figure else ())]
+    data = _render_data(figure) if figure else ""
+    content = "\n\n".join(filter(None, [*map(_write_text, dict.fromkeys(texts)), data]))
     return {
         "type": "image",
         "img_path": element.image or "",
@@ -104,7 +128,7 @@ def _render_data(figure: Figure) -> str:
 
 
 def _collect_notes(element: Element, kind: Kind, notes: Notes) -> list[str]:
-    return [prose.to_one_line(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
+    return [_write_text(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
 
 
 _ENTRY_MAKERS: Mapping[Kind, Callable[[Element, Notes], Entry]] = {

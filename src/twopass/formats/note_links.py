@@ -10,6 +10,7 @@ from typing import NamedTuple
 from twopass.document import Element, Kind
 from twopass.text import footnotes
 
+MAX_NOTES = 100  # of a page that are linked: each is looked for in all texts of its page
 _LABEL = re.compile(r"\w+", flags=re.ASCII)
 
 
@@ -38,10 +39,14 @@ def link(
     for element in body:
         on_page[element.page].append(element)
     found = []
+    counted: Counter[int] = Counter()
     for element in body:
         parent = by_id.get(element.parent_id or "")
         note = footnotes.parse_note(element.text) if element.kind is Kind.FOOTNOTE else None
         if not note or not parent or parent.kind not in paragraphs:
+            continue
+        counted[element.page] += 1
+        if counted[element.page] > MAX_NOTES:
             continue
         others = tuple(other.text for other in on_page[parent.page] if other is not parent)
         if footnotes.find_reference(choose_text(parent), note[0], others):

@@ -10,20 +10,24 @@ import math
 import re
 
 _PIECE = re.compile(
-    r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]{1,3})|(?P<hangul>[\uac00-\ud7a3])|(?P<break>\s*\n\s*)|(?P<marks>[!-/:-@\[-`{-~]+)"
+    r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]{1,3})|(?P<hangul>[\uac00-\ud7a3])|(?P<space>\s+)|(?P<marks>[!-/:-@\[-`{-~]+)"
     r"|(?P<cjk>[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])|(?P<other>\S)"
 )
-_WEIGHTS = {"digits": 1.0, "hangul": 1.3, "cjk": 1.2, "break": 0.7, "other": 1.3}
+_WEIGHTS = {"digits": 1.0, "hangul": 1.3, "cjk": 1.2, "other": 1.3}
+LINE_BREAK = 0.7
 WHOLE_WORD = 6  # letters; most English words up to this length are one token
 LONG_WORD = 12  # letters; longer words are compounds, about one token for every four letters
 
 
 def count(text: str) -> int:
     """Estimate the number of tokens; for prose it is more often too high than too low."""
-    return math.ceil(sum(_weight(str(found.lastgroup), found.end() - found.start()) for found in _PIECE.finditer(text)))
+    return math.ceil(sum(_weight(str(found.lastgroup), found.group()) for found in _PIECE.finditer(text)))
 
 
-def _weight(kind: str, length: int) -> float:
+def _weight(kind: str, piece: str) -> float:
+    length = len(piece)
+    if kind == "space":
+        return LINE_BREAK if "\n" in piece else 0.0
     if kind == "marks":
         return (1 + length) / 2
     if kind != "word":

@@ -17,6 +17,7 @@ from twopass.pages.source_files import SAVE_AGAIN
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
+from twopass.steps import ask
 from twopass.text import prose
 from twopass.text.confidence import UNREADABLE
 
@@ -63,12 +64,14 @@ async def _try_rungs(
     best: Checkpoint | None = None
     for rung in family.ladder(_measure(rendered), PageRequest(job.mode, job.task, job.prompt)):
         prompt = _build_prompt(rung, rendered, source_key, job, family)
-        completion = await engine.generate(prompt)
+        completion, too_long = await ask.engine(engine, prompt, family, rendered.page.number)
         answer = await page_pool.call(parse, family, completion.text, rendered.page.number, rung, rendered.words)
         if _find_fault(completion, answer) is Code.EMPTY and job.task == "document" and not rendered.words:
             answer = await _read_as_picture(answer, rendered, page_pool)
         reason = _find_fault(completion, answer)
         checkpoint = _record_attempt(checkpoint, rung, prompt, completion, answer, reason)
+        if too_long:
+            checkpoint = checkpoint.model_copy(update={"problems": (*checkpoint.problems, too_long)})
         if reason is None:
             return checkpoint
         best = max(best or checkpoint, checkpoint, key=_count_characters)

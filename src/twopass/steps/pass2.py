@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass.document import Checkpoint, Element, RawCompletion
+from twopass.document import Checkpoint, Element, Problem, RawCompletion
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
 from twopass.families import table_parser
 from twopass.families.interface import UNREAD, Family, Question, Reply
@@ -13,6 +13,7 @@ from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import task_group
 from twopass.runtime.page_pool import PagePool
+from twopass.steps import ask
 
 MAX_QUESTIONS = 3  # per element, a bound for any family
 PADDING = 8  # pixels around a crop: boxes are rounded to the model's grid and would cut off strokes
@@ -29,7 +30,7 @@ async def read(
 ) -> Checkpoint:
     """Ask about all selected elements at once. The first failure cancels the others and is raised unchanged."""
 
-    async def ask(element: Element) -> tuple[Element, list[RawCompletion], float]:
+    async def ask_about(element: Element) -> tuple[Element, list[RawCompletion], float]:
         question: Question | None = questions[element.id]
         layer_text = _layer_text(element, rendered)
         draft = written.get(element.id) or (layer_text if rendered.draft else None) or ""
@@ -38,17 +39,19 @@ async def read(
         seconds = 0.0
         while question and len(replies) < MAX_QUESTIONS:
             prompt = _build_prompt(element, question, len(replies), rendered, source_key, job, family, draft)
-            completion = await engine.generate(prompt)
+            completion, too_long = await ask.engine(engine, prompt, family, checkpoint.page.number)
+            problems.extend([too_long] if too_long else [])
             replies.append(Reply(question, completion.text, completion.finish_reason, layer_text))
             completions.append(to_raw_completion(prompt, completion))
             seconds += completion.seconds
             question = _next_question(element, checkpoint, rendered, family, job, replies)
         return await page_pool.call(apply_replies, family, element, replies), completions, seconds
 
+    problems: list[Problem] = []
     questions = select_questions(checkpoint, rendered, family, job)
     written = _find_written(checkpoint) if engine.uses_drafts else {}
     async with task_group.open_group() as group:
-        tasks = [group.create_task(ask(element)) for element in checkpoint.elements if element.id in questions]
+        tasks = [group.create_task(ask_about(element)) for element in checkpoint.elements if element.id in questions]
     answers = [task.result() for task in tasks]
     updated = {element.id: element for element, _, _ in answers}
     engine_s = checkpoint.cost.get("engine_s", 0) + sum(seconds for _, _, seconds in answers)
@@ -56,6 +59,7 @@ async def read(
         update={
             "elements": family.finish_page([updated.get(element.id, element) for element in checkpoint.elements]),
             "completions": (*checkpoint.completions, *(raw for _, completions, _ in answers for raw in completions)),
+            "problems": (*checkpoint.problems, *problems),
             "cost": {**checkpoint.cost, "engine_s": engine_s},
         }
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from twopass.text import prose
 
@@ -18,7 +19,9 @@ _NOTE_MARK = re.compile(
     r"|([⁰¹²³⁴-⁹]{1,3})|(\d{1,3})(?:[.)]?\s+|(?=[^\W\d_]))|([*†‡§]{1,3}))\s*(?=\S)"
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+)(\W?)$")
-_ATTACHED = re.compile(r"([^\W\d_]+)([.,;:)\]\"”]{0,2})((?:\d{1,3},)*\d{1,3})(?!\w)")
+_ATTACHED = re.compile(r"(?<![^\W\d_])([^\W\d_]++)([.,;:)\]\"”]{0,2})((?:\d{1,3},)*\d{1,3})(?!\w)")
+_WORD, _NUMBERED_WORD = re.compile(r"\w+"), re.compile(r"(?<!\w)\w++(?:,\d{1,3})+(?!\w)")
+LONGEST_WORD = 60  # characters that are searched for the word before a number
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBERED_WORDS = (
     "table tables tab figure figures fig figs section sections sec sect chapter chapters chap ch appendix annex "
@@ -63,33 +66,35 @@ def find_reference(text: str, mark: str, others: Sequence[str] = ()) -> tuple[in
 
 def may_refer(text: str, mark: str, others: Sequence[str]) -> bool:
     """Whether a text may refer to the footnote with this number, also where `find_reference` is not certain."""
+    counts = _count_words((text, *others))
     for word, punctuation, numbers in _ATTACHED.findall(text):
-        if mark in numbers.split(",") and (punctuation or _count(word + numbers, (text, *others)) == 1):
+        if mark in numbers.split(",") and (punctuation or counts[word + numbers] == 1):
             return True
     return find_reference(text, mark, others) is not None
 
 
 def _find_attached(text: str, mark: str, others: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield where the number follows a word, or the punctuation after a word, without a space."""
+    counts = _count_words((text, *others))
     for form in (rf"(?<=[^\W\d_]{{2}}){mark}(?!\w)", rf"(?<=[^\W\d_][.,;:]){mark}(?![\w.,]\d|\w)"):
         for match in re.finditer(form, text):
-            word = _WORD_BEFORE.search(text, 0, match.start())
-            if word and not _is_name(word.group(1), word.group(2), mark, (text, *others)):
+            word = _WORD_BEFORE.search(text, max(match.start() - LONGEST_WORD, 0), match.start())
+            if word and not _is_name(word.group(1), word.group(2), mark, counts):
                 yield match.span()
 
 
-def _is_name(word: str, punctuation: str, mark: str, texts: Sequence[str]) -> bool:
+def _is_name(word: str, punctuation: str, mark: str, counts: Mapping[str, int]) -> bool:
     """Whether the number belongs to the word: as in `DB2`, `Fig.2` and `km2`."""
     folded = word.casefold()
     if punctuation:
         return punctuation == "." and (folded in _NUMBERED or prose.is_abbreviation(folded))
     if folded in _NUMBERED or (mark in ("2", "3") and folded in _UNITS):
         return True
-    if _count(word + mark, texts) > 1:
+    if counts[word + mark] > 1:
         return True
-    return word[-1].isupper() and _count(word, texts) == 0  # an acronym that is used without the number is a word
+    return word[-1].isupper() and counts[word] == 0  # an acronym that is used without the number is a word
 
 
-def _count(word: str, texts: Sequence[str]) -> int:
-    pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-    return sum(len(pattern.findall(text)) for text in texts)
+def _count_words(texts: Sequence[str]) -> Counter[str]:
+    """Count the words of the texts, and those with several numbers behind them, as in `people1,2`."""
+    return Counter(word for text in texts for form in (_WORD, _NUMBERED_WORD) for word in form.findall(text))

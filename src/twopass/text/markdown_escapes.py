@@ -1,4 +1,9 @@
-"""Escape the characters of plain text that Markdown (CommonMark and GFM, with maths in dollars) would interpret.
+"""Escape the characters of plain text that a reader of Markdown would interpret.
+
+Readers differ: CommonMark with GitHub's tables, strikethrough and maths in dollars, and Python-Markdown, for which
+fewer characters can be escaped by a backslash and more of them emphasise. An escape is one that all of them understand:
+a backslash, or an entity where some would show the backslash. Tags are always escaped, also those that never end: what
+is raw HTML for one reader is text for another.
 
 A character that cannot have an effect where it stands is left as it is, so that the source stays readable: one asterisk
 alone, an underscore in a word, a price without a second dollar.
@@ -6,35 +11,52 @@ alone, an underscore in a word, a price without a second dollar.
 
 from __future__ import annotations
 
-import html.entities
+import html
 import re
 import string
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # Each branch starts with a literal character and looks behind only after it, so the search skips to candidates.
 _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|$)"  # a backslash that would escape the next character
     r"|\*(?:(?<!\s\*)|(?!\s))|_(?:(?<![^\W_]_)|(?![^\W_]))"  # emphasis; 5 * 3 and snake_case are safe
-    r"|<!--|`|\$|<(?=[A-Za-z/!?])|\](?=[(:])"  # code, maths, tags and autolinks, links and their definitions
-    r"|~(?:(?=~)|(?<=\w~)|(?<=\S~)(?=\s|$))"  # strikethrough
-    r"|&(?=#?\w{1,31};)"  # entities
+    r"|`|\$|\](?=\()|\[(?=\^)"  # code, maths, links and footnotes
+    r"|~(?:(?=~)|(?<!\s~))"  # strikethrough
 )
-_CANDIDATES = re.compile(r"[\\*_`$<\]~&]")
+_CANDIDATES = re.compile(r"[\\*_`$<\]\[~&{]")
+_TAG = re.compile(r"<[A-Za-z/!?]")
+_MAY_BE_TAGS = re.compile(r"<[^>\s]*")
+_ADDRESS = re.compile(r"(https?|ftp|www)(?::(?=//)|\.)\S*", flags=re.IGNORECASE)
 _DOLLAR = re.compile(r"\$+")
 _BACKTICKS = re.compile(r"`+")
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|(\w{1,31}));", re.ASCII)
-_DEFINITION = re.compile(r"\s*\[[^\[\]]+(\]):")
+_ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[0-9a-zA-Z]{1,31});")
+_ATTRIBUTES = re.compile(r"\{[^{}]*\}\s*$")  # Python-Markdown's attribute lists, which end a block
 _LINE_START = re.compile(
-    r"#{1,6}(?=\s|$)|>|[-+*](?=\s|$)"  # headings, quotes, lists
+    r"#|>|[-+*:](?=\s|$)"  # headings, quotes, lists, definitions
     r"|([-*_])(?=(?:\s*\1){2,}\s*$)|`(?=``+[^`]*$)|~(?=~~)"  # rules, fenced code
-    r"|<(?=[A-Za-z/!?])"  # an HTML block needs no end of its first tag
+    r"|\[(?=[^\[\]]*\]:)|\*(?=\[[^\[\]]*\]:)"  # definitions of links, notes and abbreviations
 )
-_LIST_NUMBER = re.compile(r"[0-9]{1,9}(?=[.)](?:\s|$))")
+_LIST_NUMBER = re.compile(r"\d+(?=[.)](?:\s|$))")
 _RULE_IN_LIST = re.compile(r"-(?:\s*-)+\s*$")  # with the item's own dash, a rule
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
-_ENTITIES = {"&": "&amp;", "<!--": "&lt;!--"}
+# Python-Markdown shows the backslash before other characters.
+_ENTITIES = {mark: f"&#{ord(mark)};" for mark in "\"$%',/:;=?@^~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+
+# What stays in a line of Markdown that a model wrote: escapes, scripts and breaks; links and other tags become text.
+_STYLED = re.compile(
+    r"\\(?P<escaped>[!-/:-@\[-`{-~])"
+    r"|(?P<tag></?su[bp]>|<br ?/?>)"
+    r"|(?P<mark><|\](?=\()|\[(?=\^)|\A(?:[#>]|:(?=\s)|~(?=~~)|\*?\[(?=[^\[\]]*\]:))|(?<=[*_~`>)\]])\{|\{(?=[^{}]*\}\s*\Z))"
+)
+_TASK_ITEM = re.compile(r"\A((?:[-+*]|\d+[.)])\s+)\[(?=[ xX]\](?:\s|$))")
+_SCRIPT = re.compile(r"<(/?)(su[bp])>")
+_UNLIKE_IN_CODE = re.compile(r"[\\<$&{]|\]\(|\[\^")  # what readers see otherwise in code than beside it
+
+
+def escape_character(mark: str) -> str:
+    """Escape a punctuation character of ASCII so that every reader shows it."""
+    return _ENTITIES.get(mark, "\\" + mark)
 
 
 def escape_inline(text: str, alone: bool = False) -> str:
@@ -42,7 +64,17 @@ def escape_inline(text: str, alone: bool = False) -> str:
 
     `alone` says that the line is all of its block, so that no other text can end what it begins.
     """
-    return _escape_at(text, _find_active(text) if alone else _find_special(text))
+    positions = _find_active(text) if alone else _find_special(text)
+    return _escape_at(text, positions | _find_cut_addresses(text, positions))
+
+
+def _find_cut_addresses(text: str, positions: set[int]) -> set[int]:
+    """Return where to escape addresses that hold an escape: a reader that links addresses would show it."""
+    found, ordered = set(), sorted(positions)
+    for address in _ADDRESS.finditer(text) if positions else ():
+        if bisect_left(ordered, address.start()) < bisect_left(ordered, address.end()):
+            found.add(address.end(1))
+    return found
 
 
 def escape_parts(parts: Sequence[str]) -> list[str]:
@@ -50,10 +82,39 @@ def escape_parts(parts: Sequence[str]) -> list[str]:
     text, start, escaped = "".join(parts), 0, []
     special, has_maths = _find_special(text), any(True for _ in _find_maths(text))
     for part in parts:
-        own = {position - start for position in special if start <= position < start + len(part)} | _find_special(part)
+        own = _find_special(part) | {n - start for n in special & set(range(start, start + len(part)))}
         escaped.append(_escape_at(part, {position for position in own if has_maths or part[position] != "$"}))
         start += len(part)
     return escaped
+
+
+def escape_styled(markdown: str) -> str:
+    """Leave the styles of a line of Markdown, and turn its links, attributes and other tags into text."""
+    if _UNLIKE_IN_CODE.search(markdown):
+        markdown = re.sub(r"(?<!\\)`", r"\\`", markdown)
+    paired, tags = _find_paired(markdown), find_tags(markdown)
+
+    def replace(found: re.Match[str]) -> str:
+        if found["tag"]:
+            is_kept = found.start() in paired or found["tag"].startswith("<br")
+            return found["tag"] if is_kept else f"&lt;{found['tag'][1:]}"
+        if found["mark"] == "<" and found.start() not in tags:
+            return "<"
+        return escape_character(found["escaped"] or found["mark"][-1])
+
+    return _TASK_ITEM.sub(r"\1\\[", _STYLED.sub(replace, markdown))
+
+
+def _find_paired(markdown: str) -> set[int]:
+    """Return the positions of the tags of scripts that are closed in the right order."""
+    paired: set[int] = set()
+    open_tags: list[re.Match[str]] = []
+    for found in _SCRIPT.finditer(markdown):
+        if not found[1]:
+            open_tags.append(found)
+        elif open_tags and open_tags[-1][2] == found[2]:
+            paired |= {open_tags.pop().start(), found.start()}
+    return paired
 
 
 def escape_line_start(text: str, in_list: bool = False) -> str:
@@ -61,41 +122,36 @@ def escape_line_start(text: str, in_list: bool = False) -> str:
 
     `in_list` says that the line follows the marker of a list item, where `[ ]` would be a check box.
     """
+    text = text.lstrip()
     if numbered := _LIST_NUMBER.match(text):
         return f"{numbered.group()}\\{text[numbered.end() :]}"
     is_special = _LINE_START.match(text) or (in_list and (_TASK.match(text) or _RULE_IN_LIST.match(text)))
-    return f"\\{text}" if is_special else text
+    return escape_character(text[0]) + text[1:] if is_special else text
+
+
+def escape_block_end(text: str) -> str:
+    """Escape what would give attributes to a block that ends with this text, already escaped inside."""
+    return _escape_at(text, {n for n in _find_attributes(text) if not text[:n].endswith("\\")})
 
 
 def _escape_at(text: str, positions: set[int]) -> str:
     parts, start = [], 0
     for position in sorted(positions):
-        mark = "<!--" if text.startswith("<!--", position) else text[position]
-        parts += [text[start:position], _ENTITIES.get(mark, "\\" + mark)]
-        start = position + len(mark)
+        parts += [text[start:position], escape_character(text[position])]
+        start = position + 1
     return "".join([*parts, text[start:]])
 
 
 def _find_special(text: str) -> set[int]:
     """The positions of all characters that could have an effect beside some other text."""
-    return {found.start() for found in _SPECIAL.finditer(text)}
+    special = {found.start() for found in _SPECIAL.finditer(text)}
+    return special.union(find_tags(text), _find_attributes(text), _find_entities(text))
 
 
 def _find_active(text: str) -> set[int]:
-    """The positions of all characters that Markdown would interpret in a text that is all of its block."""
+    """The positions of all characters that a reader would interpret in a text that is all of its block."""
     present = set(_CANDIDATES.findall(text))
-    finders: dict[str, Callable[[str], Iterator[int]]] = {
-        "\\": _find_backslashes,
-        "*": lambda text: _find_emphasis(text, "*"),
-        "_": lambda text: _find_emphasis(text, "_"),
-        "~": lambda text: _find_emphasis(text, "~"),
-        "`": _find_code,
-        "$": _find_maths,
-        "<": _find_tags,
-        "]": _find_links,
-        "&": _find_entities,
-    }
-    return {position for mark in present for position in finders[mark](text)}
+    return {position for mark in present for position in _FINDERS[mark](text)}
 
 
 def _find_backslashes(text: str) -> Iterator[int]:
@@ -106,49 +162,50 @@ def _find_backslashes(text: str) -> Iterator[int]:
             yield found.start()
 
 
-def _find_emphasis(text: str, mark: str) -> Iterator[int]:
-    """Yield the marks of every run that may begin an emphasis which a later run may end, or the reverse."""
-    runs = [found.span() for found in re.finditer(rf"{re.escape(mark)}+", text)]
-    opening = [_can_open(text, start, stop, mark) for start, stop in runs]
-    closing = [_can_close(text, start, stop, mark) for start, stop in runs]
-    for index, (start, stop) in enumerate(runs):
-        if (opening[index] and any(closing[index + 1 :])) or (closing[index] and any(opening[:index])):
-            yield from range(start, stop)
+def _find_asterisks(text: str) -> Iterator[int]:
+    """Yield all asterisks if there are two runs that touch a character: Python-Markdown takes any two for emphasis."""
+    runs = [found.span() for found in re.finditer(r"\*+", text)]
+    touching = [run for run in runs if run[1] - run[0] > 3 or not _is_between_blanks(text, run)]
+    if len(touching) > 1:
+        yield from _list_positions(touching)
 
 
-def _can_open(text: str, start: int, stop: int, mark: str) -> bool:
-    """Whether a run is left-flanking, in either reading of the specification's "punctuation" (with symbols or not)."""
-    before, after = text[start - 1 : start], text[stop : stop + 1]
-    if mark == "_" and not _may_separate(before):
-        return False
-    return not _is_space(after) and (not _is_punctuation(after) or _may_separate(before))
+def _find_underscores(text: str) -> Iterator[int]:
+    """Yield the underscores of runs at the edges of words, if one before a word can be ended by one behind a word."""
+    runs = [found.span() for found in re.finditer("_+", text) if not _is_between_blanks(text, found.span())]
+    opening = [run for run in runs if not text[run[0] - 1 : run[0]].isalnum()]
+    closing = [run for run in runs if not text[run[1] : run[1] + 1].isalnum()]
+    if opening and closing and opening[0] < closing[-1]:
+        yield from _list_positions([*opening, *closing])
 
 
-def _can_close(text: str, start: int, stop: int, mark: str) -> bool:
-    before, after = text[start - 1 : start], text[stop : stop + 1]
-    if mark == "_" and not _may_separate(after):
-        return False
-    return not _is_space(before) and (not _is_punctuation(before) or _may_separate(after))
+def _find_tildes(text: str) -> Iterator[int]:
+    """Yield the tildes of runs that may begin or end struck-out text, if one that may begin it comes first."""
+    runs = [found.span() for found in re.finditer("~+", text)]
+    opening = [run for run in runs if not _is_space(text[run[1] : run[1] + 1])]
+    closing = [run for run in runs if not _is_space(text[run[0] - 1 : run[0]])]
+    if opening and closing and opening[0] < closing[-1]:
+        yield from _list_positions([*opening, *closing])
+
+
+def _list_positions(runs: Sequence[tuple[int, int]]) -> Iterator[int]:
+    return (position for start, stop in runs for position in range(start, stop))
+
+
+def _is_between_blanks(text: str, run: tuple[int, int]) -> bool:
+    start, stop = run
+    return _is_space(text[start - 1 : start]) and _is_space(text[stop : stop + 1])
 
 
 def _is_space(character: str) -> bool:
     return not character or character.isspace()
 
 
-def _is_punctuation(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character)[0] == "P"
-
-
-def _may_separate(character: str) -> bool:
-    return _is_space(character) or _is_punctuation(character) or unicodedata.category(character)[0] in "SZC"
-
-
 def _find_code(text: str) -> Iterator[int]:
-    """Yield all backticks if two runs of them are equally long: such a pair encloses code."""
+    """Yield all backticks if there are two runs of them, which enclose code; for Python-Markdown of any lengths."""
     runs = [found.span() for found in _BACKTICKS.finditer(text)]
-    by_length = groupby(sorted(stop - start for start, stop in runs))
-    if any(len(list(group)) > 1 for _, group in by_length):
-        yield from (position for start, stop in runs for position in range(start, stop))
+    if len(runs) > 1:
+        yield from _list_positions(runs)
 
 
 def _find_maths(text: str) -> Iterator[int]:
@@ -157,34 +214,58 @@ def _find_maths(text: str) -> Iterator[int]:
     As in GitHub's and pandoc's readers, a formula has no blank inside its dollars, and no digit follows it.
     """
     runs = [found.span() for found in _DOLLAR.finditer(text)]
-    opening = [stop - start > 1 or not _is_space(text[stop : stop + 1]) for start, stop in runs]
+    opening = [run for run in runs if run[1] - run[0] > 1 or not _is_space(text[run[1] : run[1] + 1])]
     closing = [
-        stop - start > 1 or not (_is_space(text[start - 1 : start]) or text[stop : stop + 1].isdigit())
-        for start, stop in runs
+        run
+        for run in runs
+        if run[1] - run[0] > 1 or not (_is_space(text[run[0] - 1 : run[0]]) or text[run[1] : run[1] + 1].isdigit())
     ]
-    if any(opens and any(closing[index + 1 :]) for index, opens in enumerate(opening)):
-        yield from (position for start, stop in runs for position in range(start, stop))
+    if opening and closing and opening[0] < closing[-1]:
+        yield from _list_positions(runs)
 
 
-def _find_tags(text: str) -> Iterator[int]:
-    """Yield the beginnings of comments, and of what a later ">" would make a tag or an address."""
-    last = text.rfind(">")
-    for found in re.finditer(r"<(?:!--|(?=[A-Za-z/!?]))", text):
-        if len(found.group()) > 1 or found.start() < last:
-            yield found.start()
+def find_tags(text: str) -> set[int]:
+    """Return the positions of the signs that begin tags, comments and addresses such as <a@b>, ended or not."""
+    found: set[int] = set()
+    for word in _MAY_BE_TAGS.finditer(text):
+        last = text.rfind("@", *word.span())
+        found |= {n for n in range(*word.span()) if text[n] == "<" and (n < last or _TAG.match(text, n))}
+    return found
 
 
 def _find_links(text: str) -> Iterator[int]:
-    """Yield the bracket before the address of a link, and that before the colon of a definition."""
-    first, last = text.find("["), text.rfind(")")
-    for found in re.finditer(r"\](?=\()", text):
-        if 0 <= first < found.start() < last:
-            yield found.start()
-    if definition := _DEFINITION.match(text):
-        yield definition.start(1)
+    """Yield the bracket before the address of a link."""
+    return (found.start() for found in re.finditer(r"\](?=\()", text))
+
+
+def _find_notes(text: str) -> Iterator[int]:
+    return (found.start() for found in re.finditer(r"\[(?=\^)", text))
+
+
+def _find_attributes(text: str) -> Iterator[int]:
+    """Yield the brace before attributes, which would become those of the block."""
+    start = text.rfind("{")
+    if start >= 0 and _ATTRIBUTES.match(text, start):
+        yield start
 
 
 def _find_entities(text: str) -> Iterator[int]:
+    """Yield the signs before the names of characters; browsers know some names also as the beginning of others."""
     for found in _ENTITY.finditer(text):
-        if not found.group(1) or found.group(1) + ";" in html.entities.html5:
+        if found.group()[1] == "#" or html.unescape(found.group()) != found.group():
             yield found.start()
+
+
+_FINDERS: dict[str, Callable[[str], Iterable[int]]] = {
+    "\\": _find_backslashes,
+    "*": _find_asterisks,
+    "_": _find_underscores,
+    "~": _find_tildes,
+    "`": _find_code,
+    "$": _find_maths,
+    "<": find_tags,
+    "]": _find_links,
+    "[": _find_notes,
+    "&": _find_entities,
+    "{": _find_attributes,
+}

@@ -5,9 +5,12 @@ Covers the scripts, punctuation and hyphenation of the supported languages. Work
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+
+from twopass.text import maths
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 KANA = "\u3040-\u30ff"
@@ -45,7 +48,12 @@ _ABBREVIATION_LIST = (
     "no nos nr p par pp prof ref refs resp rev sec sect sr st tab tel u.s vgl viz vol vols vs z.b abb str"
 )
 _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s+[\"'“‘«(\[]?[^\W_a-zß-ÿ])|[。！？]+[”’」』）]*|\n{2,}")
+_SENTENCE_END = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s+[\"'“‘«(\[]?[^\W_a-zß-ÿ])|[。！？]+[”’」』）]*|\n{2,}"
+)
+_TOO_LARGE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")  # Python converts no number of thousands of digits
+_NO_PROSE = re.compile(rf"{maths.FORMULA.pattern}|https?://\S+|<!--(?:[^<-]|-(?!->)|<(?!!--))*+-->")
+LONGEST_WORD = 40  # characters that are searched for an abbreviation: more are a repetition
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.]*\w)?$")
 _FINISHED = re.compile(r"[.!?…:。！？：][\"'”’»)\]」』）]*(?:\[\^?\d+\]|[¹²³⁰⁴-⁹])*$")
 _HYPHEN_END = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
@@ -124,9 +132,14 @@ def _lacks_vowels(text: str) -> bool:
     return len(letters) >= MIN_LETTERS and consonants > (1 - MIN_VOWEL_SHARE) * len(letters)
 
 
+def unescape(text: str) -> str:
+    """Replace HTML's names and numbers of characters; numbers that no character has become U+FFFD."""
+    return html.unescape(_TOO_LARGE.sub("\ufffd", text))
+
+
 def strip_markup(text: str) -> str:
     """Remove tags, formulas and URLs, which are not prose."""
-    text = re.sub(r"\\\(.*?\\\)|\\\[.*?\\\]|https?://\S+|<!--.*?-->", " ", text, flags=re.DOTALL)
+    text = _NO_PROSE.sub(" ", text)
     return re.sub(r"</?[a-zA-Z][^<>]*>", " ", text)
 
 
@@ -190,7 +203,8 @@ def split_sentences(text: str) -> list[str]:
     text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     parts, start = [], 0
     for match in _SENTENCE_END.finditer(text):
-        if not _is_abbreviation(text[start : match.start()], match.group()):
+        before = text[max(start, match.start() - LONGEST_WORD) : match.start()]
+        if not _is_abbreviation(before, match.group()):
             parts.append(text[start : match.end()])
             start = match.end()
     parts.append(text[start:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,15 +11,17 @@ from twopass.document import Cell, Table
 from twopass.text import direction
 
 COMPLEX_SHARE = 0.3  # of the cells: a table with more spanning cells is complex
+MAX_GRID = 100_000  # places of a GFM table, which writes all of them: of a ragged table most are empty
 _escape_html = partial(html.escape, quote=False)
 
 
 def build_table(rows: int, cols: int, cells: Sequence[Cell]) -> Table:
-    """Build a table of this size. `markdown` is None if a cell spans, because GFM has no spans."""
+    """Build a table of this size. `markdown` is None if a cell spans, because GFM has no spans, and for huge grids."""
     spanning = [cell for cell in cells if cell.row_span > 1 or cell.col_span > 1]
+    has_gfm = not spanning and rows * cols <= MAX_GRID
     return Table(
         html=to_html(cells),
-        markdown=None if spanning else to_gfm(_fill_grid(rows, cols, cells), cols),
+        markdown=to_gfm(_fill_grid(rows, cols, cells), cols) if has_gfm else None,
         rows=rows,
         cols=cols,
         cells=tuple(cells),
@@ -39,10 +42,17 @@ def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_h
     """
     is_rtl = direction.is_rtl("".join(cell.text for cell in cells))
     lines = ['<table dir="rtl">' if is_rtl else "<table>"]
-    for row in sorted({cell.row for cell in cells}):
-        row_cells = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.col)
-        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in row_cells)}</tr>")
+    for row in group_rows(cells):
+        lines.append(f"<tr>{''.join(_to_tag(cell, escape_text) for cell in row)}</tr>")
     return "\n".join([*lines, "</table>"])
+
+
+def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the rows that have cells, each from left to right."""
+    rows: dict[int, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        rows[cell.row].append(cell)
+    return [sorted(rows[row], key=lambda cell: cell.col) for row in sorted(rows)]
 
 
 def _to_tag(cell: Cell, escape_text: Callable[[str], str]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from html import unescape
 
+from twopass.text import maths
+
 MIN_HEADING_LETTERS = 6  # shorter headings are not cut: their words may begin the paragraph by chance
 _LATEX_FIXES = {r"\coloneqq": ":=", r"\eqqcolon": "=:"}  # as run_dpsk_ocr_pdf.py does: KaTeX and MathJax know neither
-_MATHS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", flags=re.DOTALL)
-_DISPLAY = re.compile(r"\\\[(.+?)\\\]|\$\$(.+?)\$\$", flags=re.DOTALL)
+_DISPLAY = re.compile(rf"{maths.DISPLAY}|\$\$((?:[^$]|\$(?!\$))++)\$\$")
 _CENTER_TAG = re.compile(r"</?center\s*>", flags=re.IGNORECASE)
-_BREAK = re.compile(r"[ \t]*<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
+_BREAK = re.compile(r"(?:(?<![ \t])[ \t]+)?<br\s*/?>[ \t]*\n?", flags=re.IGNORECASE)
 _DOUBLE_ESCAPED = re.compile(r"&amp;(?=(?:lt|gt|amp|quot|nbsp|#\d{1,7});)")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _EMPHASIS = re.compile(r"(\*\*|~~)(?=\S)(.+?)(?<=\S)\1")
@@ -24,7 +25,7 @@ _HYPHEN = re.compile(rf"(?<=\w)-[ ]+{_NOT_PAIRED}(?=\w)")
 _BROKEN_WORD = re.compile(rf"([^\W\d_]{{3}}(?:ungs|heits|keits|schafts|täts))-\s*{_NOT_PAIRED}(?=[a-zäöüß])")
 _HASHES = re.compile(r"^[ \t]*(#{1,6})(?:[ \t]+|(?=[^\s#]))", flags=re.MULTILINE)
 _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+")  # with a space after the hashes: #include and #1 are no headings
-_TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s)*\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
+_TRAILING_NUMBER = re.compile(r"(?:\\q?quad|~|\s){0,20}\(\s*([0-9A-Za-z.]{1,8})\s*\)\s*\Z")
 _NUMBER = re.compile(rf"\\tag\s*\{{[^{{}}]{{0,40}}\}}|(?<=\\\])(?:{_TRAILING_NUMBER.pattern})")
 _ORDERED = r"(?:\d{1,3}[.)]|\(?[a-z]\)|\(\d{1,3}\))"
 _ITEM = re.compile(rf"\s*(?:[•◦▪‣·●○■□☐☑☒]\s*|[-–*+]\s+|{_ORDERED}\s+)(?=\S)")
@@ -60,10 +61,10 @@ def strip_emphasis(text: str) -> str:
 
 def to_markdown(text: str) -> str:
     """Write maths between dollar signs. Where there is maths, other dollar signs are escaped."""
-    if not _MATHS.search(text):
+    if not maths.FORMULA.search(text):
         return text
     parts, at = [], 0
-    for found in _MATHS.finditer(text):
+    for found in maths.FORMULA.finditer(text):
         fence = "$" if found[1] else "$$"
         parts += [_escape_dollars(text[at : found.start()]), f"{fence}{(found[1] or found[2]).strip()}{fence}"]
         at = found.end()

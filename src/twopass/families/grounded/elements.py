@@ -161,14 +161,18 @@ def _move_tables_to_tags(pieces: list[Piece]) -> list[Piece]:
     placed: dict[int, Piece] = {}
     open_tags: list[int] = []  # indices of table tags that have no table yet
     tables: list[int] = []  # indices of tables below them
+    only_notes = True  # since the last of these tags
     for index, piece in enumerate(pieces):
         if _awaits_table(piece):
             if tables:
                 placed |= _attach_tables(pieces, open_tags, tables)
                 open_tags, tables = [], []
             open_tags.append(index)
-        elif open_tags and piece.table and _may_belong_to_tag(piece, pieces[open_tags[-1] + 1 : index]):
+            only_notes = True
+            continue
+        if open_tags and piece.table and _may_belong_to_tag(piece, only_notes):
             tables.append(index)
+        only_notes = only_notes and classify_label(piece.block.label) in (Kind.CAPTION, Kind.FOOTNOTE)
     placed |= _attach_tables(pieces, open_tags, tables)
     return [placed.get(index, piece) for index, piece in enumerate(pieces)]
 
@@ -182,15 +186,14 @@ def _awaits_table(piece: Piece) -> bool:
     )
 
 
-def _may_belong_to_tag(piece: Piece, between: Sequence[Piece]) -> bool:
+def _may_belong_to_tag(piece: Piece, only_notes: bool) -> bool:
     """Whether a table may belong to a table tag above it.
 
     It has no tag of its own, or a text tag and only captions and notes between it and the table tag.
     """
     if piece.block.label is None:
         return True
-    are_notes = (classify_label(other.block.label) in (Kind.CAPTION, Kind.FOOTNOTE) for other in between)
-    return classify_label(piece.block.label) is Kind.TEXT and all(are_notes)
+    return classify_label(piece.block.label) is Kind.TEXT and only_notes
 
 
 def _attach_tables(pieces: Sequence[Piece], open_tags: Sequence[int], tables: Sequence[int]) -> dict[int, Piece]:

@@ -24,7 +24,7 @@ _POINT = re.compile(rf"([A-Za-z]\w{{0,3}}'?)\s*:\s*{_PAIR}")
 _LINE = re.compile(rf"{_PAIR}\s*--?\s*{_PAIR}")
 _CENTRE = re.compile(rf"circle_center\W{{1,8}}{_PAIR}", flags=re.IGNORECASE)
 _RADIUS = re.compile(r"radius\W{1,8}(\d+(?:\.\d+)?)", flags=re.IGNORECASE)
-_UNIT = re.compile(r"\s*[(\[（]([^()\[\]（）]{1,20})[)\]）]\s*$")
+_UNIT = re.compile(r"[(\[（]([^()\[\]（）]{1,20})[)\]）]\s*$")
 # Words of a description that show what a picture is; those of the first sentence count FIRST_SENTENCE_WEIGHT times.
 # DeepSeek-OCR describes in English, other models also in Korean and Chinese. With re.ASCII, \b separates Latin letters
 # from those of other scripts, too.

@@ -29,8 +29,8 @@ MIN_VERTICAL_LINES = 3  # of a page that is set sideways; a note along the edge 
 VERTICAL_RATIO = 2.0  # height over width of a line that runs up or down the page
 
 _PAGE_NUMBER = re.compile(
-    r"\W*(?:page|seite|p\.|s\.|第)?\s*(?:\d{1,4}|(?=[ivxl])l?x{0,3}(?:ix|iv|v?i{0,3}))"
-    r"\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽)?\W*",
+    r"\W*+(?:page|seite|p\.|s\.|第)?\s*+(?:\d{1,4}|(?=[ivxl])l?x{0,3}(?:ix|iv|v?i{0,3}))"
+    r"(?:\s*(?:(?:of|von|de|/)\s*\d{1,4}|页|頁|쪽))?\W*",
     re.IGNORECASE,
 )
 _IMPRINT = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from twopass.document import Table
 from twopass.families import table_parser
@@ -47,8 +48,8 @@ def cut_repetition(text: str, is_long_from: int) -> tuple[str, bool]:
     if len(text) < is_long_from:
         return text, False
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    line = max(set(lines), key=lines.count, default="")
-    is_most = len(line) > 1 and lines.count(line) >= SAME_LINES * len(lines)
+    line, times = (*Counter(lines).most_common(1), ("", 0))[0]
+    is_most = len(line) > 1 and times >= SAME_LINES * len(lines)
     if is_most and len(lines) >= _count_copies(line):
         first = lines.index(line)
         return "\n".join([*lines[: first + 1], *(other for other in lines[first + 1 :] if other != line)]), True

@@ -12,18 +12,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from twopass.document import HEADINGS, Box, Element, Kind
 from twopass.families import captions
 from twopass.families.grounded import elements, grounding
 from twopass.families.grounded.grounding import Block
+from twopass.text import maths
 
 LIST = "list"
 # What the model writes where it read no text, in lower case and without the full stop.
 BOILERPLATE = frozenset({"[non-text]", "the image is too blurry to recognize any text content"})
 FIGURE_KINDS = frozenset({Kind.PICTURE, Kind.CHART})
+MAX_LISTS, MAX_ITEMS = 200, 100  # lists of a page, and blocks before and after one that may lie in it
 MIN_ENTRIES = 5  # of a table of contents, and at least half of its page
 ENTRY_EDGE = 0.02  # of the page's width: the page numbers of a table of contents end at the same place
 MAX_CAPTION_LENGTH = 400  # characters
@@ -34,8 +37,7 @@ _CAPTION = re.compile(
     rf"(?:(?P<table>{_TABLE_NAME})|{_FIGURE_NAME})\s*[A-Z]?[\d.]*\d(?P<end>\s*[.:|：]|\s)", flags=re.IGNORECASE
 )
 _PAGE_MARK = re.compile(r"^[ \t]*<PAGE>[ \t]*\n?", flags=re.MULTILINE)
-_MATHS = re.compile(r"\\\(.+?\\\)|\\\[.+?\\\]", flags=re.DOTALL)
-_CITATION = re.compile(r"\s*\\\(\s*(\[\d{1,4}(?:\s?[,–-]\s?\d{1,4})*\])\s*\\\)")
+_CITATION = re.compile(r"(?:(?<!\s)\s+)?\\\(\s*(\[\d{1,4}(?:\s?[,–-]\s?\d{1,4})*\])\s*\\\)")
 # Outside of \text, LaTeX shows no space between two letters. Two letters may be meant as two; commands are not letters.
 _SPACED_LETTERS = re.compile(
     r"(\\(?:text\w{0,2}|mbox) ?\{[^{}]*\})|(?<![\\A-Za-z])[A-Za-z](?: [A-Za-z]){2,}(?![A-Za-z])"
@@ -70,12 +72,12 @@ def close_spaces_in_maths(text: str) -> str:
     """Close spaces that LaTeX does not show, within numbers and names in maths; citations become text."""
     if "\\" not in text:
         return text
-    return _MATHS.sub(lambda maths: _close_spaces(maths[0]), _CITATION.sub(r" \1", text))
+    return maths.FORMULA.sub(lambda formula: _close_spaces(formula[0]), _CITATION.sub(r" \1", text))
 
 
-def _close_spaces(maths: str) -> str:
+def _close_spaces(formula: str) -> str:
     names_closed = _SPACED_NAME.sub(
-        lambda name: f"{name[1] or name[3]}{{{(name[2] or name[4]).replace(' ', '')}}}", maths
+        lambda name: f"{name[1] or name[3]}{{{(name[2] or name[4]).replace(' ', '')}}}", formula
     )
     letters_closed = _SPACED_LETTERS.sub(lambda run: run[1] or run[0].replace(" ", ""), names_closed)
     return _SPACED_NUMBER.sub(lambda number: number[0].replace(" ", ""), letters_closed)
@@ -90,15 +92,15 @@ def clean_reply(text: str) -> str:
 
 def split_lists(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[Box, ...]]:
     """Take out the empty lists around other blocks. Returns the other blocks and the boxes of the lists."""
-    lists = [
-        block
-        for block in blocks
-        if block.label == LIST
-        and not block.content.strip()
-        and any(_contains(block.boxes, other.boxes) for other in blocks if other is not block and other.label != LIST)
-    ]
-    others = tuple(block for block in blocks if not any(block is one for one in lists))
-    return others, tuple(box for block in lists for box in block.boxes)
+    empty = (n for n, block in enumerate(blocks) if block.label == LIST and not block.content.strip())
+    lists = [n for n in islice(empty, MAX_LISTS) if _has_item(blocks[n], blocks[max(n - MAX_ITEMS, 0) : n + MAX_ITEMS])]
+    taken = set(lists)
+    others = tuple(block for n, block in enumerate(blocks) if n not in taken)
+    return others, tuple(box for n in lists for box in blocks[n].boxes)
+
+
+def _has_item(one: Block, near: Sequence[Block]) -> bool:
+    return any(_contains(one.boxes, other.boxes) for other in near if other.label != LIST)
 
 
 def _contains(outer: Sequence[Box], inner: Sequence[Box]) -> bool:
@@ -116,10 +118,11 @@ def set_kinds(found: Sequence[Element], lists: Sequence[Box], page: int) -> tupl
     """
     result, has_title = [], page > 1
     entries = _find_entries(found)
+    page_kinds = {one.kind for one in found}
     for index, element in enumerate(found):
         if element.kind is Kind.TEXT and _contains(lists, element.boxes):
             element = element.model_copy(update={"kind": Kind.LIST_ITEM})
-        elif _is_caption(index, found):
+        elif _is_caption(index, found, page_kinds):
             element = _change_kind(element, Kind.CAPTION)
         elif element.kind in HEADINGS and index in entries:
             element = _change_kind(element, Kind.TEXT)
@@ -141,7 +144,7 @@ def _find_entries(found: Sequence[Element]) -> frozenset[int]:
     return frozenset(index for index, _ in numbered) if pages == sorted(pages) else frozenset()
 
 
-def _is_caption(index: int, found: Sequence[Element]) -> bool:
+def _is_caption(index: int, found: Sequence[Element], page_kinds: Collection[Kind]) -> bool:
     """Whether a text or heading is a caption.
 
     It begins with the name and number of a table or figure. A heading does so on a page that has one; a text is next to
@@ -153,8 +156,9 @@ def _is_caption(index: int, found: Sequence[Element]) -> bool:
         return False
     if element.kind is Kind.TEXT and not match["end"].strip():
         return False
-    near = found if element.kind in HEADINGS else found[max(index - 1, 0) : index + 2]
-    return any(one.kind is Kind.TABLE if match["table"] else one.is_figure for one in near)
+    is_heading = element.kind in HEADINGS
+    near = page_kinds if is_heading else {one.kind for one in found[max(index - 1, 0) : index + 2]}
+    return not FIGURE_KINDS.isdisjoint(near) if not match["table"] else Kind.TABLE in near
 
 
 def _change_kind(element: Element, kind: Kind) -> Element:

@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from twopass.document import Cell
 from twopass.formats.html.page import tag
-from twopass.formats.markdown_tables import MAX_COLUMNS, group_rows
+from twopass.formats.markdown_tables import MAX_COLUMNS
+from twopass.text.table_markup import group_rows
 
 Row = Sequence[Cell]
 

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from twopass.formats import escaping, mathml
 from twopass.formats.html import inline_markdown
 from twopass.formats.html.page import tag
+from twopass.text import maths
 
 # Noncharacters of Unicode stand for finished markup while the text around it is converted. HTML allows them nowhere.
 _PLACEHOLDER = re.compile("\ufdd0([0-9]+)\ufdd1")
@@ -57,7 +58,7 @@ class TextRenderer:
             latex = " ".join(escaping.clean_latex(found[1] or found[2]).split())
             return _hide(self.render_formula(latex, display=False), hidden) if latex else ""
 
-        return escaping.MATHS.sub(replace, text)
+        return maths.FORMULA.sub(replace, text)
 
 
 def _hide(markup: Markup, hidden: list[Markup]) -> str:
