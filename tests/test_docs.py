@@ -69,7 +69,8 @@ NEEDS = {
     "docker build -t twopass-cpu --target cpu .": "docker",
     "docker run --rm twopass-cpu --test_input"
     """ '{"input": {"source": "/app/samples/sample.pdf", "pages": "1", "output": "/output"}}'""": "docker",
-    'docker run --rm -v "$PWD:/work" -w /work --entrypoint twopass twopass-cpu read samples/sample.pdf': "docker",
+    'docker run --rm -v "$PWD:/work" -w /work --entrypoint twopass twopass-cpu read samples/sample.pdf'
+    " --output output": "docker",
     "docker compose up --build --detach": "docker",
     "docker compose exec worker twopass health http://localhost:9400": "docker",
     "docker compose run --rm --entrypoint twopass worker doctor": "docker",

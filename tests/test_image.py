@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -463,6 +464,17 @@ def test_runpod_toml_follows_the_schema_of_runpods_project_tool() -> None:
     assert all((ROOT / config["runtime"][name]).is_file() for name in ("handler_path", "requirements_path"))
     pinned = weights.MODELS["deepseek_ocr"]
     assert config["endpoint"]["model_refs"] == [f"{pinned.repo}:{pinned.revision}"]
+
+
+def test_what_the_readmes_container_writes_outlives_it() -> None:
+    """The image sets OUTPUT_DIR to a folder of its own, which ends with the container, so the command names another."""
+    (line,) = (line for line in read_text("README.md").splitlines() if line.startswith("docker run --rm "))
+    words = shlex.split(line)
+    mounted, workdir = words[words.index("-v") + 1].partition(":")[2], words[words.index("-w") + 1]
+
+    output = Path(workdir, words[words.index("--output") + 1])
+
+    assert output.is_relative_to(mounted)
 
 
 def test_the_compose_files_name_only_what_exists() -> None:

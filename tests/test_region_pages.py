@@ -18,13 +18,13 @@ from twopass.acceptance import drawn_pages
 from twopass.cli import reparse_folder
 from twopass.detection.region import DETECT, make_region
 from twopass.document import Box
+from twopass.engines import ask
 from twopass.engines.interface import Completion, Prompt
 from twopass.families import registry
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
-from twopass.steps import ask
 
 TABLE = "<table><tr><td>Salt</td><td>418</td></tr></table>"
 LABELS = ("doc_title", "text", "table")

@@ -68,10 +68,6 @@ JOB_CODES: Mapping[Code, tuple[str, str]] = {
         "This machine cannot read: another system than Linux, or no GPU and no package for the engine.",
         "Use another machine or a container, or another engine. Sending the job again does not help.",
     ),
-    Code.PLATFORM: (
-        "This machine cannot read: another system than Linux, or no GPU and no package for the engine.",
-        "Use another machine or a container, or another engine. Sending the job again does not help.",
-    ),
     Code.ENGINE_DEAD: (
         "The engine died or could not be started. Pages that it did not finish are `unread`.",
         "Send the same job again; with an output, it continues where it stopped. If it happens again, see the worker's "

@@ -14,6 +14,8 @@ TwopassError            has a Code and a message that says what to do
 └── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 
 
@@ -76,9 +78,20 @@ class Code(StrEnum):
     ANSWER_TOO_LONG = "ANSWER_TOO_LONG"
 
 
+def suggest(name: str, choices: Sequence[str]) -> str:
+    """Ask whether a similar name was meant, as the end of a message; empty if none is similar."""
+    similar = get_close_matches(name, choices, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra. Nothing is published, so that it is for a checkout."""
+    return f"python -m pip install '.[{extra}]'"
+
+
 def advise_install(extra: str) -> str:
-    """Say how an extra is installed. Nothing is published, so that it comes from a checkout."""
-    return f"run `python -m pip install '.[{extra}]'` in the checkout"
+    """Say how an extra is installed."""
+    return f"run `{install_command(extra)}` in the checkout"
 
 
 class TwopassError(Exception):

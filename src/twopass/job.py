@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from twopass.errors import Code, InvalidJob
+from twopass.errors import Code, InvalidJob, suggest
 from twopass.format_options import Chunks, FormatOptions, Markdown, refuse_boolean
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
@@ -481,9 +481,3 @@ def _list_fields(path: Sequence[str]) -> list[str]:
             alias = field.validation_alias
             names += [name, *(map(str, alias.choices) if isinstance(alias, AliasChoices) else ())]
     return names
-
-
-def suggest(name: str, choices: Sequence[str]) -> str:
-    """Ask whether a similar name was meant, as the end of a message; empty if none is similar."""
-    similar = get_close_matches(name, choices, n=1)
-    return f"; did you mean {similar[0]}?" if similar else ""

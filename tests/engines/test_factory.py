@@ -127,7 +127,7 @@ def test_a_missing_model_is_reported_before_its_detector(tmp_path: Path) -> None
     settings = Settings(engine="vllm", model="glm_ocr", model_dir=tmp_path, detector_dir=tmp_path)
 
     with pytest.raises(EngineError, match="no weights of glm_ocr"):
-        factory.create_engine(settings)
+        factory.find_weights(settings)
 
 
 def test_recorded_answers_need_no_detector(tmp_path: Path) -> None:

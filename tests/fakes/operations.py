@@ -44,7 +44,7 @@ def _observed(counted: list[int]) -> Iterator[None]:
         return trace
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_call" and argument.__name__ in _SEARCHES and isinstance(argument.__self__, (str, list)):
+        if event == "c_call" and argument.__name__ in _SEARCHES and isinstance(argument.__self__, (str, bytes, list)):
             counted[0] += len(argument.__self__)
 
     before = sys.gettrace(), sys.getprofile()

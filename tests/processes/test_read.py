@@ -89,10 +89,10 @@ async def test_what_is_finished_starts_no_engine(folder: Path) -> None:
     """A folder that was read is found by the next run: the server is not asked, the next one need not even exist."""
     async with openai_server.serve(openai_server.OpenAIServer(canary_answers.answer_request)) as server:
         settings = {"ENGINE": "openai", "OPENAI_BASE_URL": server.url}
-        first = await asyncio.to_thread(read, folder, **settings)
+        first = await asyncio.to_thread(read, folder, "-v", **settings)
         asked = len(server.requests)
-        again = await asyncio.to_thread(read, folder, **settings)
-    gone = read(folder, "--formats", "html,review", OPENAI_MODEL="tiny", **settings)
+        again = await asyncio.to_thread(read, folder, "-v", **settings)
+    gone = read(folder, "-v", "--formats", "html,review", OPENAI_MODEL="tiny", **settings)
 
     assert (first.returncode, again.returncode, gone.returncode) == (0, 0, 0), gone.stderr
     assert asked == len(server.requests) > 2
@@ -105,7 +105,7 @@ def test_only_what_is_not_finished_is_read(folder: Path) -> None:
     """A new document beside finished ones is read, and all are in the summary."""
     read(folder)
     shutil.copy(folder / "inbox" / "one.pdf", folder / "inbox" / "three.pdf")
-    ran = read(folder)
+    ran = read(folder, "-v")
 
     assert "worker ready" in ran.stderr
     assert "3 read, 0 in part, 0 failed: 3 pages (2 of them stored before)" in ran.stdout

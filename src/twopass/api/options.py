@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 from uuid import uuid4
 
-from twopass.errors import Code, InvalidJob
+from twopass.errors import Code, InvalidJob, suggest
 from twopass.formats import registry
-from twopass.job import EntryPoint, Format, Job, suggest
+from twopass.job import EntryPoint, Format, Job
 from twopass.settings import Settings
 
 Source = str | os.PathLike[str] | bytes

@@ -285,13 +285,13 @@ def _report_stop(batch: Batch) -> None:
     stored, counted, unopened = 0, 0, batch.count_unopened()
     if progress := batch.progress:
         stored, counted = progress.pages_done, progress.pages_counted
-    message = f"stopped: {stored} of {counted} pages are stored" if counted else "stopped before pages were read"
-    if counted and unopened:
-        message += f", and {unopened} {'file was' if unopened == 1 else 'files were'} not opened"
-    advice = "run the same command again to continue"
+    kept, advice = "are stored", "run the same command again to continue"
     if not (batch.options.resume and batch.options.output):
         option = "without --output" if batch.options.resume else "with --no-resume"
-        message, advice = message.replace("are stored", "were read"), f"{option}, the same command begins again"
+        kept, advice = "were read", f"{option}, the same command begins again"
+    message = f"stopped: {stored} of {counted} pages {kept}" if counted else "stopped before pages were read"
+    if counted and unopened:
+        message += f", and {unopened} {'file was' if unopened == 1 else 'files were'} not opened"
     batch.reporter.report_event(
         f"{message}; {advice}", is_error=False, pages_stored=stored, pages_counted=counted, files_unopened=unopened
     )

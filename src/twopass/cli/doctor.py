@@ -26,7 +26,7 @@ def command(
     need. Nothing is started or downloaded; small objects are written to the bucket and deleted. `twopass health` asks
     a worker that runs.
     """
-    from twopass.cli import doctor_checks, options
+    from twopass.cli import doctor_checks
     from twopass.cli.doctor_checks import Outcome
     from twopass.storage import error_mapping
 

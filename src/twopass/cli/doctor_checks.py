@@ -22,7 +22,7 @@ from pathlib import Path
 
 from twopass import worker
 from twopass.detection.structure import Structure
-from twopass.engines import gpus, preflight, structure, weights
+from twopass.engines import factory, gpus, preflight, structure
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
 from twopass.pages import tesseract
 from twopass.runtime import environment, scratch
@@ -38,8 +38,8 @@ MIN_SHARED_BYTES = 1 << 30  # as in compose.gpu.yaml, for vLLM's processes
 PACKAGES = {  # engine -> the packages that it imports, how they are installed
     "cpu": (("pymupdf", "pymupdf4llm", "onnxruntime", "rapidocr"), "install twopass again"),
     "openai": (("pymupdf", "httpx"), "install twopass again"),
-    "hf": (("torch", "transformers"), advise_install("hf")),
-    "vllm": (("torch", "vllm"), "make gpu, or use the container image"),
+    "hf": (preflight.ENGINE_PACKAGES["hf"][0], advise_install("hf")),
+    "vllm": (("torch", *preflight.ENGINE_PACKAGES["vllm"][0]), "make gpu, or use the container image"),
     "replay": (("pymupdf",), "install twopass again"),
 }
 DETECTOR = "hf"  # the layout detector needs the same packages as this engine
@@ -140,10 +140,8 @@ def check_gpu(settings: Settings) -> Answer:
 
 def check_weights(settings: Settings) -> Answer:
     offline = settings.model_copy(update={"allow_download": False})
-    searches = [weights.find] if settings.engine in ("vllm", "hf") else []
-    searches += [weights.find_detector] if structure.choose(settings) is not Structure.MODEL else []
     try:
-        folders = [str(find(offline)) for find in searches]
+        folders = [str(folder) for folder in factory.find_weights(offline)]
     except EngineError as error:
         if not settings.allow_download:
             raise

@@ -18,7 +18,6 @@ from twopass.runtime import environment
 from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings
 
 PLACES_HELP = "Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line"
-PASSWORD_HELP = "Password of encrypted PDFs."
 
 
 def parse_choice(choices: Collection[str]) -> Callable[[str], str]:
@@ -87,10 +86,7 @@ Verbose = Annotated[
     int,
     typer.Option("--verbose", "-v", count=True, metavar="", show_default=False, help="Log more; -vv logs everything."),
 ]
-Formats = typer.Option(
-    parser=lambda value: parse_formats(value), metavar="LIST", autocompletion=complete(tuple(Format), ","),
-    help=f"Comma-separated: {', '.join(Format)}.",
-)  # fmt: skip
+Password = Annotated[str | None, typer.Option("--password", metavar="PASSWORD", help="Password of encrypted PDFs.")]
 
 
 def parse_formats(value: str) -> str:
@@ -102,6 +98,18 @@ def parse_formats(value: str) -> str:
         question = f" Did you mean {meant}?" if meant else ""
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(Format)}.{question}")
     return ",".join(names)
+
+
+Formats = Annotated[
+    str,
+    typer.Option(
+        "--formats",
+        parser=parse_formats,
+        metavar="LIST",
+        autocompletion=complete(tuple(Format), ","),
+        help=f"Comma-separated: {', '.join(Format)}.",
+    ),
+]
 
 
 def parse_folder(value: str | Path) -> Path:

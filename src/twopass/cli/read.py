@@ -37,11 +37,11 @@ def command(
         str | None,
         typer.Option(**options.choice(PRESET_CHOICES), help="cpu, or vllm by GB of GPU memory; default: ENGINE."),
     ] = None,
-    formats: Annotated[str, options.Formats] = "docjson,markdown",
+    formats: options.Formats = "docjson,markdown",
     pages: Annotated[
         str | None, typer.Option(metavar="RANGES", help='Pages to read, such as "1-5,8,11-"; default: all.')
     ] = None,
-    password: Annotated[str | None, typer.Option(metavar="PASSWORD", help=options.PASSWORD_HELP)] = None,
+    password: options.Password = None,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="Read everything again, into new folders.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each document; all else goes to stderr.")
@@ -84,9 +84,10 @@ def command(
     settings = options.log_only_errors(options.load_worker_settings(**SETTINGS[preset], **chosen))
     logs.set_up(settings)
     options.check_machine(settings)
+    written = [] if stdout and not output else formats.split(",")
     asked = batch.Options(
         output=output or (None if stdout else str(settings.output_dir)),
-        formats=tuple(dict.fromkeys(filter(None, [*("" if stdout and not output else formats).split(","), stdout]))),
+        formats=tuple(dict.fromkeys(filter(None, [*written, stdout]))),  # each once
         pages=pages,
         password=password,
         resume=not no_resume,

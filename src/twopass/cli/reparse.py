@@ -17,7 +17,7 @@ def command(
             metavar="FOLDER", help="A finished document's folder: a path, or s3://bucket/prefix/document-id."
         ),
     ],
-    formats: Annotated[str, options.Formats] = "",
+    formats: options.Formats = "",
     markdown: Annotated[
         dict[str, Any] | None,
         typer.Option(parser=options.parse_json_object, metavar="JSON", help='As in a job: \'{"maths": "\\\\("}\'.'),
@@ -30,7 +30,7 @@ def command(
         str | None,
         typer.Option(metavar="PLACE", help="Path or URI of the source; default: where it was when it was read."),
     ] = None,
-    password: Annotated[str | None, typer.Option(metavar="PASSWORD", help=options.PASSWORD_HELP)] = None,
+    password: options.Password = None,
     reread: Annotated[
         bool, typer.Option("--reread", help="Parse the recorded answers again, into a new document at --output.")
     ] = False,

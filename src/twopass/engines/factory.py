@@ -29,10 +29,19 @@ def create_engine(settings: Settings) -> Engine:
     preflight.check_engine(settings)
     if structure.choose(settings) is Structure.MODEL:
         return create_reader(settings)
-    if settings.engine in ("vllm", "hf"):
-        weights.find(settings)  # before its detector: who chose a model that is not here has to know that
-    folder = weights.find_detector(settings)  # first: the reader may take a minute to start
+    *_, folder = find_weights(settings)  # first: the reader may take a minute to start
     return put_detector_first(create_reader(settings), settings, folder)
+
+
+def find_weights(settings: Settings) -> list[Path]:
+    """Return the folders of the model and of the layout detector, as far as these settings need them.
+
+    Raises EngineError for the first that is missing: the user chose the model, and the detector comes with it.
+    """
+    folders = [weights.find(settings)] if settings.engine in ("vllm", "hf") else []
+    if structure.choose(settings) is not Structure.MODEL:
+        folders.append(weights.find_detector(settings))
+    return folders
 
 
 def put_detector_first(

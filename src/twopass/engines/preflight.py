@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from twopass.engines import structure, weights
 from twopass.engines.gpus import GpuInfo, detect_gpus, get_required_cuda_version
-from twopass.errors import Code, EngineError, InvalidSetting
+from twopass.errors import Code, EngineError, InvalidSetting, install_command
 from twopass.settings import Settings, find_preset, preset_memory_gb, redact_address
 
 ENGINE_PACKAGES: Mapping[str, tuple[tuple[str, ...], str]] = {  # engine -> packages beyond twopass's own, their command
-    "hf": (("torch", "transformers"), "python -m pip install '.[hf]'"),
+    "hf": (("torch", "transformers"), install_command("hf")),
     "vllm": (("vllm",), "make gpu"),
 }
 MEMORY_TOLERANCE = 1.06  # an 80 GB card reports 79.6 or 85.9, depending on the unit
@@ -47,12 +47,11 @@ def check_engine(
     lacks_gpu = needs_gpu and not found.count
     packages, command = ENGINE_PACKAGES.get(settings.engine, ((), ""))
     if missing := [name for name in packages if not is_installed(name)]:
-        gpu, advice = (
-            ("an NVIDIA GPU, and none was found, and ", "; ENGINE=cpu needs neither") if lacks_gpu else ("", "")
-        )
         verb = "is" if len(missing) == 1 else "are"
-        message = f"engine {settings.engine} needs {gpu}{' and '.join(missing)}, which {verb} not installed: {command}"
-        raise EngineError(Code.PLATFORM, message + advice)
+        needed, advice = f"{' and '.join(missing)}, which {verb} not installed: {command}", ""
+        if lacks_gpu:
+            needed, advice = f"an NVIDIA GPU, and none was found, and {needed}", "; ENGINE=cpu needs neither"
+        raise EngineError(Code.PLATFORM, f"engine {settings.engine} needs {needed}{advice}")
     if lacks_gpu:
         check_driver(settings, found, required)
 

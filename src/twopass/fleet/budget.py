@@ -50,6 +50,10 @@ class Budget:
     def _spent(self) -> float:
         return self._spending.cost + self._lost
 
+    @property
+    def _reserved(self) -> float:
+        return sum(reservation.dollars for reservation in self._in_flight)
+
     @asynccontextmanager
     async def reserve(self, pages: int | None, is_sent: bool) -> AsyncIterator[Reservation]:
         """Wait until there is room for a job of so many pages; raises LimitReached if there will be none.
@@ -73,8 +77,8 @@ class Budget:
 
     def refuse(self, pages: int | None) -> LimitReached:
         """Say why a job of so many pages is not sent, and what is still being spent."""
-        flying = sum(reservation.dollars for reservation in self._in_flight)
-        spent = f"${self._spent:.4f} are spent, {len(self._in_flight)} jobs in flight will cost about ${flying:.4f}"
+        in_flight = f"{len(self._in_flight)} jobs in flight will cost about ${self._reserved:.4f}"
+        spent = f"${self._spent:.4f} are spent, {in_flight}"
         reason = "" if self.is_spent else f", this job about ${self._estimate(pages):.4f}"
         advice = "raise it and repeat the command to read the rest"
         return LimitReached(Code.COST_LIMIT, f"--max-cost {self._limit:g}: {spent}{reason}; {advice}")
@@ -86,8 +90,7 @@ class Budget:
             return False
         if not (self._in_flight or self._spending.pages):
             return True  # only a job can tell what a page costs
-        flying = sum(reservation.dollars for reservation in self._in_flight)
-        return self._spent + flying + self._estimate(pages) <= self._limit
+        return self._spent + self._reserved + self._estimate(pages) <= self._limit
 
     def _estimate(self, pages: int | None) -> float:
         """The dollars of a job of so many pages."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 from rapidfuzz.distance import OSA
 
-from twopass.errors import Code, InvalidSetting
+from twopass.errors import Code, InvalidSetting, suggest
 from twopass.settings import CONFIG_VARIABLE, GROUPS, ConfigFile, Settings, find_config_file
 
 MIN_LENGTH = 5  # shorter words are close to too many others: MODE to MODEL, TYPE to DTYPE
@@ -69,25 +68,20 @@ def _find_wrong_names(tables: Mapping[str, Any]) -> Iterator[str]:
             for inner, setting in value.items():
                 yield from _find_wrong_name(inner, setting, f"[{name}] ", GROUPS[name])
         else:
-            yield f"[{name}]: unknown group{_suggest(name, [f'[{group}]' for group in GROUPS])}"
+            groups = [f"[{group}]" for group in GROUPS]
+            advice = suggest(name, groups) or f"; known are {', '.join(groups)}"
+            yield f"[{name}]: unknown group{advice}"
 
 
 def _find_wrong_name(name: str, value: object, place: str, group: type[BaseSettings]) -> Iterator[str]:
     name = name.lower()
     if name not in Settings.model_fields:
-        yield f"{place}{name}: unknown setting{_suggest(name, [*Settings.model_fields])}"
+        yield f"{place}{name}: unknown setting{suggest(name, [*Settings.model_fields])}"
     elif name not in group.model_fields:
         home = next(title for title, fields in GROUPS.items() if name in fields.model_fields)
         yield f"{place}{name}: belongs into [{home}]"
     elif not isinstance(value, str | int | float):
         yield f"{place}{name}: must be a text, a number, true or false"
-
-
-def _suggest(name: str, choices: Sequence[str]) -> str:
-    similar = get_close_matches(name, choices, n=1)
-    return (
-        f"; did you mean {similar[0]}?" if similar else f"; known are {', '.join(choices)}" if len(choices) < 10 else ""
-    )
 
 
 def _name_origin(name: str, in_file: Collection[str], fixed: Mapping[str, Any]) -> str:

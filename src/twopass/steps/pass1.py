@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from twopass.detection.region import DETECT
 from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, Page, Problem, Severity, State
+from twopass.engines import ask
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
@@ -17,7 +18,6 @@ from twopass.pages.source_files import SAVE_AGAIN
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
-from twopass.steps import ask
 from twopass.text import prose
 from twopass.text.confidence import UNREADABLE
 
@@ -64,7 +64,9 @@ async def _try_rungs(
     best: Checkpoint | None = None
     for rung in family.ladder(_measure(rendered), PageRequest(job.mode, job.task, job.prompt)):
         prompt = _build_prompt(rung, rendered, source_key, job, family)
-        completion, too_long = await ask.engine(engine, prompt, family, rendered.page.number)
+        completion, too_long = await ask.engine(
+            engine, prompt, rendered.page.number, runs_model=family.canary is not None
+        )
         answer = await page_pool.call(parse, family, completion.text, rendered.page.number, rung, rendered.words)
         if _find_fault(completion, answer) is Code.EMPTY and job.task == "document" and not rendered.words:
             answer = await _read_as_picture(answer, rendered, page_pool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twopass.document import Checkpoint, Element, Problem, RawCompletion
+from twopass.engines import ask
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
 from twopass.families import table_parser
 from twopass.families.interface import UNREAD, Family, Question, Reply
@@ -13,7 +14,6 @@ from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import task_group
 from twopass.runtime.page_pool import PagePool
-from twopass.steps import ask
 
 MAX_QUESTIONS = 3  # per element, a bound for any family
 PADDING = 8  # pixels around a crop: boxes are rounded to the model's grid and would cut off strokes
@@ -39,7 +39,9 @@ async def read(
         seconds = 0.0
         while question and len(replies) < MAX_QUESTIONS:
             prompt = _build_prompt(element, question, len(replies), rendered, source_key, job, family, draft)
-            completion, too_long = await ask.engine(engine, prompt, family, checkpoint.page.number)
+            completion, too_long = await ask.engine(
+                engine, prompt, checkpoint.page.number, runs_model=family.canary is not None
+            )
             problems.extend([too_long] if too_long else [])
             replies.append(Reply(question, completion.text, completion.finish_reason, layer_text))
             completions.append(to_raw_completion(prompt, completion))

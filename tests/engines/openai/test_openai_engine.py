@@ -27,6 +27,7 @@ from structlog.testing import capture_logs
 
 from tests.fakes import openai_server
 from tests.fakes.openai_server import OpenAIServer, encode_delta, encode_event, respond_with_status, send_chunks
+from tests.fakes.operations import count_operations
 from tests.fakes.reader import Reader
 from twopass.engines import factory
 from twopass.engines.interface import Completion, Prompt, Sampling, build_sampling
@@ -530,6 +531,21 @@ async def test_lines_end_where_the_protocol_says() -> None:
     lines = [line async for line in stream.split_lines(send()) if line]
 
     assert lines == ['data: {"a": "x\u2028y\x85z"}', "data: ä", "data: 2"]
+
+
+def test_a_line_of_many_small_chunks_takes_linear_time() -> None:
+    """A server that sends an event byte by byte costs each byte once, not all bytes before it again."""
+
+    async def read(size: int) -> None:
+        async def send() -> AsyncIterator[bytes]:
+            for _ in range(size):
+                yield b"x"
+
+        assert [line async for line in stream.split_lines(send())] == ["x" * size]
+
+    one, two = (count_operations(lambda size=size: asyncio.run(read(size))) for size in (2000, 4000))
+
+    assert two < 2.5 * one
 
 
 async def test_events_that_nest_without_an_end_are_malformed() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twopass.engines.interface import Completion, Engine, Prompt
-from twopass.errors import Code, EngineError
+from twopass.errors import Code, EngineError, install_command
 from twopass.runtime.page_pool import PagePool
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class HfEngine(Engine):
         try:
             from twopass.engines.hf import models
         except ImportError as error:  # of a package that is installed, but not with all that it needs
-            message = f"engine hf needs {error.name}: python -m pip install '.[hf]'"
+            message = f"engine hf needs {error.name}: {install_command('hf')}"
             raise EngineError(Code.PLATFORM, message) from error
         self.family = model
         self.precision = dtype

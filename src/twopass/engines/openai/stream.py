@@ -62,17 +62,19 @@ class StreamedAnswer:
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Yield the lines of a stream; raises TooLarge before more than one line is held."""
-    rest, received = b"", 0
+    line, received = bytearray(), 0  # appended to in place: a line may come in a million chunks
     async for chunk in chunks:
         received += len(chunk)
-        *lines, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        if max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
-            raise TooLarge(f"an event of more than {MAX_LINE_BYTES >> 20} MiB")
         if received > MAX_STREAM_BYTES:
             raise TooLarge(f"a stream of more than {MAX_STREAM_BYTES >> 20} MiB")
-        for line in lines:
-            yield line.decode(errors="replace")
-    yield rest.decode(errors="replace")
+        for number, part in enumerate(chunk.replace(b"\r", b"\n").split(b"\n")):
+            if number:
+                yield line.decode(errors="replace")
+                line.clear()
+            line += part
+            if len(line) > MAX_LINE_BYTES:
+                raise TooLarge(f"an event of more than {MAX_LINE_BYTES >> 20} MiB")
+    yield line.decode(errors="replace")
 
 
 async def read_body(chunks: AsyncIterator[bytes]) -> bytes:

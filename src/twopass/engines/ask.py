@@ -8,7 +8,6 @@ from typing import NamedTuple
 from twopass.document import Problem, Severity
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code
-from twopass.families.interface import Family
 
 # Characters: a job may ask for 8,192 tokens (job.Sampling). A token of prose has about four characters and the longest
 # tag nine, so that no answer has 32 for each of its tokens. What a server sends beyond is no reading of a page.
@@ -20,11 +19,14 @@ class Answer(NamedTuple):
     problem: Problem | None  # the answer was cut
 
 
-async def engine(engine: Engine, prompt: Prompt, family: Family, page: int) -> Answer:
-    """Return the engine's answer; one that is too long is cut, and counts as one that reached the token limit."""
+async def engine(engine: Engine, prompt: Prompt, page: int, *, runs_model: bool) -> Answer:
+    """Return the engine's answer; one that is too long is cut, and counts as one that reached the token limit.
+
+    Without a model, the answer is our own and is not cut.
+    """
     completion = await engine.generate(prompt)
     length = len(completion.text)
-    if length <= MAX_ANSWER or family.canary is None:  # where no model is asked, the answer is our own
+    if length <= MAX_ANSWER or not runs_model:
         return Answer(completion, None)
     message = (
         f"page {page}: an answer has {length} characters, of which the first {MAX_ANSWER} are used, because no page "
