@@ -29,7 +29,7 @@ HELLO = "hello"
 # The class of an error follows from its code: these are what functions raise in page workers.
 ERRORS: dict[Code, type[TwopassError]] = {
     **dict.fromkeys((Code.SOURCE_TOO_LARGE, Code.SOURCE_UNSUPPORTED, Code.DAMAGED, Code.ENCRYPTED), SourceError),
-    **dict.fromkeys((Code.ENGINE_DEAD, Code.ENGINE_MEMORY), EngineError),
+    **dict.fromkeys((Code.ENGINE_DEAD, Code.ENGINE_MEMORY, Code.PLATFORM), EngineError),
     **dict.fromkeys((Code.RENDER_CRASH, Code.RENDER_MEMORY, Code.RENDER_TIMEOUT), WorkerDied),
 }
 
