@@ -466,7 +466,7 @@ def test_a_campaign_ends_at_its_limit_in_dollars(folder: Path, start_endpoint: A
     [
         (["--max-cost", "5"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
         (["--max-cost", "5", "--price-per-hour", "0"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
-        (["--max-cost", "nan", "--price-per-hour", "1"], "INVALID_SETTING: --max-cost: nan"),
+        (["--max-cost", "nan", "--price-per-hour", "1"], "Invalid value for '--max-cost': 'nan'"),
         (["--max-cost", "5", "--price-per-hour", "inf"], "INVALID_SETTING: --price-per-hour: inf"),
     ],
 )
