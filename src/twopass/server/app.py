@@ -32,6 +32,8 @@ PAGE_FILES = {
     "/": ("page/index.html", "text/html", load_asset),
     "/app.css": ("page/app.css", "text/css", load_style),
     "/app.js": ("page/app.js", "text/javascript", load_asset),
+    "/events.js": ("page/events.js", "text/javascript", load_asset),
+    "/shared.js": ("page/shared.js", "text/javascript", load_asset),
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
