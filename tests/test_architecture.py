@@ -64,8 +64,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "runtime", "settings", "steps", "telemetry", "text", "version", "worker",
     ),
     "server": (
-        "document", "engines", "errors", "formats", "job", "pipeline", "result", "runtime", "settings", "storage",
-        "telemetry", "worker",
+        "contexts", "document", "engines", "errors", "formats", "job", "pages", "pipeline", "result", "runtime",
+        "settings", "storage", "telemetry", "worker",
     ),
     "cli": (
         "acceptance", "contexts", "detection", "document", "engines", "errors", "families", "fleet", "formats", "job",

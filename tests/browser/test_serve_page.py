@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
+import pymupdf
 import pytest
-from playwright.async_api import Browser, Page, Request, Route, expect
+from playwright.async_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from tests.server.conftest import KEY, Server, build_pdf, find_port, run_server
 
+TABS = 8  # a browser opens six connections to a server over HTTP/1.1
+UNDO_MS = 10_000
+PASSWORD = "open sesame"
 PHONE = 390
 PHONE_HEIGHT = 844
 
@@ -31,9 +36,9 @@ def report(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def open_page(browser: Browser, server: Server, key: str = KEY, width: int = 1100) -> AsyncIterator[Page]:
-    """Open the page and enter the key; fails at the end if the page had an error or asked another host."""
-    page = await browser.new_page(viewport={"width": width, "height": 800})
+async def open_tab(context: BrowserContext, server: Server, key: str = KEY) -> AsyncIterator[Page]:
+    """Open the page in a tab and enter the key; fails at the end if the page had an error or asked another host."""
+    page = await context.new_page()
     errors: list[str] = []
     hosts: set[str] = set()
 
@@ -52,6 +57,14 @@ async def open_page(browser: Browser, server: Server, key: str = KEY, width: int
         await page.close()
     assert not errors
     assert {host for host in hosts if host} == {urlsplit(str(server.client.base_url)).netloc}
+
+
+@asynccontextmanager
+async def open_page(browser: Browser, server: Server, key: str = KEY, width: int = 1100) -> AsyncIterator[Page]:
+    """Open the page in the only tab of a browser that has nothing stored."""
+    context = await browser.new_context(viewport={"width": width, "height": 800})
+    async with context, open_tab(context, server, key) as page:
+        yield page
 
 
 async def test_a_file_is_sent_watched_reviewed_and_saved(browser: Browser, server: Server, report: Path) -> None:
@@ -145,7 +158,9 @@ async def test_a_file_that_cannot_be_read_says_why(
 
         await expect(card.locator(".failure")).to_contain_text(code, timeout=30_000)
         await expect(page.get_by_role("status").filter(has_text="wrong.pdf")).to_have_count(1)
+        await page.clock.install()
         await card.get_by_role("button", name="Delete").click()
+        await page.clock.run_for(UNDO_MS)
         await expect(page.locator(".job").filter(has_text="wrong.pdf")).to_have_count(0)
 
 
@@ -272,3 +287,135 @@ async def test_a_cancelled_document_is_sent_again_and_goes_on(browser: Browser, 
         await expect(card).to_have_class("job done", timeout=90_000)
         await expect(card.locator(".tiles button")).to_have_count(40)
         await expect(card.get_by_role("button", name="Send again")).to_be_hidden()
+
+
+def count_connections(server: Server) -> int:
+    """How many connections clients have open to the server."""
+    return sum(one.status == psutil.CONN_ESTABLISHED for one in psutil.Process(server.process.pid).net_connections())
+
+
+@pytest.mark.parametrize("has_shared_worker", [True, False])
+async def test_eight_tabs_follow_all_jobs(
+    browser: Browser, server: Server, report: Path, has_shared_worker: bool
+) -> None:
+    """Every tab shows a job that another one sent, and goes on when the tab that was opened first is closed."""
+    async with await browser.new_context() as context, AsyncExitStack() as tabs:
+        if not has_shared_worker:
+            await context.add_init_script("delete window.SharedWorker")
+        first = open_tab(context, server)
+        page = await first.__aenter__()
+        others = [await tabs.enter_async_context(open_tab(context, server)) for _ in range(TABS - 1)]
+        await page.set_input_files("#files", report)
+        job = {"has_text": report.name}
+        for tab in (page, *others):
+            await expect(tab.locator("#server")).to_have_text("engine cpu")
+            await expect(tab.locator(".job").filter(**job).first).to_have_class("job done", timeout=60_000)
+            await expect(tab.locator(".job").filter(**job).first.locator(".tiles button")).to_have_count(6)
+        await first.__aexit__(None, None, None)
+        server.send(build_pdf(1), name=f"after {has_shared_worker}.pdf")
+
+        for tab in others:
+            card = tab.locator(".job").filter(has_text=f"after {has_shared_worker}.pdf")
+            await expect(card).to_have_class("job done", timeout=60_000)
+
+
+async def test_all_tabs_share_one_connection_for_events(browser: Browser, server: Server) -> None:
+    """When nothing is fetched any more, one connection is left of all tabs: a SharedWorker reads the events."""
+    async with await browser.new_context() as context, AsyncExitStack() as tabs:
+        for _ in range(3):
+            page = await tabs.enter_async_context(open_tab(context, server))
+            await expect(page.locator("#server")).to_have_text("engine cpu")
+        async with asyncio.timeout(60):
+            while count_connections(server) > 1:  # the server closes idle ones after 5 s
+                await asyncio.sleep(0.1)
+
+        server.send(build_pdf(1), name="shared.pdf")
+        for tab in context.pages:
+            await expect(tab.locator(".job").filter(has_text="shared.pdf")).to_be_visible()
+
+
+async def test_a_tab_asks_for_its_own_key_although_another_has_it(browser: Browser, server: Server) -> None:
+    """What one tab follows is shown in no other before the key was entered there."""
+    server.send(build_pdf(1), name="secret.pdf", wait_s=60)
+    async with await browser.new_context() as context, open_tab(context, server) as page:
+        await expect(page.locator(".job").filter(has_text="secret.pdf")).to_be_visible()
+        async with open_tab(context, server, key="not the right key") as other:
+            await expect(other.get_by_role("alert")).to_have_text("That key is wrong.")
+
+            assert await other.locator(".job").count() == 0
+            await other.get_by_label("API key").last.fill(KEY)
+            await other.keyboard.press("Enter")
+            await expect(other.locator(".job").filter(has_text="secret.pdf")).to_be_visible()
+
+
+async def test_a_deletion_can_be_undone(browser: Browser, server: Server) -> None:
+    """The server deletes the job only when the time for *Undo* has passed; a card that stays works as before."""
+    job_id = server.send(build_pdf(1), name="undo.pdf", wait_s=60).json()["id"]
+    async with open_page(browser, server) as page:
+        card = page.locator(".job").filter(has_text="undo.pdf")
+        await expect(card).to_have_class("job done")
+        await page.clock.install()
+        await card.get_by_role("button", name="Delete").click()
+        await expect(card.get_by_role("button", name="Undo")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(card.get_by_role("button", name="Delete")).to_be_focused()
+        await page.clock.run_for(2 * UNDO_MS)
+
+        assert server.read(job_id)["state"] == "done"
+        await card.get_by_role("button", name="Delete").click()
+        await page.clock.run_for(UNDO_MS)
+        await expect(card).to_have_count(0)
+        assert server.client.get(f"/v1/jobs/{job_id}").status_code == 404
+
+
+async def test_a_tab_that_is_closed_deletes_at_once(browser: Browser, server: Server) -> None:
+    """Nobody can undo it any more, and the card has said that the document is deleted."""
+    job_id = server.send(build_pdf(1), name="closed.pdf", wait_s=60).json()["id"]
+    async with await browser.new_context() as context, open_tab(context, server) as watching:
+        async with open_tab(context, server) as page:
+            await page.locator(".job").filter(has_text="closed.pdf").get_by_role("button", name="Delete").click()
+        await expect(watching.locator(".job").filter(has_text="closed.pdf")).to_have_count(0)
+
+    assert server.client.get(f"/v1/jobs/{job_id}").status_code == 404
+
+
+async def test_an_encrypted_file_asks_for_its_password(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """Its card asks until the password is right, also after a reload; the password is not on the page afterwards."""
+    path = tmp_path / "locked.pdf"
+    with pymupdf.open(stream=build_pdf(2)) as pdf:
+        pdf.save(path, encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw=PASSWORD, owner_pw="owner")
+    async with open_page(browser, server) as page:
+        await page.set_input_files("#files", path)
+        card = page.locator(".job").filter(has_text="locked.pdf")
+        field = card.get_by_placeholder("Password")
+        await expect(card).to_contain_text("The PDF is encrypted.", timeout=60_000)
+        await page.reload()
+        await field.fill("wrong")
+        await field.press("Enter")
+        await expect(card).to_contain_text("The password is wrong.", timeout=60_000)
+        await expect(field).to_have_value("")
+        await field.fill(PASSWORD)
+        await card.get_by_role("button", name="Read").click()
+
+        await expect(card).to_have_class("job done", timeout=60_000)
+        await expect(card.locator(".tiles button")).to_have_count(2)
+        await expect(field).to_be_hidden()
+        await expect(field).to_have_value("")
+
+
+async def test_formats_and_mode_are_among_the_options(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """The page offers what this server can write, and the card has a link for each format that was chosen."""
+    path = tmp_path / "options.pdf"
+    path.write_bytes(build_pdf(1))
+    async with open_page(browser, server) as page:
+        await page.locator("summary").click()
+        await page.get_by_label("ZIP").uncheck()
+        await page.get_by_label("Chunks").check()
+        await page.get_by_label("Mode").select_option("base")
+        await page.set_input_files("#files", path)
+        card = page.locator(".job").filter(has_text="options.pdf")
+
+        await expect(card.locator(".results a:visible")).to_have_text(["Markdown", "JSON", "Chunks"], timeout=60_000)
+        job = server.client.get("/v1/jobs").json()["jobs"][0]
+        document = server.client.get(f"{job['links']['self']}/document.json").json()
+        assert document["run"]["options"]["mode"] == "base"

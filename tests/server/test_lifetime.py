@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.server.conftest import KEY, build_pdf, find_port, read_events, run_server
+from tests.server.conftest import KEY, START_S, build_pdf, find_port, read_events, run_server
 
 
 def test_jobs_that_a_crash_cut_off_are_continued(tmp_path: Path) -> None:
@@ -190,3 +195,32 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
         ran = subprocess.run(command, env={"PATH": ""}, capture_output=True, text=True, timeout=60)
 
     assert ran.returncode == 1 and "another server" in ran.stderr
+
+
+def read_terminal(terminal: int) -> Iterator[str]:
+    """Yield each line that a process writes to its terminal, until it has ended."""
+    with os.fdopen(terminal, encoding="utf-8", newline="") as lines, suppress(OSError):  # EIO: the other end is closed
+        for line in lines:
+            yield line.rstrip("\r\n")
+
+
+def test_a_terminal_shows_two_lines_for_people(tmp_path: Path) -> None:
+    """Where documents are kept and which address to open, and no figure of the engine's start."""
+    port, (terminal, end) = find_port(), pty.openpty()
+    command = [sys.executable, "-m", "twopass.cli", "serve", "--port", str(port), "--folder", str(tmp_path / "jobs")]
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    process = subprocess.Popen(command, env={**environment, "PAGE_WORKERS": "1"}, stdout=end, stderr=end)
+    os.close(end)
+    lines, giving_up = list[str](), threading.Timer(START_S, process.kill)
+    giving_up.start()
+    for line in read_terminal(terminal):
+        lines.append(line)
+        if line.startswith("ready"):
+            process.terminate()
+    giving_up.cancel()
+
+    assert process.wait() == 0
+    assert lines[:2] == [
+        f"starting; documents are kept in {tmp_path / 'jobs'}",
+        f"ready: open http://127.0.0.1:{port}/ in a browser; Ctrl-C ends the server",
+    ]

@@ -7,14 +7,18 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pymupdf
 import pytest
 from fastapi import UploadFile
 
 from tests.server.conftest import Server, build_pdf, run_server
 from twopass.document import Problem, Severity, Status
-from twopass.errors import Code, RequestError, StoreError
+from twopass.errors import Code, InvalidJob, RequestError, StoreError
+from twopass.formats import registry
+from twopass.job import Format
 from twopass.result import Result
 from twopass.server.answers import ErrorAnswer, State
 from twopass.server.jobs import JobStore, Record, now, open_store
@@ -25,6 +29,7 @@ from twopass.worker import Worker, open_worker
 
 PAGES = 20
 ID = "0" * 16
+PASSWORD = "a password of this test"
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +129,108 @@ async def test_a_full_queue_does_not_resume(worker: Worker, tmp_path: Path) -> N
         assert store.get(first).state is State.CANCELLED and store.can_resume(store.get(first))
 
 
+def encrypt(data: bytes) -> bytes:
+    with pymupdf.open(stream=data) as pdf:
+        return bytes(pdf.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw=PASSWORD, owner_pw="owner"))
+
+
+@pytest.mark.parametrize("first", [{}, {"password": "a wrong one"}])
+async def test_an_encrypted_file_is_read_when_its_password_comes(
+    worker: Worker, tmp_path: Path, first: dict[str, str]
+) -> None:
+    """The file is kept for the question, a wrong answer is forgotten, and no password is on the disk at any time."""
+    with open_store(tmp_path) as store:
+        queue, seen = JobQueue(worker, store), list[tuple[State, str]]()
+        file = UploadFile(io.BytesIO(encrypt(build_pdf(2))), filename="locked.pdf")
+        job_id = (await queue.add(Body(first, file))).id
+        await queue.wait(job_id, 60)
+        for password in (None, "also wrong", PASSWORD):
+            record = store.get(job_id)
+            assert record.error and record.error.code is Code.ENCRYPTED and store.can_resume(record)
+            assert "password" not in store.load_input(job_id)
+            seen.append((record.state, record.error.message.partition(";")[0]))
+            queue.resume(job_id, password)
+            written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+            assert password is None or not [data for data in written if password.encode() in data]
+            await queue.wait(job_id, 60)
+
+        missing, wrong = "the PDF is encrypted", "the password is wrong"
+        assert seen == [(State.FAILED, message) for message in (wrong if first else missing, missing, wrong)]
+        assert store.get(job_id).state is State.DONE and not store.upload_path(job_id).exists()
+        assert not [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+
+
+def test_a_password_is_sent_to_a_job_that_asks_for_it(server: Server) -> None:
+    """The answer names the address; what is no password is refused with its field, and never shown or logged."""
+    job_id = server.send(encrypt(build_pdf(1))).json()["id"]
+    failed = server.wait(job_id)
+    link = failed["links"]["resume"]
+    wrong = ({"password": 1891}, {"password": None}, {"pages": "1"}, {"password": "x", "deadline_s": 1})
+    refused = [server.client.post(link, json=body) for body in wrong]
+    surrogate = server.client.post(link, content=b'{"password": "\\ud800"}')
+    large = server.client.post(link, json={"password": "p" * 100_000})
+    done = server.client.post(link, json={"password": PASSWORD}, params={"wait_s": 60})
+
+    assert failed["error"]["code"] == "ENCRYPTED" and f"POST {link}" in failed["error"]["message"]
+    assert [answer.json()["field"] for answer in (*refused, surrogate)] == [
+        *("password", "password", "pages", "deadline_s", "password")
+    ]
+    assert {answer.status_code for answer in (*refused, surrogate)} == {422} and large.status_code == 413
+    assert done.json()["state"] == "done" and PASSWORD not in done.text + server.log.read_text()
+    assert "1891" not in refused[0].text
+
+
+async def test_a_password_is_forgotten_with_the_server(worker: Worker, tmp_path: Path) -> None:
+    """A job that was stopped while it was read with a password asks for it again after the next start."""
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        file = UploadFile(io.BytesIO(encrypt(build_pdf(6))), filename="locked.pdf")
+        job_id = (await queue.add(Body({}, file))).id
+        await queue.wait(job_id, 60)
+        queue.resume(job_id, PASSWORD)
+        await queue.cancel(job_id)
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        queue.resume(job_id)
+        await queue.wait(job_id, 60)
+        asking = store.get(job_id)
+        queue.resume(job_id, PASSWORD)
+        await queue.wait(job_id, 60)
+
+        assert asking.needs_password and store.get(job_id).state is State.DONE
+
+
+async def test_pages_are_read_in_their_order(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's own folder is read by this server alone, so it begins with the first page, not at a random one."""
+    stored, link, pages = list[str](), os.link, 12
+
+    def note(source: Path, target: Path) -> None:
+        stored.append(Path(target).stem)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", note)
+    with open_store(tmp_path) as store:
+        queue = JobQueue(replace(worker, pick_start=lambda count: count - 1), store)
+        job_id = (await queue.add(make_body(pages))).id
+        await queue.wait(job_id, 60)
+
+    assert stored.index(f"{pages:04}") > stored.index("0001")
+
+
+async def test_what_this_server_cannot_do_is_refused_before_it_is_kept(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A format without its package and a task that the engine does not know are answered at once and leave nothing."""
+    monkeypatch.setitem(registry.EXTRAS, Format.DOCLING, ("docling", "a_module_that_is_not_installed"))
+    with open_store(tmp_path) as store:
+        queue = JobQueue(worker, store)
+        for field, job in (("formats", {"formats": ["docling"]}), ("task", {"task": "free"})):
+            with pytest.raises(InvalidJob, match=f"INVALID_JOB: {field}: "):
+                await queue.add(Body(job, make_body().file))
+
+        assert not store.all() and [path.name for path in tmp_path.iterdir()] == ["server.lock"]
+
+
 def resume(server: Server, job_id: str) -> dict[str, object]:
     path = server.read(job_id)["links"]["resume"]
     answer = server.client.post(path)
@@ -160,11 +267,14 @@ def test_a_job_whose_deadline_passed_says_how_it_goes_on(server: Server, resumes
     assert server.client.post(job["links"]["resume"], params={"wait_s": 60}).status_code == 200
 
 
-PASSING = {Code.STORE_UNAVAILABLE, Code.DEADLINE, Code.ENGINE_DEAD, Code.RENDER_CRASH, Code.INTERNAL}
+PASSING = {
+    *(Code.STORE_UNAVAILABLE, Code.DEADLINE, Code.ENGINE_DEAD, Code.RENDER_CRASH, Code.INTERNAL),
+    Code.ENCRYPTED,  # which a password removes
+}
 
 
 @pytest.mark.parametrize("severity", Severity)
-@pytest.mark.parametrize("code", [*PASSING, Code.DAMAGED, Code.ENCRYPTED, Code.INVALID_JOB, Code.LOOP])
+@pytest.mark.parametrize("code", [*PASSING, Code.DAMAGED, Code.INVALID_JOB, Code.LOOP])
 def test_only_reasons_that_may_pass_keep_what_was_sent(code: Code, severity: Severity) -> None:
     """A job whose document is at fault would end in the same way; a warning means that nothing is missing."""
     problem = Problem(code=code, severity=severity, message="…")

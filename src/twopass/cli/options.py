@@ -170,12 +170,19 @@ def choose_log(quiet: bool, verbose: int, log_format: str | None = None) -> dict
 
 
 def log_only_errors(settings: Settings) -> Settings:
-    """The settings of a run whose console is for a person: what the log warns of is in the documents' lines, too.
+    """The settings of a run whose console is for a person: what the log warns of is in the documents' lines, too."""
+    return _limit_log(settings, "ERROR")
 
-    A level that was chosen is kept.
-    """
+
+def log_only_warnings(settings: Settings) -> Settings:
+    """The settings of a server whose terminal is for a person."""
+    return _limit_log(settings, "WARNING")
+
+
+def _limit_log(settings: Settings, level: str) -> Settings:
+    """Log from this level on, unless another was chosen."""
     is_chosen = settings.writes_json_logs or "log_level" in settings.model_fields_set
-    return settings if is_chosen else settings.model_copy(update={"log_level": "ERROR"})
+    return settings if is_chosen else settings.model_copy(update={"log_level": level})
 
 
 def check_machine(settings: Settings) -> None:

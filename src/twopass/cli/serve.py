@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,9 @@ def command(
     chosen: dict[str, Any] = {"serve_host": host, "port": port, "serve_dir": folder}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     settings = options.load_worker_settings(**chosen, **options.choose_log(quiet, verbose))
+    is_for_person = sys.stderr.isatty() and not settings.writes_json_logs
+    if is_for_person:
+        settings = options.log_only_warnings(settings)
     logs.set_up(settings)
     options.check_machine(settings)
     try:
@@ -47,6 +51,14 @@ def command(
         raise typer.Exit(Exit.FAILED) from None
 
     try:
-        serve(settings)
+        serve(settings, _print_line if is_for_person and not quiet else _print_nothing)
     except TwopassError as error:
         options.fail(error)
+
+
+def _print_line(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _print_nothing(line: str) -> None:
+    """The log says the same to programs."""

@@ -43,7 +43,12 @@ EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to
 def check_installed(formats: Iterable[Format]) -> None:
     """Raise InvalidJob if a format needs a package that is not installed; called before anything is read."""
     for name in formats:
-        extra, module = EXTRAS.get(name, (None, None))
-        if module and find_spec(module) is None:
-            message = f"formats: {name} needs {module}, in the worker's environment: {advise_install(str(extra))}"
+        if not is_installed(name):
+            extra, module = EXTRAS[name]
+            message = f"formats: {name} needs {module}, in the worker's environment: {advise_install(extra)}"
             raise InvalidJob(Code.INVALID_JOB, message)
+
+
+def is_installed(name: Format) -> bool:
+    """Whether this installation can write the format."""
+    return name not in EXTRAS or find_spec(EXTRAS[name][1]) is not None

@@ -31,6 +31,7 @@ ORIENTATION = 0x0112  # a field of EXIF
 MAX_ROUNDING = 1.02  # ratio of the resolutions across and down: a smaller one comes from rounding
 MAX_STRETCH = 3.0  # ratio of both resolutions: a fax has 204 × 98, in a larger ratio one of them is wrong
 
+PASSWORD_HINT = "(field password, option --password)"  # where a password is given
 SAVE_AGAIN = "save the file with another program"  # what to do about a damaged one
 
 # What Pillow raises for a damaged file: its readers trust the header, and fail in many ways if the header is wrong.
@@ -188,7 +189,7 @@ def _open(path: str, password: str | None) -> Any:
         )
     if pdf.needs_pass and not pdf.authenticate(password or ""):
         reason = "the password is wrong; send the right one" if password else "the PDF is encrypted; send its password"
-        message = f"{reason} (field password, option --password)"
+        message = f"{reason} {PASSWORD_HINT}"
         raise SourceError(Code.ENCRYPTED, message)
     return pdf
 

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from twopass.errors import Code, TwopassError
+from twopass.job import Format, Mode
 
 STATUS = MappingProxyType(
     {
@@ -105,7 +106,10 @@ class JobPageAnswer(PageAnswer):
 
 
 class Health(Frozen):
-    """`gpus` says for each GPU whether its engine runs; it is empty for engines without one."""
+    """`gpus` says for each GPU whether its engine runs; it is empty for engines without one.
+
+    `formats` and `modes` are those that a job may ask of this server.
+    """
 
     status: str
     running: int
@@ -113,6 +117,8 @@ class Health(Frozen):
     engine: str
     gpus: dict[str, bool]
     max_source_bytes: int
+    formats: tuple[Format, ...]
+    modes: tuple[Mode, ...]
 
 
 def error_response(error: TwopassError, status: int | None = None) -> JSONResponse:

@@ -32,6 +32,8 @@ PAGE_FILES = {
     "/": ("page/index.html", "text/html", load_asset),
     "/app.css": ("page/app.css", "text/css", load_style),
     "/app.js": ("page/app.js", "text/javascript", load_asset),
+    "/events.js": ("page/events.js", "text/javascript", load_asset),
+    "/shared.js": ("page/shared.js", "text/javascript", load_asset),
 }
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -42,15 +44,13 @@ PAGE_HEADERS = {
 }
 
 
-def build_app(
-    worker: Worker, store: JobStore, limits: ClientLimits, install_signal_handlers: Callable[[], None]
-) -> FastAPI:
-    """Build the application. `install_signal_handlers` is called when uvicorn has installed its own."""
+def build_app(worker: Worker, store: JobStore, limits: ClientLimits, on_start: Callable[[], None]) -> FastAPI:
+    """Build the application. `on_start` is called when uvicorn has installed its signal handlers."""
     queue, access = JobQueue(worker, store, limits), Access(worker.settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        install_signal_handlers()
+        on_start()
         queue.take_up()
         cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
         yield

@@ -45,7 +45,7 @@ _DAMAGED = ErrorAnswer(
     message="the record of this job on the server's disk is damaged; what was read stays until the job is deleted. "
     "Send the file as a new job",
 )
-# Reasons that may pass: the same job, run again, reads what is missing.
+# Reasons that may pass, or that a password removes: the same job, run again, reads what is missing.
 _PASSING = TRANSIENT_CODES | {
     Code.STORE_UNAVAILABLE,
     Code.OUTPUT_DENIED,  # a disk that became read-only, or a bucket's permissions
@@ -53,6 +53,7 @@ _PASSING = TRANSIENT_CODES | {
     Code.SHUTDOWN,
     Code.ENGINE_DEAD,
     Code.ENGINE_MEMORY,
+    Code.ENCRYPTED,
     Code.INTERNAL,
 }
 _CRASHED = ErrorAnswer(
@@ -88,11 +89,19 @@ class Record(Frozen):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the job ended before everything was read, for a reason that may pass."""
+        """Whether the job ended before everything was read, for a reason that may pass or that a password removes."""
+        return self.state is State.CANCELLED or (self.state.is_final and bool(self._error_codes & _PASSING))
+
+    @property
+    def needs_password(self) -> bool:
+        """Whether the job ended because a source is encrypted, and its password was missing or wrong."""
+        return self.state.is_final and Code.ENCRYPTED in self._error_codes
+
+    @property
+    def _error_codes(self) -> set[Code]:
         problems = self.result.problems if self.result else ()
         codes = {problem.code for problem in problems if problem.severity is Severity.ERROR}
-        codes |= {self.error.code} if self.error else set()
-        return self.state is State.CANCELLED or (self.state.is_final and bool(codes & _PASSING))
+        return codes | ({self.error.code} if self.error else set())
 
 
 class _CheckpointPage(Frozen):
@@ -214,6 +223,11 @@ class JobStore:
         except ValueError:
             raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the file as a new job") from None
         return stored
+
+    def forget_password(self, job_id: str) -> None:
+        """Forget the password that was sent with the job; the rest of its input is kept."""
+        if secret := self._secret_inputs.get(job_id):
+            self._secret_inputs[job_id] = {name: value for name, value in secret.items() if name != "password"}
 
     def is_kept(self, job_id: str) -> bool:
         """Whether the job can be continued after a restart."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
-from twopass import pipeline
+from twopass import contexts, pipeline
 from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
 from twopass.job import EntryPoint, Job, Upload, redact_uri
@@ -95,6 +95,7 @@ class JobQueue:
         with ExitStack() as undo:
             undo.callback(self.store.delete, job_id)
             job = self._parse(job_id, body.input, body.name)
+            contexts.check_supported(job, self.worker.family)  # before the file is kept and waits for its turn
             await body.save(self.store.upload_path(job_id))
             is_secret = bool(job.password or job.s3)
             await asyncio.to_thread(self.store.keep_input, job_id, body.input, is_secret)
@@ -136,10 +137,11 @@ class JobQueue:
                     log.info("job continued", job=record.id)
                     self._start(job)
 
-    def resume(self, job_id: str) -> Record:
+    def resume(self, job_id: str, password: str | None = None) -> Record:
         """Run a job again that ended incomplete; a job that has not ended goes on. Pages that are stored stay.
 
-        Raises TwopassError if nothing is left to read, what was sent is gone, or there is no room.
+        A password replaces the one that was sent before. Raises TwopassError if nothing is left to read, what was sent
+        is gone, the password is none, or there is no room.
         """
         record = self.store.get(job_id)
         if not record.state.is_final:
@@ -148,14 +150,20 @@ class JobQueue:
             message = "the job is complete, or what was sent with it is no longer here; send the file as a new job"
             raise RequestError(Code.NOT_FOUND, message)
         self._check_room()
-        job = self._load(record)
+        job = self._load(record, password)
         record = self.store.put(record.restart())
         self._start(job)
         return record
 
-    def _load(self, record: Record) -> Job:
+    def _load(self, record: Record, password: str | None = None) -> Job:
         file_name = record.name if self.store.upload_path(record.id).exists() else None
-        return self._parse(record.id, self.store.load_input(record.id), file_name)
+        job_input = self.store.load_input(record.id)
+        if password is not None:
+            job_input = {**job_input, "password": password}
+        job = self._parse(record.id, job_input, file_name)
+        if password is not None:
+            self.store.keep_input(record.id, job_input, is_secret=True)
+        return job
 
     async def wait(self, job_id: str, seconds: float) -> None:
         """Wait until the job has ended, but no longer than this."""
@@ -191,6 +199,8 @@ class JobQueue:
 
     def _end(self, record: Record) -> None:
         """Keep the record, and what was sent with the job while it may run again."""
+        if record.needs_password:
+            self.store.forget_password(record.id)  # it was wrong
         is_stored = self._keep(record)
         if record.state.is_final and not record.is_incomplete:
             self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
@@ -216,9 +226,10 @@ class JobQueue:
         def show_soon(progress: Progress) -> None:
             loop.call_soon_threadsafe(show, progress)
 
-        tracker = Tracker(show_soon)
-        observed = _observe(job, self.worker, tracker, keeps_thumbnails=self._is_kept_here(job))
-        return await run_in_worker(self.worker, observed)
+        tracker, worker, is_kept_here = Tracker(show_soon), self.worker, self._is_kept_here(job)
+        if is_kept_here:  # no other worker reads into this folder
+            worker = replace(worker, pick_start=_pick_first)
+        return await run_in_worker(worker, _observe(job, worker, tracker, keeps_thumbnails=is_kept_here))
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
@@ -240,6 +251,11 @@ class JobQueue:
         log.error("job failed", exc_info=error)
         self.worker.observer.job_refused(Code.INTERNAL)
         return record.end(State.FAILED, error=ErrorAnswer(code=Code.INTERNAL, message=_BUG))
+
+
+def _pick_first(count: int) -> int:
+    """The first of `count` pages, in place of a random one."""
+    return 0
 
 
 async def _observe(job: Job, worker: Worker, tracker: Tracker, keeps_thumbnails: bool) -> Result:

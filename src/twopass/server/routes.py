@@ -14,8 +14,8 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
 from twopass.errors import Code, RequestError
-from twopass.formats.registry import WRITERS
-from twopass.job import Job
+from twopass.formats import registry
+from twopass.job import Format, Job, Mode
 from twopass.server import uploads
 from twopass.server.access import Access
 from twopass.server.answers import SANDBOX, ErrorAnswer, Health, JobAnswer, JobList, JobPageAnswer, PageAnswer
@@ -27,7 +27,7 @@ MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
 EVENT_INTERVAL_S = 0.5
 PING_INTERVAL_S = 15.0
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the second is for nginx
-ARTEFACT_TYPES = {writer.name: writer.content_type for writer in WRITERS.values()}
+ARTEFACT_TYPES = {writer.name: writer.content_type for writer in registry.WRITERS.values()}
 OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
 SHOWN = ("text/html", "image/", "application/json")  # other files are saved
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -44,6 +44,17 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}, "description": "the file"}}
 
+RESUME_BODY = {
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {"password": {"type": "string", "description": "of an encrypted source"}},
+                "additionalProperties": False,
+            }
+        }
+    }
+}
 ENDED: dict[int | str, dict[str, Any]] = {200: {"model": JobAnswer, "description": "the job ended within `wait_s`"}}
 
 Event = tuple[str, Any]  # the name of a server-sent event, and its data
@@ -109,6 +120,8 @@ def _add_health(router: APIRouter, queue: JobQueue) -> None:
             engine=settings.engine,
             gpus={status.gpus: status.is_ready for status in worker.engine.statuses if status.gpus},
             max_source_bytes=settings.max_source_bytes,
+            formats=tuple(filter(registry.is_installed, Format)),
+            modes=tuple(mode for mode in Mode if mode in worker.family.modes),
         )
         return JSONResponse(answer.model_dump(), 200 if ready else 503)  # type: ignore[return-value]
 
@@ -139,10 +152,18 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         status_code=202,
         summary="Run a job again that ended incomplete; pages that are stored are not read again",
         responses=ENDED,
+        openapi_extra={"requestBody": RESUME_BODY},
     )
-    async def resume(job_id: JobId, response: Response, wait_s: WaitS = 0) -> JobAnswer:
-        """For jobs with the link `resume`: cancelled, out of time, or failed for a reason that may pass."""
-        return await wait_for(queue.resume(job_id).id, wait_s, response)
+    async def resume(request: Request, job_id: JobId, response: Response, wait_s: WaitS = 0) -> JobAnswer:
+        """For jobs with the link `resume`: cancelled, out of time, or failed for a reason that may pass or that a
+        password removes. It is used for this job and forgotten with its end.
+        """
+        store.get(job_id)
+        password = None
+        if uploads.has_body(request):
+            with queue.reserve(uploads.announced_bytes(request)) as arrival:
+                password = await uploads.read_password(request, arrival)
+        return await wait_for(queue.resume(job_id, password).id, wait_s, response)
 
     @router.get("", summary="All jobs without their results, the newest first")
     async def list_jobs() -> JobList:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 
 import structlog
@@ -25,24 +26,34 @@ BACKLOG = 2048
 CLOSE_RESERVE_S = 10  # for answers to clients after the last job has ended
 
 
-def serve(settings: Settings) -> None:
-    """Serve until a signal; raises TwopassError if the server cannot start."""
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until a signal; `announce` is called with lines for the person who started it.
+
+    Raises TwopassError if the server cannot start.
+    """
     access.check_settings(settings)
     preflight.check_disk(settings)
     with closing(_listen(settings)) as listening, open_store(settings.serve_dir) as store, ExitStack() as stack:
         address = "http://{}:{}/".format(*listening.getsockname())
         log.info("starting", address=address, jobs=str(settings.serve_dir))
+        announce(f"starting; documents are kept in {settings.serve_dir}")
         with starting.answer(listening):
             worker = stack.enter_context(open_monitored_worker(settings))
         limits = ClientLimits.from_settings(settings)
-        app = build_app(worker, store, limits, chain_signal_handlers(worker.stop_soon))
+        install_signal_handlers = chain_signal_handlers(worker.stop_soon)
+
+        def start() -> None:
+            install_signal_handlers()
+            log.info("ready", address=address)
+            announce(f"ready: open {address} in a browser; Ctrl-C ends the server")
+
+        app = build_app(worker, store, limits, start)
         grace_s = int(settings.shutdown_grace_s + settings.write_reserve_s) + CLOSE_RESERVE_S
         config = connections.configure(app, limits, timeout_graceful_shutdown=grace_s)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(
                 number, _ignore
             )  # uvicorn raises the signal again after it has stopped: the worker must be closed
-        log.info("ready", address=address)
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -27,6 +27,7 @@ from twopass.storage import error_mapping
 MAX_JSON_BYTES = 20_000_000  # RunPod's limit for a job that carries its source
 MAX_COMMAS = 200_000  # of JSON, which takes 0.1 s in which nobody is answered; long lists of pages have 100,000
 FORM_BYTES = 1 << 20  # what a form may hold besides the file
+MAX_PASSWORD_BYTES = 10_000
 MAX_NAME_LENGTH = 200
 FALLBACK_NAME = "document"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -90,6 +91,22 @@ async def read(request: Request, settings: Settings, arrival: Arrival) -> AsyncI
             await form.close()
     else:
         raise InvalidJob(Code.INVALID_JOB, "send application/json, or multipart/form-data with a file")
+
+
+def has_body(request: Request) -> bool:
+    return announced_bytes(request) > 0 or "transfer-encoding" in request.headers
+
+
+async def read_password(request: Request, arrival: Arrival) -> str:
+    """Read the password with which a job is resumed; raises InvalidJob, or RequestError if it arrives too slowly."""
+    changes = _parse_json((await _limit(request, MAX_PASSWORD_BYTES, arrival).body()).decode(errors="replace"))
+    for name in sorted(changes.keys() - {"password"}):
+        message = f"{name[:MAX_NAME_LENGTH]}: a job is resumed as it was; only its password can be sent"
+        raise InvalidJob(Code.INVALID_JOB, message)
+    password = changes.get("password")
+    if not isinstance(password, str):
+        raise InvalidJob(Code.INVALID_JOB, "password: must be a string")
+    return password
 
 
 def _read_form(form: FormData, settings: Settings) -> Body:

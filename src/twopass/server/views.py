@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twopass.document import Status
+from twopass.pages.source_files import PASSWORD_HINT
 from twopass.server.access import Access
 from twopass.server.answers import ErrorAnswer, JobAnswer, State
 from twopass.server.jobs import JobStore, Record
@@ -39,14 +40,17 @@ def _show_error(record: Record, store: JobStore) -> ErrorAnswer | None:
         return None
     message = _adapt_message(record.error.message, record, store)
     advice = _advise(record, store)
-    if store.can_resume(record) and advice not in message:
+    if store.can_resume(record) and not record.needs_password and advice not in message:
         message = f"{message}; {advice} to continue"
     return record.error.model_copy(update={"message": message})
 
 
 def _adapt_message(message: str, record: Record, store: JobStore) -> str:
     """A worker's message as it is right here: a file that is posted again is another job, and paths are not shown."""
-    return message.replace(str(store.output_path(record.id)), "SERVE_DIR").replace(SEND_AGAIN, _advise(record, store))
+    message = message.replace(str(store.output_path(record.id)), "SERVE_DIR")
+    if store.can_resume(record):
+        message = message.replace(PASSWORD_HINT, f"(on the page, or with POST {job_path(record.id)}/resume)")
+    return message.replace(SEND_AGAIN, _advise(record, store))
 
 
 def _advise(record: Record, store: JobStore) -> str:

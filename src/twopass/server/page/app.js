@@ -1,8 +1,24 @@
 // The page of `twopass serve`: sends files, follows all jobs by server-sent events, and opens what was read.
+import { SILENCE_MS, readEvents } from "/events.js";
+
 const select = (selector, root = document) => root.querySelector(selector);
-const FORMATS = ["docjson", "markdown", "review", "zip"];
+// What can be saved: the name on the page, and the file. The review is always made, because the page shows it.
+const FORMATS = {
+  markdown: ["Markdown", "document.md"],
+  docjson: ["JSON", "document.json"],
+  html: ["HTML", "document.html"],
+  chunks: ["Chunks", "chunks.jsonl"],
+  docling: ["Docling", "docling.json"],
+  mineru: ["MinerU", "content_list.json"],
+  zip: ["ZIP", "document.zip"],
+};
+const CHOSEN_FORMATS = ["markdown", "docjson", "zip"]; // until the user chooses others
+const MODES = {
+  auto: "auto, for each page", tiny: "tiny, 512 pixels", small: "small, 640 pixels", base: "base, 1024 pixels",
+  large: "large, 1280 pixels", gundam: "gundam, page and tiles",
+};
 const RETRY_MS = 2000; // after a lost connection
-const SILENCE_MS = 40000; // the server sends something every 15 s
+const UNDO_MS = 10000; // a deletion can be undone for so long
 const MAX_TILES = 500; // a tile for each page of longer documents would be too many
 const MAX_MISSING_PICTURES = 3; // then the job has none
 const MAX_PROBLEMS = 8;
@@ -14,8 +30,10 @@ const KEY = "twopass-key";
 const REVIEW = "#review-"; // and the job's id: the browser's Back closes the review
 const jobs = select("#jobs");
 const cards = new Map(); // by the id of their job
+const leaving = new Set(); // cards whose deletion can be undone
 let maxBytes = Infinity;
 let askingForKey = null;
+let canShare = "SharedWorker" in window;
 let sending = 0; // files that are sent or wait for that
 
 // ---- requests ---------------------------------------------------------------------------------
@@ -56,7 +74,7 @@ function showKey() {
 async function call(path, options = {}) {
   for (;;) {
     const key = storedKey();
-    const response = await fetch(path, { ...options, headers: headers() });
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...headers() } });
     if (response.status !== 401) return response;
     await askForKey(key);
   }
@@ -103,9 +121,19 @@ class Card {
     this.find(".name").textContent = name;
     this.find(".name").title = name;
     this.find("progress").setAttribute("aria-label", name);
-    for (const action of ["again", "cancel", "delete", "review"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
+    for (const action of ["again", "cancel", "delete", "review", "undo"]) this.find(`.${action}`).setAttribute("aria-describedby", this.nameId());
     this.find(".cancel").onclick = () => this.cancel();
-    this.find(".delete").onclick = () => this.remove();
+    this.find(".delete").onclick = () => this.removeSoon();
+    this.find(".undo").onclick = () => this.undo();
+    this.find(".leaving span").textContent = `${name} is deleted in ${UNDO_MS / 1000} seconds.`;
+    this.find(".password").onsubmit = (event) => {
+      event.preventDefault();
+      const input = this.find(".password input");
+      const password = input.value;
+      input.value = "";
+      this.resume(password);
+    };
+    this.find(".results").append(...Object.values(FORMATS).map(([label, file]) => makeSaveLink(label, file)));
     this.find(".review").onclick = () => {
       location.hash = REVIEW + this.job.id;
     };
@@ -191,6 +219,7 @@ class Card {
 
   show(job) {
     const before = this.job;
+    if (before && JSON.stringify(before) === JSON.stringify(job)) return;
     this.job = job;
     this.setState(job.state);
     this.showProgress(job.progress);
@@ -198,16 +227,20 @@ class Card {
     this.find(".reading").hidden = isFinal;
     this.find(".cancel").hidden = !this.isActive;
     this.find(".delete").hidden = this.isActive;
-    this.find(".again").hidden = !job.links.resume;
+    const needsPassword = job.links.resume && job.error?.code === "ENCRYPTED";
+    this.find(".again").hidden = !job.links.resume || needsPassword;
     this.find(".again").onclick = () => this.resume();
+    this.find(".password").hidden = !needsPassword;
     this.find(".failure").hidden = true;
     if (!isFinal) for (const name of [".results", ".problems"]) this.find(name).hidden = true; // of an earlier run
     if (job.state === "interrupted") this.find(".detail").textContent = job.error.message;
+    else if (needsPassword) this.askForPassword(job.error);
     else if (job.error) this.showError(job.error);
     if (isFinal && !this.chosenPage) this.hideDraft();
     if (isFinal) this.find(".tiles").scrollTop = 0;
     // The files of a job have other addresses after a restart of the server.
-    if (isFinal && (!before || before.state !== job.state || before.links.files !== job.links.files)) visible.observe(this.element);
+    const isChanged = before && (before.state !== job.state || before.links.files !== job.links.files);
+    if (!before || (isFinal && isChanged)) visible.observe(this.element);
     if (before) this.announceChange(before);
   }
 
@@ -221,7 +254,7 @@ class Card {
     }
   }
 
-  // Fetch the result and the pages of a job that has ended, once it is on the screen.
+  // Fetch the pages that were read, and the result if there is one, once the card is on the screen.
   async load() {
     const { self, pages } = this.job.links;
     const answers = await Promise.all([call(self), call(pages)]);
@@ -262,7 +295,14 @@ class Card {
     this.find(".failure span").textContent = error.message;
   }
 
+  // The password is used for this job, and kept nowhere on the page.
+  askForPassword(error) {
+    this.setState("failed", "needs its password");
+    this.find(".password span").textContent = `${capitalize(error.message.split(";")[0])}.`;
+  }
+
   showResult(result) {
+    if (!this.find(".password").hidden) return;
     this.setState(this.job.state);
     const documents = result.documents ?? [];
     if (result.status === "partial_success") {
@@ -399,10 +439,11 @@ class Card {
   }
 
   // Let the server read what is missing; pages that were read stay.
-  async resume() {
+  async resume(password) {
     this.find(".again").disabled = true;
+    const body = password && { headers: { "Content-Type": "application/json" }, body: JSON.stringify({ password }) };
     try {
-      const response = await call(this.job.links.resume, { method: "POST" });
+      const response = await call(this.job.links.resume, { method: "POST", ...body });
       const answer = await response.json();
       if (response.ok) {
         this.show(answer);
@@ -414,24 +455,47 @@ class Card {
     this.find(".again").disabled = false;
   }
 
+  // Delete the job after a while in which the user can undo it.
+  removeSoon() {
+    this.element.toggleAttribute("data-leaving", true);
+    this.find(".undo").focus();
+    leaving.add(this);
+    this.timer = setTimeout(() => this.remove(), UNDO_MS);
+  }
+
+  undo() {
+    this.stay();
+    this.find(".delete").focus();
+  }
+
+  stay() {
+    clearTimeout(this.timer);
+    leaving.delete(this);
+    this.element.toggleAttribute("data-leaving", false);
+  }
+
   async remove() {
+    leaving.delete(this);
     if (!this.job || (await this.callDelete())) this.leave();
+    else this.stay();
   }
 
   async callDelete() {
     try {
-      await call(this.job.links.self, { method: "DELETE" });
-      return true;
+      const response = await call(this.job.links.self, { method: "DELETE", keepalive: true }); // the tab may be closed
+      if (response.ok || response.status === 404) return true; // or it was deleted before
+      announce((await response.json()).message);
     } catch {
       announce("the connection to the server was lost; try again");
-      return false;
     }
+    return false;
   }
 
   // Remove the card. The keyboard's focus goes to the next one, if it was in this one.
   leave() {
     const next = this.element.nextElementSibling ?? this.element.previousElementSibling;
     const hadFocus = this.element.contains(document.activeElement);
+    this.stay();
     if (this.job) cards.delete(this.job.id);
     this.element.remove();
     showEmptiness();
@@ -483,28 +547,22 @@ function describeElement(element) {
   return make("p", element.category === "text_paragraph" ? "" : "heading", text);
 }
 
+function makeSaveLink(label, file) {
+  const link = make("a", "button", label);
+  link.download = "";
+  link.dataset.name = file;
+  return link;
+}
+
+function capitalize(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function make(name, className, text) {
   const element = document.createElement(name);
   if (className) element.className = className;
   element.textContent = text;
   return element;
-}
-
-// Read server-sent events from a response: EventSource cannot send the key. `abort` ends a connection that is silent.
-async function readEvents(response, abort, handle) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const timer = setTimeout(() => abort.abort(), SILENCE_MS);
-    const { value, done } = await reader.read().finally(() => clearTimeout(timer));
-    if (done) return;
-    const events = (text + value).split("\n\n");
-    text = events.pop();
-    for (const event of events) {
-      const fields = Object.fromEntries(event.split("\n").map((line) => line.split(/: (.*)/s, 2)));
-      if (fields.event) handle(fields.event, JSON.parse(fields.data));
-    }
-  }
 }
 
 function formatBytes(bytes) {
@@ -568,8 +626,27 @@ function leaveReview() {
 
 function readOptions() {
   const pages = select("#pages").value.trim();
-  const password = select("#password").value;
-  return { formats: FORMATS, ...(pages && { pages }), ...(password && { password }) };
+  const mode = select("#mode").value;
+  const formats = [...document.querySelectorAll("#formats input:checked")].map((input) => input.value);
+  return { formats: ["review", ...formats], ...(pages && { pages }), ...(mode && { mode }) };
+}
+
+// Offer what this server can do; what the user chose stays.
+function showOptions(health) {
+  const before = select("#formats").dataset.offered;
+  select("#formats").dataset.offered = JSON.stringify([health.formats, health.modes]);
+  if (before === select("#formats").dataset.offered) return;
+  const formats = Object.keys(FORMATS).filter((format) => health.formats.includes(format));
+  select("#formats").replaceChildren(make("span", "", "Formats"), ...formats.map(makeFormatBox));
+  select("#mode").replaceChildren(...health.modes.map((mode) => new Option(MODES[mode], mode)));
+}
+
+function makeFormatBox(format) {
+  const box = make("input", "", "");
+  Object.assign(box, { type: "checkbox", value: format, checked: CHOSEN_FORMATS.includes(format) });
+  const label = make("label", "", "");
+  label.append(box, ` ${FORMATS[format][0]}`);
+  return label;
 }
 
 async function sendAll(files) {
@@ -619,6 +696,9 @@ addEventListener("hashchange", showReview);
 addEventListener("beforeunload", (event) => {
   if (sending) event.preventDefault();
 });
+addEventListener("pagehide", () => {
+  for (const card of leaving) card.remove(); // nobody can undo it any more
+});
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !select("#viewer").hidden) leaveReview();
 });
@@ -632,6 +712,7 @@ select("#forget").onclick = () => {
 async function showHealth() {
   const health = await (await fetch("/health")).json();
   maxBytes = health.max_source_bytes ?? Infinity;
+  if (health.formats) showOptions(health);
   select("#limit").textContent = maxBytes === Infinity ? "" : `, up to ${formatBytes(maxBytes)} each`;
   showServer(health.status === "ready" ? `engine ${health.engine}` : health.message ?? "the engine is not ready", false);
 }
@@ -642,20 +723,80 @@ function showServer(text, isAlert) {
   status.classList.toggle("alert", isAlert);
 }
 
-// Follow all jobs over one connection, and over the next one when it is lost: browsers open only six to a server.
+// Follow all jobs, and over the next connection when one is lost.
 async function followJobs() {
   for (;;) {
     let message = "Connection lost; trying again …";
     try {
       await showHealth();
-      const abort = new AbortController();
-      const response = await call("/v1/events", { signal: abort.signal });
-      if (response.ok) await readEvents(response, abort, makeHandler());
-      else message = (await response.json()).message;
+      const refusal = await checkAccess();
+      if (refusal) message = refusal;
+      else if (canShare) await followShared();
+      else await followAlone();
     } catch {
       // the next connection begins with everything
     }
     showServer(message, true);
+    await pause(RETRY_MS);
+  }
+}
+
+// Ask the user for the key until it is right; returns why the server refuses the page for another reason.
+async function checkAccess() {
+  const abort = new AbortController();
+  const response = await call("/v1/events", { signal: abort.signal });
+  if (!response.ok) return (await response.json()).message;
+  abort.abort();
+  return null;
+}
+
+// Follow the events that a SharedWorker reads for all tabs: a browser opens only six connections to a server.
+function followShared() {
+  let worker;
+  try {
+    worker = new SharedWorker("/shared.js", { type: "module" });
+  } catch {
+    canShare = false;
+    return followAlone();
+  }
+  const { port } = worker;
+  const handle = makeHandler();
+  const listening = new AbortController();
+  return new Promise((resolve) => {
+    let timer = setTimeout(resolve, SILENCE_MS);
+    port.onmessage = ({ data: [name, data] }) => {
+      clearTimeout(timer);
+      if (name === "lost") return resolve();
+      timer = setTimeout(resolve, SILENCE_MS);
+      handle(name, data);
+    };
+    worker.onerror = () => {
+      canShare = false;
+      resolve();
+    };
+    const options = { signal: listening.signal };
+    addEventListener("pagehide", () => port.postMessage("leave"), options);
+    addEventListener("pageshow", (event) => event.persisted && resolve(), options); // shown again as it was left
+    port.postMessage(headers());
+  }).finally(() => {
+    listening.abort();
+    port.postMessage("leave");
+    port.close();
+  });
+}
+
+// Without a SharedWorker, ask for everything again and again while the tab can be seen, and hold no connection.
+async function followAlone() {
+  for (;;) {
+    while (document.hidden) await new Promise((resolve) => addEventListener("visibilitychange", resolve, { once: true }));
+    const handle = makeHandler();
+    let isListed = false;
+    for await (const [name, data] of readEvents(headers())) {
+      handle(name, data);
+      isListed = name === "listed";
+      if (isListed) break;
+    }
+    if (!isListed) return;
     await pause(RETRY_MS);
   }
 }
