@@ -267,10 +267,10 @@ def test_a_job_whose_deadline_passed_says_how_it_goes_on(server: Server, resumes
     assert server.client.post(job["links"]["resume"], params={"wait_s": 60}).status_code == 200
 
 
-PASSING = {
+PASSING = (
     *(Code.STORE_UNAVAILABLE, Code.DEADLINE, Code.ENGINE_DEAD, Code.RENDER_CRASH, Code.INTERNAL),
     Code.ENCRYPTED,  # which a password removes
-}
+)
 
 
 @pytest.mark.parametrize("severity", Severity)
