@@ -172,7 +172,8 @@ async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
     path.write_bytes(build_pdf(300))
     async with open_page(browser, server, width=PHONE) as page:
         await page.set_input_files("#files", path)
-        card = page.locator(".job").first
+        card = page.locator(".job").filter(has_text=path.name)
+        await expect(page.locator(".job").first).to_contain_text(path.name)  # also above the jobs that are listed later
         await expect(card.locator(".tiles button").first).to_be_visible(timeout=30_000)
         await page.locator("#choose").focus()
         for _ in range(3):

@@ -109,7 +109,7 @@ function sendFile(file, input, card) {
 // ---- one card for each document -----------------------------------------------------------------
 
 class Card {
-  constructor(name) {
+  constructor(name, created = null) {
     this.element = select("#card").content.firstElementChild.cloneNode(true);
     this.job = null;
     this.abort = null;
@@ -139,8 +139,14 @@ class Card {
     };
     this.find(".tiles").onkeydown = moveInToolbar;
     this.setState("queued", "sending");
-    jobs.prepend(this.element);
+    this.place(created);
     showEmptiness();
+  }
+
+  // The newest is first: a file that is sent now, before jobs that the server lists later.
+  place(created) {
+    const isOlder = ({ dataset }) => !created || (dataset.created && dataset.created <= created);
+    jobs.insertBefore(this.element, [...jobs.children].find(isOlder) ?? null);
   }
 
   nameId() {
@@ -221,6 +227,7 @@ class Card {
     const before = this.job;
     if (before && JSON.stringify(before) === JSON.stringify(job)) return;
     this.job = job;
+    this.element.dataset.created = job.created;
     this.setState(job.state);
     this.showProgress(job.progress);
     const isFinal = this.isFinal;
@@ -807,7 +814,7 @@ function makeHandler() {
   return (name, data) => {
     if (name === "job") {
       seen.add(data.id);
-      if (!cards.has(data.id)) cards.set(data.id, new Card(data.name));
+      if (!cards.has(data.id)) cards.set(data.id, new Card(data.name, data.created));
       cards.get(data.id).show(data);
     } else if (name === "page") cards.get(data.job)?.addPage(data);
     else if (name === "deleted") cards.get(data)?.leave();
