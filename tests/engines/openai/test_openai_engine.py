@@ -532,6 +532,31 @@ async def test_lines_end_where_the_protocol_says() -> None:
     assert lines == ['data: {"a": "x\u2028y\x85z"}', "data: ä", "data: 2"]
 
 
+async def test_a_line_in_many_chunks_is_put_together_once() -> None:
+    """A server that sends a long line byte by byte does not have all of it copied for each of them."""
+    copied: list[int] = []
+
+    class Chunk(bytes):
+        def __radd__(self, before: bytes) -> bytes:
+            copied.append(len(before))
+            return bytes(before) + bytes(self)
+
+    async def send() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield Chunk(b"a")
+
+    assert [len(line) async for line in stream.split_lines(send())] == [1000]
+    assert sum(copied) <= 1000
+
+
+def test_the_parts_of_an_answer_are_joined_once() -> None:
+    """Looking for loops in the answer so far does not go through all of its parts each time."""
+    answer = stream.StreamedAnswer(parts=["a"] * 1000)
+
+    assert answer.text == answer.text == "a" * 1000
+    assert len(answer.parts) == 1
+
+
 async def test_events_that_nest_without_an_end_are_malformed() -> None:
     """Deep nesting is no crash of the engine."""
 

@@ -49,7 +49,8 @@ class StreamedAnswer:
 
     @property
     def text(self) -> str:
-        return "".join(self.parts)
+        self.parts[:] = ["".join(self.parts)]  # a million parts are joined once, not for each check of loops
+        return self.parts[0]
 
     @property
     def tokens_in(self) -> int:
@@ -62,17 +63,21 @@ class StreamedAnswer:
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Yield the lines of a stream; raises TooLarge before more than one line is held."""
-    rest, received = b"", 0
+    begun, received = bytearray(), 0  # the line that has not ended
     async for chunk in chunks:
         received += len(chunk)
-        *lines, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        if max(map(len, (*lines, rest))) > MAX_LINE_BYTES:
+        first, *others = chunk.replace(b"\r", b"\n").split(b"\n")
+        begun += first
+        lines = [bytes(begun), *others[:-1]] if others else []
+        if others:
+            begun = bytearray(others[-1])
+        if max(map(len, (*lines, begun))) > MAX_LINE_BYTES:
             raise TooLarge(f"an event of more than {MAX_LINE_BYTES >> 20} MiB")
         if received > MAX_STREAM_BYTES:
             raise TooLarge(f"a stream of more than {MAX_STREAM_BYTES >> 20} MiB")
         for line in lines:
             yield line.decode(errors="replace")
-    yield rest.decode(errors="replace")
+    yield begun.decode(errors="replace")
 
 
 async def read_body(chunks: AsyncIterator[bytes]) -> bytes:
