@@ -89,6 +89,12 @@ def test_the_largest_job_is_not_too_large() -> None:
     assert len(Job.parse({"input": fields}, SETTINGS, EntryPoint.SERVERLESS).sources) == 1000
 
 
+def test_a_delivery_of_too_many_values_without_an_input_is_refused() -> None:
+    """What was meant is not looked for among hundreds of thousands of names."""
+    with pytest.raises(InvalidJob, match="more than 5,000 values"):
+        Job.parse(MANY, SETTINGS, EntryPoint.SERVERLESS)
+
+
 def test_values_that_nest_without_an_end_are_refused() -> None:
     """Depth is no problem of the count."""
     nested: dict[str, Any] = {}

@@ -270,6 +270,7 @@ class Job(Input):
         """Parse a delivered job, {"id", "input", "s3Config"?, "upload"?}; raises InvalidJob naming the field."""
         data = job.get("input")
         if not isinstance(data, Mapping):
+            _check_size(job)
             raise InvalidJob(Code.INVALID_JOB, _describe_missing_input(job))
         _check_size(data, job.get("s3Config"))
         if reserved := {"id", "entry_point", "queued_s", "upload"} & set(data):

@@ -43,6 +43,9 @@ PAYLOADS = (
     "&lt;script>alert(1)&lt;/script>",
     "&#60;script&#62;alert(1)",
     "&notit;",
+    "&#60d",
+    "&# x",
+    '<a b="',
     "```\n<script>alert(1)</script>\n```",
     "~~~ x\n<script>alert(1)</script>",
     "`````",
@@ -134,7 +137,7 @@ SINGLE = frozenset({*HEADINGS, "img", "pre"})  # at most one of them for one ele
 ATTRIBUTES = {("div", "dir"): "rtl", ("table", "dir"): "rtl", ("img", "src"): "images/a.png"}
 ANY_VALUE = {("img", "alt"), ("th", "style"), ("td", "style"), ("th", "align"), ("td", "align"), ("ol", "start")}
 BARE_ADDRESSES = ("http://", "https://", "ftp://", "mailto:")  # that GitHub's and marked's readers link as they are
-COMMENTS = {"page: 1", ""}
+COMMENTS = {"page: 1", "page: 2", ""}
 # Without its extensions, Python-Markdown takes tables and fenced code for text, in which it finds styles and blocks.
 PLAIN, UNKNOWN = "python-markdown", ("| --- |", "```")
 HARMLESS = {"em", "strong", "code", "blockquote", "hr", *HEADINGS, *LISTS}

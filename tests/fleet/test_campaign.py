@@ -16,7 +16,7 @@ from scripts.bench.simulated_fleet import SimulatedLoop
 from tests.fakes.endpoint import ScriptedEndpoint, succeed
 from tests.fakes.platform import Json
 from twopass.errors import EndpointError
-from twopass.fleet.campaign import UNSENT, Campaign, DocumentOutcome, Plan
+from twopass.fleet.campaign import MAX_DUPLICATES, UNSENT, Campaign, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef
 from twopass.fleet.endpoints.interface import JobState, JobStatus
 from twopass.fleet.ledger import Ledger
@@ -235,6 +235,21 @@ async def test_a_job_whose_answer_was_lost_is_followed_by_the_next_run(tmp_path:
     assert outcome.status == again[0].status == "success"
 
 
+async def test_jobs_that_name_ever_new_originals_end(tmp_path: Path) -> None:
+    """An endpoint for which every job is a duplicate of another one is not followed for ever."""
+
+    class Endless(ScriptedEndpoint):
+        async def poll(self, job_id: str) -> JobStatus:
+            self.reads.append(job_id)
+            return JobStatus(JobState.ENDED, {"status": "failure", "duplicate_of": f"{job_id}1"}, "DUPLICATE: other")
+
+    endpoint = Endless()
+
+    (outcome,) = await run(endpoint, tmp_path / "state.jsonl")
+
+    assert (outcome.error or "").startswith("ENDPOINT_ANSWER") and len(endpoint.reads) == MAX_DUPLICATES
+
+
 def test_a_job_that_is_sent_again_has_another_key(tmp_path: Path) -> None:
     """An attempt that was lost must not keep the next one from reading, and documents do not share keys."""
     answers = [JobStatus(JobState.GONE, error="lost")]
@@ -272,6 +287,17 @@ async def test_an_endpoint_that_does_not_know_keys_gets_none(tmp_path: Path) -> 
 
     assert [outcome.status for outcome in outcomes] == ["success", "success"]
     assert ["idempotency_key" in job for job in endpoint.inputs] == [True, False, False]
+
+
+def test_an_endpoint_that_refuses_a_key_it_did_not_get_ends_the_job(tmp_path: Path) -> None:
+    """Without a key the refusal is an error like others: the job is not sent for ever."""
+    refusal = JobStatus(JobState.ENDED, None, "INVALID_JOB: idempotency_key: unknown field")
+    answers = iter([refusal] * 9)
+    endpoint = ScriptedEndpoint(lambda job: next(answers, succeed(job)))
+
+    (outcome,) = simulate(run(endpoint, tmp_path / "state.jsonl"))
+
+    assert (len(endpoint.reads), outcome.error) == (2, refusal.error)
 
 
 async def test_jobs_that_end_with_the_command_have_no_key(tmp_path: Path) -> None:

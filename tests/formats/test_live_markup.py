@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.documents import BOTTOM, build_document, checkpoint, element
+from tests.fakes.documents import BOTTOM, build_document, checkpoint, element, plain_table
 from tests.fakes.hostile_markup import (
     ANY_VALUE,
     ELEMENTS,
@@ -30,7 +30,7 @@ from tests.fakes.hostile_markup import (
 from tests.fakes.markdown_readers import READERS, Page
 from twopass.document import Document, Element, Formula, Kind
 from twopass.format_options import Chunks, FormatOptions, Markdown
-from twopass.formats import chunks, docling, escaping, front_matter, markdown, mineru
+from twopass.formats import chunks, docling, escaping, flow, front_matter, markdown, mineru
 from twopass.formats.draft import Draft
 from twopass.text import prose
 
@@ -72,6 +72,39 @@ def test_no_payload_lives_in_any_element(payload: str) -> None:
     source = markdown.write(build_document(checkpoint(1, *(e.model_copy(update={"id": ""}) for e in parts))))[0]
 
     assert_nothing_lives(source, tuple(tag for tags in ELEMENTS.values() for tag in tags), is_single=False)
+
+
+@pytest.mark.parametrize(
+    "payload", ["<!-- x", "<!--", '<a b="', "<x y='", "<b", "</x", "<?x", "<!x", "&#", "&#60d", "&#x"]
+)
+@pytest.mark.parametrize("kind", [*ELEMENTS])
+def test_what_begins_in_one_element_does_not_reach_another(kind: Kind, payload: str) -> None:
+    """Tags, comments and numbers of characters that do not end leave tables and code after them what they are."""
+    cut = [e for e in build(kind, payload).document.elements if e.kind is kind]
+    table = element("table", table=plain_table(["a", "[x](javascript:alert(1)) *b*"]))
+    script = element("code", "<b>\n<script>alert(1)</script>")
+    parts = [e.model_copy(update={"id": ""}) for e in (*cut, script, table, script)]
+
+    for marks in (True, False):
+        document = build_document(checkpoint(1, *parts), checkpoint(2, element("text", "After.")))
+        source = markdown.write(document, Markdown(tables="html", page_marks=marks))[0]
+        assert_nothing_lives(source, tuple({tag for tags in ELEMENTS.values() for tag in tags}), is_single=False)
+
+
+@pytest.mark.parametrize("row", ["| - |", ":-|-:", "-|"])
+def test_list_items_are_no_head_of_a_table(row: str) -> None:
+    """An item that looks like the line below a table's head stays an item, for Python-Markdown, too."""
+    document = build_document(checkpoint(1, element("list_item", "- a | b"), element("list_item", f"- {row}")))
+
+    source = markdown.write(document)[0]
+
+    assert_nothing_lives(source, (*TEXT, *LISTS))
+    assert {Page(read(source)).text for read in READERS.values()} == {f"a | b {row}"}
+
+
+def test_code_that_leaves_a_tag_open_is_written_as_html() -> None:
+    """The parser of Python-Markdown would go on into what follows; every reader shows the code as it is."""
+    assert escaping.write_code("a_b <!-- x\n\n&#") == "<pre><code>a&#95;b &lt;!-- x\n\n&amp;#</code></pre>"
 
 
 @settings(max_examples=150)
@@ -125,6 +158,7 @@ def test_every_chunk_is_inert_by_itself(parts: list[tuple[Kind, str]], times: in
     """A chunk that begins or ends within a table, code, formula or text has no more markup than the document."""
     elements = [e for kind, text in parts for e in build(kind, (text + " ") * times).document.elements]
     document = build_document(checkpoint(1, *(e.model_copy(update={"id": ""}) for e in elements)))
+    assume(not flow.build(document, Markdown()).notes)  # the writer links them
     options = FormatOptions(chunks=Chunks(max_tokens=64, min_tokens=0))
 
     rows = [json.loads(line) for line in chunks.write(Draft(document, options)).splitlines()]

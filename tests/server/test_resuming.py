@@ -352,12 +352,31 @@ def test_a_record_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.M
     assert calls == ["job.tmp", "replace", ID]
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"id": "another", "name": "a", "created": "2026-01-01T00:00:00Z"}'])
+def test_a_damaged_input_is_refused(tmp_path: Path) -> None:
+    """The job cannot be continued, and the server starts all the same."""
+    store = add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
+    (tmp_path / ID / "input.json").write_text("[" * 100_000)
+
+    with pytest.raises(InvalidJob, match="send the file as a new job"):
+        store.load_input(ID)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        '{"id": "another", "name": "a", "created": "2026-01-01T00:00:00Z"}',
+        f'{{"id": "{ID}", "name": "a", "created": "2026-01-01T00:00:00"}}',
+    ],
+)
 def test_a_job_whose_record_is_damaged_can_be_seen_and_deleted(tmp_path: Path, content: str) -> None:
     """It is listed as failed, gets old like other jobs, and its record is left as it is."""
     folder = tmp_path / ID
     folder.mkdir()
     (folder / "job.json").write_text(content)
+    add_record(tmp_path, Record(id="1" * 16, name="b.pdf", created=now()))
     store = JobStore(tmp_path)
     record = store.get(ID)
 

@@ -78,7 +78,7 @@ async def test_a_claim_whose_answer_is_lost_is_recognized(
     assert result.duplicate_of is None and result.status == "success"
 
 
-@pytest.mark.parametrize("claim", [b"", b"{}", b"[1]", b'{"job": 7}', b"\xff"])
+@pytest.mark.parametrize("claim", [b"", b"{}", b"[1]", b'{"job": 7}', b"\xff", b"[" * 100_000])
 async def test_a_damaged_claim_keeps_no_job_from_reading(
     reader: Reader, tmp_path: Path, sample: Path, claim: bytes
 ) -> None:

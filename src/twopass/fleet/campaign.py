@@ -35,6 +35,7 @@ RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attem
     }
 )
 MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
+MAX_DUPLICATES = 9  # of a job that name one another: there is one for each answer that was lost
 _BOOLEAN = TypeAdapter(bool)
 UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
 
@@ -337,13 +338,14 @@ class Campaign:
         total, tries = _JobOutcome(), _Tries(self._plan, self._ledger.unkept_runs(key))
         if tries.refusal and not self._ledger.job_id(key):
             return replace(total, error=tries.refusal)
+        has_key = self._sends_keys
         while True:
             try:
                 run = await self._run_once(key, job, pages, report_progress)
             except (AnswerError, LimitReached) as error:
                 return replace(total, error=str(error))
-            if _refuses_key(run):
-                self._sends_keys = False
+            if has_key and _refuses_key(run):
+                self._sends_keys = has_key = False
                 log.warning(
                     "jobs are sent without idempotency_key, which this endpoint's image does not know; update it"
                 )
@@ -396,7 +398,7 @@ class Campaign:
             try:
                 result, error = answers.parse_end(status)
                 original_id = result.duplicate_of if status.state is JobState.ENDED else None
-                if original_id in followed:
+                if original_id in followed or (original_id and len(followed) == MAX_DUPLICATES):
                     raise AnswerError(Code.ENDPOINT_ANSWER, f"job {job_id} ended as a duplicate of {original_id}")
             except AnswerError as failure:  # the job stays open in the ledger: sent again, it would cost as much
                 return self._to_outcome(job, status, JobResult(), str(failure))

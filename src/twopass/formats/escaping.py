@@ -14,6 +14,11 @@ _STYLED_MATHS = re.compile(
 )
 BLOCK_END = "<!-- -->"  # ends a list or a note, which Markdown would continue with a list or indented text below it
 # What readers without fenced code, such as Python-Markdown without its extension, would take for tags and links.
+_COMPLETE_TAG = re.compile(r"<!--(?:(?!--!?>|<!--)[\s\S])*+-->|</?[A-Za-z](?:[^<>\"']|\"[^<>\"]*\"|'[^<>']*')*+>")
+CODE_BEGIN, CODE_END = "<pre><code>", "</code></pre>"
+# What would live within HTML where a reader takes that for Markdown: in cells, and in code.
+_LIVE_IN_CELL = re.compile(r"\](?=[(:\[])|(?<=[*_`)\]])\{")
+_LIVE_IN_CODE = re.compile(rf"{_LIVE_IN_CELL.pattern}|[*_`{{]")
 _LINK = re.compile(r"\](?=[(:\[])")
 _INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
@@ -58,7 +63,7 @@ def make_inert(text: str) -> str:
     text = re.sub("<", lambda found: "< " if found.start() in tags else "<", text)
     text = _TASK.sub(f"[{_NO_SPACE}", text)
     text = _INERT_FENCE.sub(r"\1 ", _LINK.sub("] ", text.replace("]:", f"]{_NO_SPACE}:")))
-    return _ATTRIBUTES.sub(_NO_SPACE, text)
+    return _ATTRIBUTES.sub(_NO_SPACE, markdown_escapes.CUT_ENTITY.sub(f"&{_NO_SPACE}", text))
 
 
 def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
@@ -76,12 +81,24 @@ def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
 
 
 def write_code(text: str) -> str:
-    """Write code as a block: fenced, but indented if it holds tags or links, since every reader knows indented code."""
+    """Write code as a block: fenced, but indented if it holds tags or links, since every reader knows indented code.
+
+    Code with a tag or a comment that does not end in it is written as HTML: the parser of Python-Markdown, which reads
+    code, too, would go on into what follows.
+    """
     text = text.translate(_UNREADABLE)
+    if markdown_escapes.CUT_ENTITY.search(text) or markdown_escapes.find_tags(_COMPLETE_TAG.sub("", text)):
+        return f"{CODE_BEGIN}{_escape_html(text, _LIVE_IN_CODE)}{CODE_END}"
     if _LINK.search(text) or markdown_escapes.find_tags(text):
         return f"{BLOCK_END}\n\n" + "\n".join(f"    {line}" if line.strip() else "" for line in text.split("\n"))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}"
+
+
+def _escape_html(text: str, live: re.Pattern[str]) -> str:
+    """Escape text within HTML, also what would live in it if a reader took it for Markdown."""
+    escaped = html.escape(text, quote=False)
+    return live.sub(lambda found: f"&#{ord(found.group())};", escaped)
 
 
 def escape_mermaid(code: str) -> str:
@@ -89,6 +106,7 @@ def escape_mermaid(code: str) -> str:
     code = _LINK.sub("] ", code.translate(_UNREADABLE))
     tags = markdown_escapes.find_tags(code)
     escaped = re.sub("<(?!br ?/?>)", lambda found: "#lt;" if found.start() in tags else "<", code)
+    escaped = markdown_escapes.CUT_ENTITY.sub("#amp;", escaped)
     return re.sub(r"^ {0,3}(?=[#>=-])", "    ", escaped, flags=re.MULTILINE)
 
 
@@ -115,7 +133,7 @@ def escape_gfm_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
 def escape_html_cell(text: str, style: Maths = Maths.DOLLAR) -> str:
     """Escape the text of a cell of an HTML table, where Markdown does not apply."""
     lines = (maths.FORMULA.sub(lambda found: _delimit(_join(found), found, style), line) for line in _split_lines(text))
-    return "<br>".join(html.escape(line, quote=False) for line in lines)
+    return "<br>".join(_escape_html(line, _LIVE_IN_CELL) for line in lines)
 
 
 def _split_lines(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from twopass.document import Document
 
 # YAML allows the first ones only escaped, and all of them may be escaped.
 _UNPRINTABLE = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
-_ESCAPED = re.compile(rf"{_UNPRINTABLE}|[<>\[\]`*~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
+_ESCAPED = re.compile(rf"{_UNPRINTABLE}|[<>\[\]`*~]|(?<!\w)_|_(?!\w)|&(?=#|\w+;)")
 
 
 def render(document: Document) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from twopass.formats import token_estimate
-from twopass.formats.escaping import BLOCK_END
+from twopass.formats.escaping import BLOCK_END, CODE_BEGIN, CODE_END
 from twopass.text import markdown_escapes, maths
 
 # From the best place to split to the worst; each pattern matches the end of a piece.
@@ -34,10 +34,11 @@ _SPECIAL_BLOCK = re.compile(
     r"|(?P<gfm>\|[^\n]*\n\|(?: :?-+:? \|)+\n)(?:\|[^\n]*(?:\n|\Z))*"
     r"|(?P<fence>(?P<ticks>`{3,}+)[^\n]*+\n)[\s\S]*?(?:\n(?P=ticks)$|\Z)"
     r"|(?P<maths>\$\$\n|\\\[\n)[\s\S]*?(?:\n(?:\$\$|\\\])$|\Z)"
+    rf"|(?P<pre>{CODE_BEGIN})[\s\S]*?(?:{CODE_END}$|\Z)"
     r"|(?:<!-- -->\n\n)?(?P<code> {4})[^\n]*(?:\n+ {4}[^\n]*)*)",
     flags=re.MULTILINE,
 )
-_TAG = re.compile(r"<[a-z/][^<>]*>")
+_TAG = re.compile(r"<[a-z/][^<>]*>|&#?\w+;")
 _TABLE_END = "\n</table>"
 _RESERVE = 4  # tokens for what makes a part stand alone
 
@@ -81,13 +82,15 @@ def _find_segments(block: str) -> Iterator[_Segment]:
 
 
 def _make_segment(found: re.Match[str]) -> _Segment:
-    kind = next(name for name in ("html", "gfm", "fence", "maths", "code") if found[name] is not None)
+    kind = next(name for name in ("html", "gfm", "fence", "maths", "pre", "code") if found[name] is not None)
     head, tail, lines = found[kind], "", found.group().split("\n")
     if kind == "html":
         rows = next((n for n, line in enumerate(lines[1:], 1) if "<th" not in line), 1)
         head = "\n".join(lines[:rows]) + "\n"
     if kind in ("html", "fence", "maths") and len(lines) > 1:
         tail = f"\n{lines[-1]}"
+    if kind == "pre" and found.group().endswith(CODE_END):
+        tail = CODE_END
     return _Segment(*found.span(), kind, "" if kind == "code" else head, tail)
 
 
@@ -119,8 +122,8 @@ def _complete(kind: str, part: str, is_within_line: bool) -> str:
 
 
 def _find_tags(block: str, segment: _Segment) -> list[tuple[int, int]]:
-    """Return where the tags of an HTML table begin and end: its rows may be split, but no tag."""
-    if segment.kind != "html":
+    """Return where tags and entities of HTML begin and end: its rows and lines may be split, but none of these."""
+    if segment.kind not in ("html", "pre"):
         return []
     return [found.span() for found in _TAG.finditer(block, segment.start, segment.end)]
 

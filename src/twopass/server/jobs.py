@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from twopass.document import TRANSIENT_CODES, Severity
 from twopass.document import State as PageState
@@ -68,9 +68,9 @@ class Record(Frozen):
     id: str
     name: str
     state: State = State.QUEUED
-    created: datetime
-    started: datetime | None = None
-    finished: datetime | None = None
+    created: AwareDatetime  # others cannot be compared with it
+    started: AwareDatetime | None = None
+    finished: AwareDatetime | None = None
     progress: dict[str, Any] | None = None
     result: Result | None = None
     error: ErrorAnswer | None = None
@@ -220,7 +220,7 @@ class JobStore:
             data = self._input_path(job_id).read_bytes()
         try:
             stored: Mapping[str, Any] = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InvalidJob(Code.INVALID_JOB, "the stored input is damaged; send the file as a new job") from None
         return stored
 

@@ -32,7 +32,7 @@ def _parse_owner(stored: Stored | None) -> str | None:
     """The job id in a claim; None if it was deleted or cannot be parsed, which must not keep a job from reading."""
     try:
         claim = json.loads(stored.data) if stored else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     owner = claim.get("job") if isinstance(claim, dict) else None
     return owner if isinstance(owner, str) else None

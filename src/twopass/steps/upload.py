@@ -114,7 +114,7 @@ def _parse_manifest(data: bytes) -> Manifest | None:
             {name: body[name] for name in ManifestDetails.model_fields if name in body}
         )
         return Manifest(DocumentResult.model_validate(body["result"]), problems, details)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

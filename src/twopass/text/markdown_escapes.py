@@ -31,6 +31,8 @@ _ADDRESS = re.compile(r"(https?|ftp|www)(?::(?=//)|\.)\S*", flags=re.IGNORECASE)
 _DOLLAR = re.compile(r"\$+")
 _BACKTICKS = re.compile(r"`+")
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[0-9a-zA-Z]{1,31});")
+# The beginning of a number that is none: behind it, the HTML parser of Python-Markdown confuses what it has read.
+CUT_ENTITY = re.compile(r"&(?=#(?!(?:[0-9]+|[xX][0-9a-fA-F]+);))")
 _ATTRIBUTES = re.compile(r"\{[^{}]*\}\s*$")  # Python-Markdown's attribute lists, which end a block
 _LINE_START = re.compile(
     r"#|>|[-+*:](?=\s|$)"  # headings, quotes, lists, definitions
@@ -39,6 +41,7 @@ _LINE_START = re.compile(
 )
 _LIST_NUMBER = re.compile(r"\d+(?=[.)](?:\s|$))")
 _RULE_IN_LIST = re.compile(r"-(?:\s*-)+\s*$")  # with the item's own dash, a rule
+_DELIMITER_ROW = re.compile(r"[\s:-]*\|[\s:|-]*$")  # Python-Markdown takes two list items for the head of a table
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
 # Python-Markdown shows the backslash before other characters.
 _ENTITIES = {mark: f"&#{ord(mark)};" for mark in "\"$%',/:;=?@^~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -47,7 +50,8 @@ _ENTITIES = {mark: f"&#{ord(mark)};" for mark in "\"$%',/:;=?@^~"} | {"<": "&lt;
 _STYLED = re.compile(
     r"\\(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<tag></?su[bp]>|<br ?/?>)"
-    r"|(?P<mark><|\](?=\()|\[(?=\^)|\A(?:[#>]|:(?=\s)|~(?=~~)|\*?\[(?=[^\[\]]*\]:))|(?<=[*_~`>)\]])\{|\{(?=[^{}]*\}\s*\Z))"
+    rf"|(?P<mark><|{CUT_ENTITY.pattern}"
+    r"|\](?=\()|\[(?=\^)|\A(?:[#>]|:(?=\s)|~(?=~~)|\*?\[(?=[^\[\]]*\]:))|(?<=[*_~`>)\]])\{|\{(?=[^{}]*\}\s*\Z))"
 )
 _TASK_ITEM = re.compile(r"\A((?:[-+*]|\d+[.)])\s+)\[(?=[ xX]\](?:\s|$))")
 _SCRIPT = re.compile(r"<(/?)(su[bp])>")
@@ -123,6 +127,8 @@ def escape_line_start(text: str, in_list: bool = False) -> str:
     `in_list` says that the line follows the marker of a list item, where `[ ]` would be a check box.
     """
     text = text.lstrip()
+    if _DELIMITER_ROW.match(text):
+        return text.replace("|", "&#124;", 1)
     if numbered := _LIST_NUMBER.match(text):
         return f"{numbered.group()}\\{text[numbered.end() :]}"
     is_special = _LINE_START.match(text) or (in_list and (_TASK.match(text) or _RULE_IN_LIST.match(text)))
@@ -254,6 +260,7 @@ def _find_entities(text: str) -> Iterator[int]:
     for found in _ENTITY.finditer(text):
         if found.group()[1] == "#" or html.unescape(found.group()) != found.group():
             yield found.start()
+    yield from (found.start() for found in CUT_ENTITY.finditer(text))
 
 
 _FINDERS: dict[str, Callable[[str], Iterable[int]]] = {

@@ -21,7 +21,7 @@ _SPECIAL = re.compile(
     r"|(?P<sign>\\?<)"  # of a tag, a comment or an address
     r"|\\[\s\S]"  # other commands and escapes stay as they are
     r"| ?(?P<mark>\*+|(?<![^\W_])_+) ?"  # behind a letter or digit, an underscore begins no emphasis
-    r"|(?P<bracket>\](?=\()|\[(?=\^))"  # of links and of references to footnotes
+    r"|(?P<bracket>\](?=\()|\[(?=\^)|&(?=#))"  # of links, of references to footnotes and of numbered characters
     r"|(?P<quote>`)|(?P<tie>~)"
 )
 # In the first place of a line: headings, quotes, lists, rules, tables, definitions, attributes.

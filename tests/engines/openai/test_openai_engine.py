@@ -548,6 +548,14 @@ def test_a_line_of_many_small_chunks_takes_linear_time() -> None:
     assert two < 2.5 * one
 
 
+def test_the_parts_of_an_answer_are_joined_once() -> None:
+    """Looking for loops in the answer so far does not go through all of its parts each time."""
+    answer = stream.StreamedAnswer(parts=["a"] * 1000)
+
+    assert answer.text == answer.text == "a" * 1000
+    assert len(answer.parts) == 1
+
+
 async def test_events_that_nest_without_an_end_are_malformed() -> None:
     """Deep nesting is no crash of the engine."""
 

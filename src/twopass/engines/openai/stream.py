@@ -49,7 +49,8 @@ class StreamedAnswer:
 
     @property
     def text(self) -> str:
-        return "".join(self.parts)
+        self.parts[:] = ["".join(self.parts)]  # a million parts are joined once, not for each check of loops
+        return self.parts[0]
 
     @property
     def tokens_in(self) -> int:
