@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from twopass.document import Status
+from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.server.access import Access
 from twopass.server.answers import ErrorAnswer, JobAnswer, State
 from twopass.server.jobs import JobStore, Record
-
-SEND_AGAIN = "send the same job again"  # how a worker's messages begin that advice
 
 
 def show_job(record: Record, store: JobStore, access: Access) -> JobAnswer:
