@@ -24,7 +24,7 @@ from twopass.errors import Code, EngineError, TwopassError, advise_install
 from twopass.job import EntryPoint, Job, redact_uri
 from twopass.result import Result
 from twopass.runtime import environment, parent_death
-from twopass.runtime.shutdown import RESEND_HINT, chain_signal_handlers
+from twopass.runtime.shutdown import SEND_AGAIN, chain_signal_handlers
 from twopass.settings import Settings
 from twopass.storage import s3_client
 from twopass.telemetry import logs
@@ -209,7 +209,7 @@ def _request_replacement(worker: Worker, entry_point: EntryPoint, reply: JsonObj
     signal.raise_signal(signal.SIGTERM)
     if "error" in reply or reply["status"] == Status.SUCCESS:
         return {**reply, "refresh_worker": True}
-    message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is being replaced; {RESEND_HINT}"
+    message = f"{Code.ENGINE_DEAD}: the engine is gone and the worker is being replaced; {SEND_AGAIN}"
     return {"error": message, "detail": reply, "refresh_worker": True}
 
 
@@ -218,7 +218,7 @@ async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPo
     settings = worker.settings
     if worker.engine.is_gone:
         raise EngineError(
-            Code.ENGINE_DEAD, "this worker's engine is gone and the worker is being replaced; send the job again"
+            Code.ENGINE_DEAD, f"this worker's engine is gone and the worker is being replaced; {SEND_AGAIN}"
         )
     job = Job.parse(delivered_job, settings, entry_point)
     progress = Tracker()

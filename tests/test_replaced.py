@@ -65,5 +65,6 @@ def test_a_worker_without_an_engine_asks_to_be_replaced(queue: LoopbackQueue, wo
 
     assert (first.status, first.refresh, code) == ("FAILED", True, 0)
     assert first.error is not None and first.error.startswith("ENGINE_DEAD: the engine is gone")
+    assert "to continue" not in first.error  # without an output, the job begins anew
     assert first.output["detail"]["documents"][0]["pages"] == {"read": 2, "unread": 3}
     assert sum(len(take.job_ids) for take in queue.takes) == 1

@@ -47,6 +47,16 @@ def test_a_machine_that_can_read_passes(tmp_path: Path) -> None:
     assert find_line(ran, "Tesseract languages") == f"ok       Tesseract languages {tmp_path}: kor"
 
 
+def test_the_settings_line_names_their_file(tmp_path: Path) -> None:
+    """Whoever has forgotten a twopass.toml in the folder sees here that it counts."""
+    config = tmp_path / "mine.toml"
+    config.write_text('[engine]\nengine = "cpu"\n')
+
+    ran = doctor(f"{DOCTOR} read --config {config}")
+
+    assert find_line(ran, "settings").endswith(f"read from the environment and {config}; they fit together")
+
+
 def test_doctor_imports_libraries_that_leave_nothing(tmp_path: Path) -> None:
     """An import of onnxruntime alone would write an id of the machine."""
     ran = doctor(HOME=str(tmp_path), TMPDIR=str(tmp_path))

@@ -466,8 +466,8 @@ def test_a_campaign_ends_at_its_limit_in_dollars(folder: Path, start_endpoint: A
     [
         (["--max-cost", "5"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
         (["--max-cost", "5", "--price-per-hour", "0"], "INVALID_SETTING: --max-cost: set --price-per-hour"),
-        (["--max-cost", "nan", "--price-per-hour", "1"], "Invalid value for '--max-cost': 'nan'"),
-        (["--max-cost", "5", "--price-per-hour", "inf"], "INVALID_SETTING: --price-per-hour: inf"),
+        (["--max-cost", "nan", "--price-per-hour", "1"], "'--max-cost': 'nan' is not a number from 0 on"),
+        (["--max-cost", "5", "--price-per-hour", "inf"], "'--price-per-hour': 'inf' is not a number from 0 on"),
     ],
 )
 def test_a_limit_without_a_price_is_refused(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twopass.cli import options
+from twopass.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from twopass.acceptance.checks import Check
@@ -103,7 +104,7 @@ def command(
     nothing = "" if has_passed or checks.has_failed(done) else ": nothing was compared"
     outcome = f"{'passed' if has_passed else 'failed'}{nothing}"
     typer.echo(f"{outcome}, after {seconds} s, {checks.count_outcomes(done)}")
-    raise typer.Exit(0 if has_passed else 1)
+    raise typer.Exit(Exit.SUCCESS if has_passed else Exit.FAILED)
 
 
 def _write_json(path: Path, done: Sequence[Check], seconds: int) -> None:

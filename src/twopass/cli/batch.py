@@ -87,13 +87,14 @@ async def _prepare(output: str, settings: Settings) -> None:
 
 @dataclass
 class Reading:
-    """What is known of a document while it is read, in case that it is not read to its end."""
+    """What is known of a document while it is read, in case it is not read to its end."""
 
     tracker: Tracker
     states: Counter[str] = field(default_factory=Counter)
     doc: DocumentContext | None = None
 
-    async def take(self, doc: DocumentContext, page: Checkpoint) -> None:
+    async def record(self, doc: DocumentContext, page: Checkpoint) -> None:
+        """Count a page that has ended."""
         self.doc = doc
         self.states[page.page.state] += 1
 
@@ -363,7 +364,7 @@ async def _read_file(file: InputFile, batch: Batch, worker: Worker, tracker: Tra
     try:
         job = batch.options.make_job(file, worker.settings)
         async with outputs.open_output(job.output, worker.settings, None, worker.checked_outputs) as output:
-            outcome = await pipeline.run_single(job, worker, output, reading.take, tracker)
+            outcome = await pipeline.run_single(job, worker, output, reading.record, tracker)
             return outcome, await _load_printed(outcome, batch.options, output)
     except TwopassError as error:
         return report.failed_document(file.name, error), b""

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from twopass.cli import options
+from twopass.cli.exit_codes import Exit
 
 
 def command(
@@ -41,4 +42,5 @@ def command(
             typer.echo(f"{finding.outcome:<8} {finding.check:<19} {finding.message}")
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
-    raise typer.Exit(1 if any(finding.outcome is Outcome.FAILED for finding in findings) else 0)
+    has_failed = any(finding.outcome is Outcome.FAILED for finding in findings)
+    raise typer.Exit(Exit.FAILED if has_failed else Exit.SUCCESS)

@@ -26,7 +26,7 @@ from twopass.engines import factory, gpus, preflight, structure
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
 from twopass.pages import tesseract
 from twopass.runtime import environment, scratch
-from twopass.settings import Settings
+from twopass.settings import Settings, find_config_file
 from twopass.storage.s3_store import S3Store
 
 IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
@@ -100,7 +100,8 @@ def check_settings(settings: Settings) -> Answer:
     """The settings were checked when they were read; what remains are variables that are no settings."""
     if misspelt := environment.find_misspelt():
         raise InvalidSetting(Code.INVALID_SETTING, misspelt)
-    return Outcome.OK, "read from the environment; they fit together"
+    file = find_config_file()
+    return Outcome.OK, f"read from the environment{f' and {file}' if file else ''}; they fit together"
 
 
 def check_engine(settings: Settings) -> Answer:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from twopass.cli import options
+from twopass.cli.exit_codes import Exit
 from twopass.detection.structure import Structure
 from twopass.engines import hub, structure, weights
 from twopass.engines.weights import Weights
@@ -46,7 +47,7 @@ def command(
         are_good = [_verify(pinned, place) if verify else _download(pinned, place) for place, pinned in folders.items()]
     except TwopassError as error:
         options.fail(error)
-    raise typer.Exit(0 if all(are_good) else 1)
+    raise typer.Exit(Exit.SUCCESS if all(are_good) else Exit.FAILED)
 
 
 def _download(pinned: Weights, folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Collection
@@ -58,7 +59,7 @@ def number(
             parsed = kind(value)
         except ValueError:
             parsed = None
-        if parsed is None or not low <= parsed <= (parsed if high is None else high):
+        if parsed is None or not math.isfinite(parsed) or not low <= parsed <= (parsed if high is None else high):
             raise typer.BadParameter(f"{value!r} is not a{' whole' if kind is int else ''} number {limits}.")
         return parsed
 

@@ -9,7 +9,7 @@ from twopass.document import Box, Element, Kind
 
 PAGE_NOTES = ("footnote", "page_footnote")  # notes to the text, by their label
 CAPTION_REACH = 0.2  # largest gap to the table or figure, as a share of the page's height
-CAPTION_STEPS = 100  # elements of the answer between both, more than a page has of one column
+CAPTION_STEPS = 100  # elements of the answer between both; a column of a page has fewer
 
 
 def link_captions(elements: Sequence[Element]) -> list[Element]:

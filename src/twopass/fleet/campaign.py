@@ -36,8 +36,8 @@ RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attem
 )
 MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
 MAX_DUPLICATES = 9  # of a job that name one another: there is one for each answer that was lost
-_BOOLEAN = TypeAdapter(bool)
 UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
+_BOOLEAN = TypeAdapter(bool)
 
 
 class CampaignListener(Protocol):

@@ -92,7 +92,7 @@ async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> 
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
         return [DocumentRef(str(file)) for file in files if not any(map(file.resolve().is_relative_to, folders))]
     if not path.exists():
-        raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder")
+        raise SourceError(Code.SOURCE_NOT_FOUND, f"{place}: no such file or folder; check its path")
     return [DocumentRef(place)]
 
 
@@ -176,7 +176,7 @@ class DocumentPreparer:
             return PreparedDocument(document.location, counted.sha256, counted.pages)
         path = Path(document.location)
         if not path.is_file():
-            raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file")
+            raise SourceError(Code.SOURCE_NOT_FOUND, f"{path}: no such file; check its path")
         counted = await self._count(document)
         if self.shares_files:
             return PreparedDocument(str(path.resolve()), counted.sha256, counted.pages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
@@ -102,9 +101,6 @@ class Submission:
         Job.parse({"input": {**self.job_fields, "source": "any"}}, settings, EntryPoint.LOCAL)
 
     def _check_money(self) -> None:
-        for option, dollars in (("--price-per-hour", self.price_per_hour), ("--max-cost", self.max_cost)):
-            if dollars is not None and not math.isfinite(dollars):
-                raise InvalidSetting(Code.INVALID_SETTING, f"{option}: {dollars} is no number of dollars")
         if self.max_cost is not None and not self.price_per_hour:
             message = "--max-cost: set --price-per-hour, too; without a worker's price nothing is known of the cost"
             raise InvalidSetting(Code.INVALID_SETTING, message)

@@ -15,7 +15,8 @@ from twopass.errors import Code, OutOfTime
 SignalHandler = Callable[[int, FrameType | None], None]
 
 _REASONS = {Code.DEADLINE: "the job's deadline passed", Code.SHUTDOWN: "the worker is shutting down"}
-RESEND_HINT = "send the same job again to continue"  # true only of pages that are stored where it finds them
+SEND_AGAIN = "send the same job again"  # how the advice begins; `twopass serve` replaces it by its own
+RESEND_HINT = f"{SEND_AGAIN} to continue"  # true only of pages that are stored where it finds them
 
 
 class Shutdown:

@@ -6,11 +6,10 @@ from typing import Any
 
 from twopass.document import Status
 from twopass.pages.source_files import PASSWORD_HINT
+from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.server.access import Access
 from twopass.server.answers import ErrorAnswer, JobAnswer, State
 from twopass.server.jobs import JobStore, Record
-
-SEND_AGAIN = "send the same job again"  # how a worker's messages begin that advice
 
 
 def show_job(record: Record, store: JobStore, access: Access) -> JobAnswer:

@@ -18,6 +18,7 @@ from twopass.pages.source_files import SAVE_AGAIN
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
+from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.text import prose
 from twopass.text.confidence import UNREADABLE
 
@@ -259,4 +260,4 @@ def failed_page(number: int, reason: Code, message: str, state: State = State.FA
 
 
 def _retry_hint(page: Page) -> str:
-    return "; send the same job again to retry this page" if page.is_transient_failure else ""
+    return f"; {SEND_AGAIN} to retry this page" if page.is_transient_failure else ""

@@ -214,7 +214,7 @@ async def _read_answer(
 
 
 def _iterate_bytes(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The response as it arrives, of which a compressed one might make a thousand times as many bytes at once."""
+    """The response as it arrives; a compressed one is refused, because it might grow a thousandfold in memory."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise MalformedStream("the response is compressed, although the request does not allow that")
     return response.aiter_raw()
