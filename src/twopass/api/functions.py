@@ -69,8 +69,9 @@ def submit(
 
     With a `folder`, the artefacts are saved there, and the same call picks up the jobs of an interrupted one.
 
-    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file, and
-    EndpointError if the endpoint refuses the jobs or cannot be reached.
+    A document's failure is in its outcome. Raises InvalidJob for a wrong option, SourceError for a missing file,
+    InvalidSetting if another call uses the folder, and EndpointError if the endpoint refuses the jobs or cannot be
+    reached.
     """
     from twopass.api import submitting
 
