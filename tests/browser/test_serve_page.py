@@ -164,11 +164,37 @@ async def test_a_file_that_cannot_be_read_says_why(
         await expect(page.locator(".job").filter(has_text="wrong.pdf")).to_have_count(0)
 
 
+async def test_a_file_that_failed_before_the_server_answered_is_announced(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    """A screen reader says that a job failed also if no event did: the answer to the upload was the first to know."""
+    path = tmp_path / "at once.pdf"
+    path.write_bytes(b"no document")
+    answered = asyncio.Event()
+
+    async def answer_when_ended(route: Route) -> None:
+        await route.continue_(url=f"{route.request.url}?wait_s=60")
+
+    async def hold(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    async with await browser.new_context() as context:
+        await context.add_init_script("delete window.SharedWorker")  # its requests cannot be held
+        await context.route("**/v1/jobs", answer_when_ended)
+        async with open_tab(context, server) as page:
+            await page.route("**/v1/events", hold)
+            await page.set_input_files("#files", path)
+
+            await expect(page.get_by_role("status").filter(has_text="at once.pdf")).to_have_count(1, timeout=30_000)
+            answered.set()
+
+
 async def test_reading_can_be_cancelled_with_the_keyboard_on_a_phone(
     browser: Browser, server: Server, tmp_path: Path
 ) -> None:
     """Cancel is reached with the Tab key, the card says that it was cancelled, and nothing is wider than the screen."""
-    path = tmp_path / f"{'long' * 50}.pdf"
+    path = tmp_path / f"{'long' * 49}.pdf"  # the longest name that the server keeps
     path.write_bytes(build_pdf(300))
     async with open_page(browser, server, width=PHONE) as page:
         await page.set_input_files("#files", path)

@@ -213,6 +213,7 @@ class Card {
       cards.set(job.id, this);
       this.show(job);
     }
+    if (cards.get(job.id).isFinal) cards.get(job.id).announceState(); // no event has, if it ended at once
   }
 
   get isActive() {
@@ -254,11 +255,15 @@ class Card {
   announceChange(before) {
     const percent = this.job.progress?.percent ?? 0;
     if (before.state !== this.job.state) {
-      announce(`${this.job.name}: ${STATES[this.job.state]}${this.job.error ? `, ${this.job.error.message}` : ""}`);
+      this.announceState();
     } else if (this.isActive && percent >= this.announcedPercent + ANNOUNCED_PERCENT) {
       this.announcedPercent = percent - (percent % ANNOUNCED_PERCENT);
       announce(`${this.job.name}: ${this.find(".detail").textContent}`);
     }
+  }
+
+  announceState() {
+    announce(`${this.job.name}: ${STATES[this.job.state]}${this.job.error ? `, ${this.job.error.message}` : ""}`);
   }
 
   // Fetch the pages that were read, and the result if there is one, once the card is on the screen.
