@@ -140,7 +140,7 @@ BARE_ADDRESSES = ("http://", "https://", "ftp://", "mailto:")  # that GitHub's a
 COMMENTS = {"page: 1", "page: 2", ""}
 # Without its extensions, Python-Markdown takes tables and fenced code for text, in which it finds styles and blocks.
 PLAIN, UNKNOWN = "python-markdown", ("| --- |", "```")
-HARMLESS = {"em", "strong", "code", "blockquote", "hr", *HEADINGS, *LISTS}
+HARMLESS = {"em", "strong", "code", "blockquote", "hr", "br", *HEADINGS, *LISTS}  # br: a blank at a line's end
 
 
 class Case(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.documents import BOTTOM, build_document, checkpoint, element, plain_table
@@ -182,6 +182,7 @@ LIVE = {"script", "img", "svg", "details", "a", "b", "javascript:alert(1)", "htt
 
 @settings(max_examples=100)
 @given(st.sampled_from(list(ELEMENTS)), hostile_texts)
+@example(Kind.CODE, "<script>alert(1)</script>```\t")
 def test_minerus_texts_are_inert(kind: Kind, text: str) -> None:
     """The entries of content_list.json hold Markdown that is escaped as that of document.md."""
     for source in join_mineru(build(kind, text).document):
