@@ -118,6 +118,7 @@ class Card {
     this.newest = null; // the page whose text is fetched next
     this.missingPictures = 0;
     this.announcedPercent = 0;
+    this.announcedState = null;
     this.find(".name").textContent = name;
     this.find(".name").title = name;
     this.find("progress").setAttribute("aria-label", name);
@@ -206,14 +207,14 @@ class Card {
 
   // The file has become a job, which the events may have announced already.
   adopt(job) {
-    const announced = cards.get(job.id);
-    if (announced) {
-      this.element.replaceWith(announced.element);
-    } else {
+    const card = cards.get(job.id) ?? this;
+    if (card === this) {
       cards.set(job.id, this);
       this.show(job);
+    } else {
+      this.element.replaceWith(card.element);
     }
-    if (cards.get(job.id).isFinal) cards.get(job.id).announceState(); // no event has, if it ended at once
+    if (card.isFinal) card.announceState(); // no event has, if it ended at once
   }
 
   get isActive() {
@@ -263,6 +264,8 @@ class Card {
   }
 
   announceState() {
+    if (this.announcedState === this.job.state) return; // a screen reader would say it again
+    this.announcedState = this.job.state;
     announce(`${this.job.name}: ${STATES[this.job.state]}${this.job.error ? `, ${this.job.error.message}` : ""}`);
   }
 
