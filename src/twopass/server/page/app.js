@@ -819,14 +819,19 @@ async function followAlone() {
 // A handler of the events of one connection.
 function makeHandler() {
   const seen = new Set();
+  let isListed = false;
   return (name, data) => {
     if (name === "job") {
       seen.add(data.id);
+      const isNew = isListed && !cards.has(data.id);
       if (!cards.has(data.id)) cards.set(data.id, new Card(data.name, data.created));
-      cards.get(data.id).show(data);
+      const card = cards.get(data.id);
+      card.show(data);
+      if (isNew && card.isFinal) card.announceState(); // it ended between two looks of the server
     } else if (name === "page") cards.get(data.job)?.addPage(data);
     else if (name === "deleted") cards.get(data)?.leave();
     else if (name === "listed") {
+      isListed = true;
       for (const [id, card] of [...cards]) if (!seen.has(id)) card.leave(); // deleted while the connection was lost
       showEmptiness();
     }
