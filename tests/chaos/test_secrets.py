@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import ssl
 import threading
@@ -14,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pymupdf
 
 from tests.chaos.chaos import HANDLER, ROOT
 from tests.fakes import s3, tls
+from tests.fakes.children import find_children
 from tests.fakes.queue import LoopbackQueue
 
 PASSWORD, KEY, SECRET, TOKEN, SIGNATURE, USER = (
@@ -95,9 +93,8 @@ def build_jobs(host: str, endpoint: str) -> Iterator[dict[str, Any]]:
 
 
 def kill_page_workers(pid: int) -> None:
-    for child in psutil.Process(pid).children():
-        if "twopass.runtime.page_worker" in " ".join(child.cmdline()):
-            os.kill(child.pid, signal.SIGKILL)
+    for child in find_children("twopass.runtime.page_worker", pid):
+        child.kill()
 
 
 def test_no_failure_reveals_a_secret(tmp_path: Path) -> None:

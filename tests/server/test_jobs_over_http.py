@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 import openapi_spec_validator
-import psutil
 import pytest
 from PIL import Image
 
 from tests.fakes import s3
+from tests.fakes.children import find_children
 from tests.server.conftest import KEY, Server, build_pdf, iterate_events, read_events, run_server
 from twopass.errors import Code
 
@@ -123,9 +123,7 @@ def test_a_page_worker_that_is_killed_costs_no_page(server: Server) -> None:
     """The page is read again in a new page worker, and the job ends with all pages."""
     job_id = server.send(build_pdf(25)).json()["id"]
     server.wait(job_id, ("running",), pages=1)
-    page_workers = [
-        p for p in psutil.Process(server.process.pid).children(True) if "page_worker" in " ".join(p.cmdline())
-    ]
+    page_workers = find_children("page_worker", server.process.pid)
     for page_worker in page_workers:
         page_worker.kill()
 

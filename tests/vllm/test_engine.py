@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pymupdf
 import pytest
 
+from tests.fakes.children import find_children
 from tests.fakes.reader import Reader
 from tests.vllm import phrase_model, tiny
 from twopass.engines.interface import Prompt, Sampling
@@ -298,7 +298,7 @@ async def test_a_core_killed_during_a_document_loses_nothing(running: Running, t
     async with asyncio.timeout(MAX_WAIT_S):
         while not running.unfinished:
             await asyncio.sleep(0.01)
-    for process in find_core_processes():
+    for process in find_children("EngineCore"):
         process.kill()
     result = await job
 
@@ -312,23 +312,16 @@ async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> N
     """The next core answers its prompts; when all restarts are used up, the worker has to be replaced."""
     running.engine.silence.base_s = SILENCE_S
     await running.engine.open(running.page_pool)
-    for process in find_core_processes():
+    cores = find_children("EngineCore")
+    for process in cores:
         process.suspend()  # alive, but without output
     answer = await running.ask(sampling=Sampling(max_tokens=2))
-    assert answer.finish_reason == "length"
+    assert cores and answer.finish_reason == "length"
     assert not running.engine.is_gone
 
-    for process in find_core_processes():
+    for process in find_children("EngineCore"):
         process.kill()
     with pytest.raises(EngineError) as error:
         await running.ask(sampling=Sampling(max_tokens=2))
     assert error.value.code is Code.ENGINE_DEAD
     assert running.engine.is_gone
-
-
-def find_core_processes() -> list[psutil.Process]:
-    cores = [
-        child for child in psutil.Process().children() if "EngineCore" in " ".join([child.name(), *child.cmdline()])
-    ]
-    assert cores
-    return cores

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pymupdf
 import pytest
 import torch
 import transformers
 from PIL import Image
 
+from tests.fakes.children import find_children
 from tests.fakes.reader import Reader
 from tests.vllm_families import tiny_detector, tiny_readers
 from twopass.detection.region import Detection, make_region, to_json
@@ -270,9 +270,8 @@ async def test_a_core_that_is_killed_loses_nothing(running: Running, tmp_path: P
     async with asyncio.timeout(MAX_WAIT_S):
         while not running.unfinished:
             await asyncio.sleep(0.01)
-    for process in psutil.Process().children():
-        if "EngineCore" in " ".join([process.name(), *process.cmdline()]):
-            process.kill()
+    for process in find_children("EngineCore"):
+        process.kill()
     result = await job
 
     assert (result.status, alone.status) == ("success", "success")

@@ -1,0 +1,18 @@
+"""The processes below another one. One may end, or be a zombie that nobody has waited for, at any time."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+
+
+def find_children(command: str, parent: int | None = None) -> list[psutil.Process]:
+    """The running processes below `parent` (this process if None) whose name or command line contains `command`."""
+    return [child for child, line in _read_commands(parent or os.getpid()) if command in line]
+
+
+def _read_commands(parent: int) -> Iterator[tuple[psutil.Process, str]]:
+    for child in psutil.Process(parent).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # its cmdline() raises ZombieProcess, a subclass, for a zombie
+            yield child, " ".join([child.name(), *child.cmdline()])
