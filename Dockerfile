@@ -11,24 +11,22 @@
 # With --secret id=HF_TOKEN the weights are downloaded with that token; it is in no layer.
 ARG VLLM_VERSION=0.33.0
 
-# The weights at their pinned revisions (src/twopass/engines/weights.py), every file verified with the hub's checksums. This
+# The weights at their pinned revisions (src/twopass/models.py), every file verified with the hub's checksums. This
 # stage has only what the download needs, and all timestamps are reset, so that the layer is the same when it is built again.
 FROM python:3.12.12-slim-bookworm AS weights
 # MODEL also selects the family: prompts and parser. STRUCTURE decides whether the layout detector is in the image.
 ARG MODEL=deepseek_ocr
 ARG STRUCTURE=auto
 RUN pip install --no-cache-dir huggingface_hub==2.4.0
-COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/version.py /bake/twopass/
-COPY src/twopass/detection/__init__.py src/twopass/detection/structure.py /bake/twopass/detection/
-COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py src/twopass/engines/structure.py \
-     src/twopass/engines/weights.py /bake/twopass/engines/
+COPY src/twopass/__init__.py src/twopass/errors.py src/twopass/models.py src/twopass/version.py /bake/twopass/
+COPY src/twopass/engines/__init__.py src/twopass/engines/hub.py /bake/twopass/engines/
 COPY src/twopass/runtime/__init__.py src/twopass/runtime/vendor_reports.py /bake/twopass/runtime/
 WORKDIR /bake
 ENV HF_XET_HIGH_PERFORMANCE=1
 RUN --mount=type=secret,id=HF_TOKEN,env=HF_TOKEN,required=false \
-    python -c "import sys, pathlib; from twopass.engines import hub, structure; \
+    python -c "import sys, pathlib; from twopass import models; from twopass.engines import hub; \
       [hub.download(one.repo, one.revision, pathlib.Path(sys.argv[3], name)) \
-      for name, one in structure.list_weights(*sys.argv[1:3]).items()]" "$MODEL" "$STRUCTURE" /models \
+      for name, one in models.list_weights(*sys.argv[1:3]).items()]" "$MODEL" "$STRUCTURE" /models \
     && find /models -exec touch --no-dereference --date=@0 {} +
 
 # The image with the cpu engine, for a laptop, CI or a CPU endpoint.

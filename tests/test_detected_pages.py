@@ -18,12 +18,11 @@ from twopass.document import Box
 from twopass.engines.detector.engine import DetectorFirstEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.families.regions.family import RegionFamily
-from twopass.families.regions.reader import GLM_OCR
+from twopass.families.registry import FAMILIES
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 
-FAMILY = RegionFamily(GLM_OCR)
+FAMILY = FAMILIES["glm_ocr"]
 LOST = 3  # the region that the doctored detector drops
 
 

@@ -30,13 +30,13 @@ from tests import ROOT
 from tests.fakes import hub as fake_hub
 from twopass.cli.app import COMMANDS
 from twopass.cli.health import ADDRESS
-from twopass.detection.structure import Structure
 from twopass.engines import weights
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.plugin import compatibility
 from twopass.job import EntryPoint, Job
+from twopass.models import DETECTOR, GPU_NAMES, MODELS, PAGE_PRESETS, WEIGHTS, Structure
 from twopass.pages import canary_images
-from twopass.settings import GPU_NAMES, PRESETS, Settings
+from twopass.settings import Settings
 from twopass.version import VERSION
 
 DESCRIPTION = 189  # characters; the Hub's column is a little longer
@@ -133,7 +133,7 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
     (program,) = re.findall(r'python -c "(.+?)"', " ".join(find_stage("weights")))
     files = {"config.json": b"{}", "tokenizer.json": b"{}"}
     absent = "import sys; sys.modules.update(pydantic_settings=None, structlog=None, httpx=None)"  # as in the stage
-    model, detector = (weights.look_up(name) for name in ("glm_ocr", weights.DETECTOR))
+    model, detector = (WEIGHTS[name] for name in ("glm_ocr", DETECTOR))
     hubs = fake_hub.Hub(detector.repo, detector.revision, {"config.json": b"{}"})
 
     with fake_hub.serve(fake_hub.Hub(model.repo, model.revision, files, others=(hubs,))) as server:
@@ -147,7 +147,7 @@ def test_the_weights_stage_has_every_file_that_it_imports(tmp_path: Path) -> Non
     assert process.returncode == 0, process.stderr
     assert Path(process.stdout.strip()) == tmp_path / "bake" / "twopass" / "engines" / "hub.py"
     assert set(files) < {path.name for path in (tmp_path / "glm_ocr").iterdir()}
-    assert "config.json" in {path.name for path in (tmp_path / weights.DETECTOR).iterdir()}
+    assert "config.json" in {path.name for path in (tmp_path / DETECTOR).iterdir()}
 
 
 def test_layers_that_change_least_come_first() -> None:
@@ -404,9 +404,9 @@ def test_every_preset_of_the_hub_is_a_preset_of_the_engine() -> None:
     config = hub.build_hub()["config"]
     options = next(entry["input"]["options"] for entry in config["env"] if entry["key"] == "PRESET")
 
-    assert {preset["defaults"]["PRESET"] for preset in config["presets"]} <= set(PRESETS)
-    assert {option["value"] for option in options} == {"auto", *PRESETS}
-    assert set(GPU_NAMES.values()) <= set(PRESETS)
+    assert {preset["defaults"]["PRESET"] for preset in config["presets"]} <= set(PAGE_PRESETS)
+    assert {option["value"] for option in options} == {"auto", *PAGE_PRESETS}
+    assert set(GPU_NAMES.values()) <= set(PAGE_PRESETS)
 
 
 def test_the_hubs_form_offers_every_model_and_structure() -> None:
@@ -414,10 +414,10 @@ def test_the_hubs_form_offers_every_model_and_structure() -> None:
     fields = {entry["key"]: entry.get("input", {}) for entry in hub.build_hub()["config"]["env"]}
     options = {key: [option["value"] for option in fields[key]["options"]] for key in ("MODEL", "STRUCTURE")}
 
-    assert options == {"MODEL": list(weights.MODELS), "STRUCTURE": list(Structure)}
+    assert options == {"MODEL": list(MODELS), "STRUCTURE": list(Structure)}
     assert [Settings(structure=value).structure for value in options["STRUCTURE"]] == list(Structure)
-    for option, pinned in zip(fields["MODEL"]["options"], weights.MODELS.values(), strict=True):
-        assert option["label"].endswith(f"{pinned.repo}, {pinned.licence}")
+    for option, pinned in zip(fields["MODEL"]["options"], MODELS.values(), strict=True):
+        assert option["label"].endswith(f"{pinned.weights.repo}, {pinned.weights.licence}")
     assert "ALLOW_DOWNLOAD" in fields  # the image has the weights of one model
 
 
@@ -462,7 +462,7 @@ def test_runpod_toml_follows_the_schema_of_runpods_project_tool() -> None:
     assert all(isinstance(value, str) for value in config["project"]["env_vars"].values())
     assert {name.lower() for name in config["project"]["env_vars"]} - {"runpod_log_level"} <= set(Settings.model_fields)
     assert all((ROOT / config["runtime"][name]).is_file() for name in ("handler_path", "requirements_path"))
-    pinned = weights.MODELS["deepseek_ocr"]
+    pinned = WEIGHTS["deepseek_ocr"]
     assert config["endpoint"]["model_refs"] == [f"{pinned.repo}:{pinned.revision}"]
 
 

@@ -21,6 +21,7 @@ from twopass.document import Box
 from twopass.engines import ask
 from twopass.engines.interface import Completion, Prompt
 from twopass.families import registry
+from twopass.families.interface import FamilyOptions
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
@@ -61,7 +62,7 @@ async def read(
     reader: Reader, source: Path, engine: ScriptedEngine, structure: str = "auto", **fields: Any
 ) -> tuple[Result, dict[str, Any]]:
     """The result, and the document that was written."""
-    family = registry.get_family(engine.family, structure=structure)
+    family = registry.get_family(engine.family, FamilyOptions(structure=structure))
     output = source.parent / f"out-{engine.family}-{structure}"
     result = await reader.run(engine=engine, family=family, source=str(source), output=str(output), **fields)
     [path] = output.rglob("document.json")

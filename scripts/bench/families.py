@@ -36,6 +36,7 @@ from scripts.bench.report import print_json
 from scripts.bench.workload import DISTINCT_PAGES
 from twopass.families.regions.reader import READERS
 from twopass.families.registry import FAMILIES
+from twopass.models import MODELS
 
 # Of an A4 page at 144 dpi: label, left, top, width and height in pixels. Text of 10 points has 13 pixels a line.
 REGIONS = (
@@ -245,7 +246,7 @@ def measure_stock(options: Any, model: str) -> None:
         renderer_num_workers=min(options.workers, 14), disable_log_stats=True, **_stock_arguments(options, model),
     ))  # fmt: skip
     print_json(model=model, stage="stock start", seconds=time.time() - before)
-    chats, images = _crop_inputs()[model], _draw_crops()
+    chats, images = MODELS[model].crop_input, _draw_crops()
 
     async def ask(number: int, tokens: int | None = None) -> int:
         label, *_ = REGIONS[number % len(REGIONS)]
@@ -275,9 +276,8 @@ def measure_stock(options: Any, model: str) -> None:
 
 def _stock_arguments(options: Any, model: str) -> dict[str, Any]:
     from twopass.engines.gpus import detect_gpus
-    from twopass.settings import find_preset
 
-    preset = find_preset("auto", detect_gpus().memory_gb, model)
+    preset = MODELS[model].find_preset("auto", detect_gpus().memory_gb)
     return {
         "model": str(_write_reader(options, model)), "dtype": preset.dtype, "load_format": "dummy",
         "max_model_len": preset.context, "max_num_seqs": options.sequences or preset.sequences,
@@ -286,12 +286,6 @@ def _stock_arguments(options: Any, model: str) -> dict[str, Any]:
         "mm_processor_cache_gb": 0, "limit_mm_per_prompt": {"image": 1, "video": 0},
         **({"mm_encoder_attn_backend": options.attention} if options.attention else {}),
     }  # fmt: skip
-
-
-def _crop_inputs() -> Any:
-    from twopass.engines.crop_inputs import CROP_INPUTS
-
-    return CROP_INPUTS
 
 
 def _draw_crops() -> list[Any]:

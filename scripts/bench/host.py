@@ -50,11 +50,11 @@ def main(arguments: Sequence[str]) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_PLUGINS": ""}  # before torch and vllm are imported
     import torch
 
-    from twopass.engines.vllm import tiling
+    from twopass.models import MODELS
     from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 
     torch.set_num_threads(1)
-    view_bytes = tiling.DEEPSEEK_OCR.max_nbytes
+    view_bytes = MODELS["deepseek_ocr"].vision.max_nbytes
     page_pool, view_pool = PixelBufferPool(1, 1 << 30), PixelBufferPool(1, view_bytes, fixed_size=view_bytes)
     page_buffer, view_buffer = (PixelBuffer(number) for pool in (page_pool, view_pool) for number in pool.descriptors)
     print(f"{'':42} {'official':>9} {'rendered':>14} {'resized':>14}   parts: page, views; resized; not rendered")
@@ -75,11 +75,12 @@ def _compare(official: float, ours: float) -> str:
 
 def measure_page(file: Path, number: int, page_buffer: PixelBuffer, view_buffer: PixelBuffer) -> PageCost:
     from twopass.engines.vllm import render_tiles, tiling
+    from twopass.models import MODELS
     from twopass.pages.rendered_page import PagePointer
     from twopass.pages.shared_pixels import Pixels
     from twopass.steps import render
 
-    vision = tiling.DEEPSEEK_OCR
+    vision = MODELS["deepseek_ocr"].vision
     pointer = PagePointer(str(file), number)
     os.ftruncate(page_buffer.descriptor, ROOM)
     drawn = render.draw_pdf(pointer, DPI / 72, page_buffer, ROOM)

@@ -6,9 +6,9 @@ import asyncio
 
 from scripts.bench.workload import STREAM_INTERVAL
 from twopass.engines.interface import Completion, GroupMember, Prompt
-from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import BUFFERS_PER_SEQUENCE
 from twopass.engines.vllm.tiled_image import TiledImages
+from twopass.models import MODELS
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
@@ -28,7 +28,7 @@ class HostEngine(GroupMember):
     def __init__(self, gpus: str, settings: Settings, tokens_per_s: float | None = None) -> None:
         assert settings.max_num_seqs
         self.gpus, self.sequences = gpus, settings.max_num_seqs
-        self._images = TiledImages(tiling.DEEPSEEK_OCR)
+        self._images = TiledImages(MODELS["deepseek_ocr"].vision)
         self._buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,

@@ -30,10 +30,11 @@ from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
-from twopass.engines.vllm.arguments import DRAFTED
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.tiled_image import TiledImages
 from twopass.families import registry
+from twopass.families.interface import FamilyOptions
+from twopass.models import MODELS
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
 from twopass.telemetry import logs
@@ -111,7 +112,7 @@ def parse_options(arguments: Sequence[str]) -> Any:
     parser.add_argument("--sequences", type=int, default=512)
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 2, 1))
     options = parse_with_drafts(parser, arguments)
-    if options.drafts and options.model not in DRAFTED:
+    if options.drafts and not MODELS[options.model].is_drafted:
         parser.error(f"--acceptance: {options.model} is decoded without drafts")
     max_slots = max((round(SLOTS_PER_SEQUENCE * options.sequences), *options.windows))
     if options.pages <= (least := warm_up_pages(max_slots)):
@@ -191,7 +192,7 @@ def _choose_input(worker: Worker, draw_views: bool, small_crops: bool) -> Worker
         images = worker.engine.images
         assert isinstance(images, TiledImages)
         worker.engine.images = replace(images, draw_views=draw_views)
-    return replace(worker, family=registry.get_family(worker.engine.family, small_crops))
+    return replace(worker, family=registry.get_family(worker.engine.family, FamilyOptions(small_crops)))
 
 
 def _measure_latencies(worker: Worker, documents: DocumentSet, rounds: int) -> tuple[float, dict[str, float]]:

@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Sequence
 
 from scripts import ROOT
-from scripts.generate import codes, contract, hub, licences, schema, settings
+from scripts.generate import codes, contract, hub, licences, models, schema, settings
 
 GENERATORS = {
     "settings": settings, "codes": codes, "schema": schema, "contract": contract, "hub": hub, "licences": licences,
+    "models": models,
 }  # fmt: skip
 
 

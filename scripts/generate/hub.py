@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from scripts import ROOT
-from twopass.engines import structure
-from twopass.engines.weights import MODELS
+from twopass.models import MODELS, PAGE_PRESETS, list_weights
 from twopass.pages import canary_images
-from twopass.settings import PRESETS, Settings
+from twopass.settings import Settings
 
 HUB, TESTS = ROOT / ".runpod" / "hub.json", ROOT / ".runpod" / "tests.json"
 
@@ -37,12 +36,13 @@ PRESET_LABELS = {
     "80": "80 GB: A100, H100",
     "141": "141 GB: H200",
 }
-BAKED = tuple(structure.list_weights(Settings().model))  # what the Hub builds: the Dockerfile without arguments
+BAKED = tuple(list_weights(Settings().model))  # what the Hub builds: the Dockerfile without arguments
 CHOICES: Mapping[str, Mapping[str, str]] = {
-    "preset": {value: PRESET_LABELS.get(value, value) for value in ("auto", *PRESETS)},
+    "preset": {value: PRESET_LABELS.get(value, value) for value in ("auto", *PAGE_PRESETS)},
     "model": {
-        name: f"{name}, {'in the image' if name in BAKED else 'not in the image'}: {weights.repo}, {weights.licence}"
-        for name, weights in MODELS.items()
+        name: f"{name}, {'in the image' if name in BAKED else 'not in the image'}: "
+        f"{model.weights.repo}, {model.weights.licence}"
+        for name, model in MODELS.items()
     },
     "structure": {
         "auto": "auto: as the model needs it",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from twopass.engines.weights import DETECTORS, MODELS
+from twopass.models import WEIGHTS
 
 REQUIREMENTS, PAGE = ROOT / "requirements", ROOT / "docs" / "LICENCES.md"
 PINS, IMAGE_PINS, IMAGE_LICENCES = (REQUIREMENTS / name for name in ("run.txt", "image.txt", "image-licences.txt"))
@@ -133,5 +133,5 @@ the hub's repository has it. An image has the weights that its build arguments a
 
 | weights | used as | licence |
 |---|---|---|
-{_render_rows((model.repo, f"`{name}`", model.licence) for name, model in {**MODELS, **DETECTORS}.items())}
+{_render_rows((weights.repo, f"`{name}`", weights.licence) for name, weights in WEIGHTS.items())}
 """

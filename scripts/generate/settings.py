@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from scripts import ROOT
-from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, GROUPS, MEGABYTE, PRESETS, READER_PRESETS
+from twopass.models import PAGE_PRESETS, REGION_PRESETS
+from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, GROUPS, MEGABYTE
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 
@@ -57,9 +58,9 @@ def render_presets() -> str:
         "| `PRESET` | prompts at once | tokens a step | context | number format | region readers: the first three |",
         "|---|---|---|---|---|---|",
     ]
-    for name, preset in PRESETS.items():
+    for name, preset in PAGE_PRESETS.items():
         numbers = ", ".join(filter(None, (preset.dtype, preset.quantization and f"{preset.quantization} weights")))
-        reader = READER_PRESETS[name]
+        reader = REGION_PRESETS[name]
         readers = f"{reader.sequences}, {reader.batched_tokens}, {reader.context}"
         cells = (f"`{name}`", preset.sequences, preset.batched_tokens, preset.context, numbers, readers)
         rows.append(f"| {' | '.join(map(str, cells))} |")

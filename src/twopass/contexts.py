@@ -250,8 +250,6 @@ def resolve_deadline(job: Job, worker: Worker) -> float | None:
 def describe_run(job: Job, settings: Settings, engine: Engine | Identity, family: Family) -> Run:
     """The options that affect what is read, of the job and of the worker, and the prompts."""
     reader = {"family": family.name, "revision": family.revision, **describe(engine)}
-    if settings.small_crops:  # named only if set: it changes document ids
-        reader["small_crops"] = True
     reader |= enrich.describe_options()
     crops = {"max_crops": job.max_crops or family.crops.default}
     return Run(options={**job.reading_options, **crops, **reader, **family.options}, prompts=dict(family.prompts))

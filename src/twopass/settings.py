@@ -1,4 +1,4 @@
-"""The worker's settings: the environment, read once, and the presets for GPUs of different sizes."""
+"""The worker's settings: the environment, read once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
@@ -19,75 +19,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
+
 MEGABYTE = 1 << 20
 HIDDEN = "…"
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/{1,2}(.*)", re.DOTALL)  # a Path keeps one slash of two
-
-
-class Preset(NamedTuple):
-    """Engine settings for a GPU's memory: 6.2 GiB of weights in bfloat16, 60 KiB of KV cache per token, activations."""
-
-    sequences: int
-    batched_tokens: int
-    memory: float = 0.9  # share of the GPU's memory
-    context: int = 8192
-    dtype: str = "bfloat16"
-    quantization: str | None = None
-    eager: bool = False  # no CUDA graphs, which take a gigabyte
-
-
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        # float32, because bfloat16 takes three times as long on a CPU
-        "cpu": Preset(8, 2048, context=4096, dtype="float32", eager=True),
-        # 8-bit weights, because bfloat16 weights alone would fill the GPU
-        "8": Preset(4, 2048, 0.9, 4096, quantization="fp8", eager=True),
-        "16": Preset(32, 4096),
-        "24": Preset(100, 8192),
-        # 34.2 GB × 0.9 - 6.7 GB of weights - 2 GB of graphs and activations: 2,200 tokens of cache for each prompt
-        "32": Preset(160, 8192),
-        "48": Preset(256, 8192),
-        "80": Preset(256, 8192),
-        "141": Preset(512, 8192, 0.88),  # 512 answers do not need more cache; above 0.9 the memory alert fires
-    }
-)
-# For models that read regions, each of a few hundred tokens: 2 GB of weights, 18 KiB (PaddleOCR-VL) or 64 KiB (GLM-OCR)
-# of KV cache per token.
-READER_PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "cpu": Preset(8, 8192, context=16384, dtype="float32", eager=True),
-        "8": Preset(64, 8192, 0.9, context=16384),
-        "16": Preset(256, 8192, 0.9, context=16384),
-        "24": Preset(384, 8192, 0.9, context=16384),
-        "32": Preset(512, 8192, 0.9, context=16384),
-        "48": Preset(512, 16384, 0.9, context=16384),
-        "80": Preset(1024, 32768, 0.9, context=16384),
-        "141": Preset(1024, 65536, 0.88, context=16384),
-    }
-)
-READERS = frozenset({"glm_ocr", "paddleocr_vl"})
-# also accepted as PRESET
-GPU_NAMES: Mapping[str, str] = MappingProxyType({"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"})
-
-
-def find_preset(name: str, memory_gb: float, model: str = "") -> Preset:
-    """The model's preset of this name; `auto` selects the largest for this much GPU memory, 0 for none.
-
-    Raises KeyError for an unknown name.
-    """
-    if name == "auto":
-        fitting = [
-            size for size in PRESETS if size != "cpu" and int(size) <= memory_gb + 1
-        ]  # a GPU of 80 GB reports 79.6
-        name = fitting[-1] if fitting else "8" if memory_gb else "cpu"
-    return (READER_PRESETS if model in READERS else PRESETS)[GPU_NAMES.get(name, name)]
-
-
-def preset_memory_gb(name: str) -> int:
-    """The GPU memory that a preset is made for; 0 for cpu and auto. Raises KeyError."""
-    size = GPU_NAMES.get(name, name)
-    return int(size) if find_preset(size, 0) and size.isdigit() else 0
-
 
 EngineName = Literal["cpu", "vllm", "openai", "hf", "replay"]
 ENGINE_NAMES: tuple[str, ...] = get_args(EngineName)
@@ -142,11 +78,11 @@ class ModelSettings(BaseSettings):
     """The model and how it is run."""
 
     model: str = Field(
-        default="deepseek_ocr",
-        description="deepseek_ocr, deepseek_ocr2, unlimited_ocr, glm_ocr or paddleocr_vl, for engines that run a model",
+        default=DEFAULT_MODEL,
+        description=f"{name_models(lambda model: True, 'or')}, for engines that run a model",
     )
     model_dir: Path | None = Field(default=None, description="folder of the weights; null: searched for")
-    preset: str = Field(default="auto", description=f"{', '.join([*PRESETS, *GPU_NAMES])} (GB of GPU memory), or auto")
+    preset: str = Field(default="auto", description=f"{', '.join(PRESET_NAMES)} (GB of GPU memory), or auto")
     dtype: str | None = Field(default=None, description="bfloat16, float16 or float32; null: the preset's")
     max_model_len: int | None = Field(default=None, ge=1024, description="context length in tokens; null: the preset's")
     max_num_seqs: int | None = Field(
@@ -190,12 +126,13 @@ class ModelSettings(BaseSettings):
         default=None,
         ge=2,
         le=32,
-        description="unlimited_ocr: most tiles of an image, which take memory and time; null: 12",
+        description=f"{name_models(lambda model: model.takes_max_tiles)}: most tiles of an image, which take memory "
+        "and time; null: 12",
     )
     structure: Annotated[Literal["auto", "model", "detector", "fallback"], BeforeValidator(_lower)] = Field(
         default="auto",
         description="what finds a page's regions: model, detector, or fallback (the detector where the model fails); "
-        "auto: detector for glm_ocr and paddleocr_vl, else model",
+        f"auto: detector for {name_models(lambda model: model.reads_regions)}, else model",
     )
     detector_dir: Path | None = Field(
         default=None, description="folder of the layout detector's weights; null: searched for"
@@ -222,8 +159,9 @@ class ModelSettings(BaseSettings):
         default=None,
         ge=0,
         le=15,
-        description="tokens drafted from known text that vLLM verifies at each step, for DeepSeek-OCR and "
-        "DeepSeek-OCR-2; 0 for none; null: 4 on H100 and H200, 0 on other GPUs",
+        description="tokens drafted from known text that vLLM verifies at each step, for "
+        f"{name_models(lambda model: model.is_drafted, by_title=True)}; 0 for none; null: 4 on H100 and H200, 0 on "
+        "other GPUs",
     )
     logprobs: bool = Field(
         default=False, description="derive confidence from token probabilities if nothing else gives one"
@@ -248,8 +186,8 @@ class ModelSettings(BaseSettings):
     @field_validator("preset")
     @classmethod
     def _check_preset(cls, name: str) -> str:
-        if name not in ("auto", *PRESETS, *GPU_NAMES):
-            raise ValueError(f"unknown preset; choose auto, {', '.join([*PRESETS, *GPU_NAMES])}")
+        if name not in ("auto", *PRESET_NAMES):
+            raise ValueError(f"unknown preset; choose auto, {', '.join(PRESET_NAMES)}")
         return name
 
 
@@ -268,7 +206,7 @@ class EngineSettings(BaseSettings):
     openai_api_key: SecretStr | None = Field(default=None, description="engine openai: the server's key; null: none")
     openai_model: str | None = Field(default=None, description="engine openai: model name; null: the server's first")
     openai_family: str = Field(
-        default="deepseek_ocr", description="engine openai: model family, which sets prompts and parser"
+        default=DEFAULT_MODEL, description="engine openai: model family, which sets prompts and parser"
     )
     openai_timeout_s: float = Field(default=300.0, gt=0, description="engine openai: longest wait for the next token")
     openai_tries: int = Field(

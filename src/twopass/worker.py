@@ -24,10 +24,11 @@ from typing import Any, TypeVar
 import structlog
 
 from twopass.document import Canary
-from twopass.engines import factory, preflight, structure
+from twopass.engines import factory, preflight
 from twopass.engines.interface import Engine
 from twopass.families import registry
-from twopass.families.interface import Family
+from twopass.families.interface import Family, FamilyOptions
+from twopass.models import resolve_structure
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime import confinement, gc_tuning, loop_thread, scratch, vendor_reports
 from twopass.runtime.page_pool import PagePool
@@ -197,8 +198,9 @@ def open_monitored_worker(settings: Settings, preload_main: Callable[[], object]
 
 def choose_family(settings: Settings, name: str) -> Family:
     """The family of an engine, with the settings that change its prompts and how its answers are parsed."""
-    finds_regions = structure.resolve(settings.structure, name)
-    return registry.get_family(name, settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text)
+    finds_regions = resolve_structure(settings.structure, name)
+    options = FamilyOptions(settings.small_crops, settings.max_tiles, finds_regions, settings.layer_text)
+    return registry.get_family(name, options)
 
 
 def _raise_descriptor_limit() -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from twopass.acceptance import model_files
 from twopass.acceptance.checks import Outcome
-from twopass.engines import hub, weights
+from twopass.engines import hub
 from twopass.errors import TwopassError
+from twopass.models import WEIGHTS
 
 MODEL = "deepseek_ocr"
-PINNED = weights.look_up(MODEL)
+PINNED = WEIGHTS[MODEL]
 FILES = {
     "config.json": b"{}", "tokenizer.json": b"{ }", "tokenizer_config.json": b"{  }", "model.safetensors": b"weights"
 }  # fmt: skip

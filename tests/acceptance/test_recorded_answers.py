@@ -18,9 +18,11 @@ from twopass.acceptance.recorded_answers import MAX_WORD_ERRORS, Reading
 from twopass.acceptance.records import SHIPPED, Record
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2
 from twopass.errors import Code, EngineError
 from twopass.families.deepseek.family import PROMPTS
+from twopass.models import MODELS
+
+DEEPSEEK_OCR, DEEPSEEK_OCR_2 = (MODELS[name].vision for name in ("deepseek_ocr", "deepseek_ocr2"))
 
 RECORDS = records.load()
 PAGE, LOOP = RECORDS[1], RECORDS[5]

@@ -19,9 +19,10 @@ from twopass.acceptance import records
 from twopass.acceptance.records import RECORDS, SHIPPED, Record
 from twopass.engines.interface import Prompt
 from twopass.engines.replay import ReplayEngine
-from twopass.engines.vllm import tiling
 from twopass.errors import Code, SourceError
-from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
+from twopass.families.deepseek.family import PROMPTS
+from twopass.families.registry import FAMILIES
+from twopass.models import MODELS
 from twopass.pages.shared_pixels import Pixels
 
 FORM = SHIPPED / "simple_form.png"
@@ -38,7 +39,7 @@ def strategy_of_records(name: str) -> st.SearchStrategy[Record]:
         image=st.just(FORM.name),
         answer=st.just(f"{name}.txt"),
         prompt=st.text(min_size=1),
-        mode=st.sampled_from(sorted(DEEPSEEK_OCR.modes)),
+        mode=st.sampled_from(sorted(FAMILIES["deepseek_ocr"].modes)),
         width=sizes,
         height=sizes,
         columns=sizes,
@@ -94,7 +95,7 @@ def test_the_shipped_records_are_those_of_the_real_model() -> None:
     loaded = records.load()
 
     assert len(loaded) == 6 and len({record.image for record in loaded}) == 3
-    assert {record.revision for record in loaded} == {DEEPSEEK_OCR.revision}
+    assert {record.revision for record in loaded} == {FAMILIES["deepseek_ocr"].revision}
     assert {record.prompt for record in loaded} == {PROMPTS["document"], PROMPTS["free"]}
     assert all(record.sampling.ngram == 20 and record.sampling.window == 8192 for record in loaded)
     assert all(record.sampling.allowed_tokens == () for record in loaded)
@@ -106,10 +107,10 @@ def test_images_are_cut_as_the_official_code_cut_them(record: Record) -> None:
     """The tiles and the number of image tokens are those that were recorded."""
     image = record.read_image()
 
-    grid = tiling.DEEPSEEK_OCR.choose_grid(image.width, image.height, record.mode, Prompt.max_crops)
+    grid = MODELS["deepseek_ocr"].vision.choose_grid(image.width, image.height, record.mode, Prompt.max_crops)
 
     assert grid == (record.columns, record.rows)
-    assert tiling.DEEPSEEK_OCR.count_tokens(record.mode, grid) == record.image_tokens
+    assert MODELS["deepseek_ocr"].vision.count_tokens(record.mode, grid) == record.image_tokens
     assert image.array().shape == (record.height, record.width, 3)
 
 

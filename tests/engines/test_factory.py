@@ -16,7 +16,9 @@ from twopass.engines.interface import describe
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.families import registry
-from twopass.settings import GPU_NAMES, PRESETS, Settings, find_preset
+from twopass.families.interface import FamilyOptions
+from twopass.models import GPU_NAMES, MODELS, PAGE_PRESETS
+from twopass.settings import Settings
 from twopass.worker import open_worker
 
 
@@ -45,20 +47,22 @@ def test_a_missing_vllm_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_gpu_gets_the_preset_that_fits_its_memory(memory: float, name: str) -> None:
     """A GPU reports slightly more or less memory than its name says, and still gets its preset."""
-    assert find_preset("auto", memory) == PRESETS[name]
+    assert MODELS["deepseek_ocr"].find_preset("auto", memory) == PAGE_PRESETS[name]
 
 
 def test_a_preset_can_be_named_by_gpu_model() -> None:
     """The names of cards are aliases of the presets by memory."""
     sizes = {"rtx4060": "8", "rtx4090": "24", "rtx5090": "32"}
 
-    assert {card: find_preset(card, 0) for card in GPU_NAMES} == {card: PRESETS[size] for card, size in sizes.items()}
+    assert {card: MODELS["deepseek_ocr"].find_preset(card, 0) for card in GPU_NAMES} == {
+        card: PAGE_PRESETS[size] for card, size in sizes.items()
+    }
 
 
 @pytest.mark.parametrize(("name", "card_bytes"), [("24", 25.76e9), ("32", 34.19e9), ("48", 47.5e9)])
 def test_a_preset_leaves_cache_for_every_prompt(name: str, card_bytes: float) -> None:
     """After 6.23 GiB of weights and 2 GB of graphs and activations, each prompt has 2,000 tokens of cache, or more."""
-    preset = PRESETS[name]
+    preset = PAGE_PRESETS[name]
 
     cache = preset.memory * card_bytes - 6.23 * 2**30 - 2e9
 
@@ -151,7 +155,7 @@ def test_a_worker_asks_for_the_family_of_its_settings(model: str, layer_text: bo
     with open_worker(settings, create_engine=lambda settings: ReplayEngine({}, model)) as worker:
         family = worker.family
 
-    assert family == registry.get_family(model, structure="auto", layer_text=layer_text)
+    assert family == registry.get_family(model, FamilyOptions(structure="auto", layer_text=layer_text))
     assert (family == registry.get_family(model)) is not layer_text
 
 

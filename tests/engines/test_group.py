@@ -15,6 +15,7 @@ from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Completion, EngineDied, Incident, Prompt
 from twopass.errors import Code, EngineError
 from twopass.families import registry
+from twopass.families.interface import FamilyOptions
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
@@ -374,7 +375,7 @@ class CanaryDetector:
 async def check_canary(
     engine: EngineGroup | DetectorFirstEngine, page_pool: PagePool, structure: str = "model", **fields: Any
 ) -> Canary | None:
-    family = registry.get_family("deepseek_ocr", structure=structure)
+    family = registry.get_family("deepseek_ocr", FamilyOptions(structure=structure))
     return await canary.check(engine, family, page_pool, Settings(**fields))
 
 

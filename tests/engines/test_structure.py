@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from twopass.detection.structure import Structure
-from twopass.engines import structure, weights
+from twopass.engines import structure
 from twopass.errors import Code, InvalidSetting
 from twopass.families.registry import FAMILIES
+from twopass.models import DETECTOR, MODELS, Structure, list_weights, resolve_structure
 from twopass.settings import Settings
 
 READS_REGIONS = ("glm_ocr", "paddleocr_vl")
@@ -20,19 +20,19 @@ def test_the_settings_accept_exactly_the_structures() -> None:
     assert set(get_args(Settings.model_fields["structure"].annotation)) == set(Structure)
 
 
-@pytest.mark.parametrize("model", weights.MODELS)
+@pytest.mark.parametrize("model", MODELS)
 def test_by_default_only_models_that_read_regions_have_a_detector(model: str) -> None:
     """Who sets nothing gets what the model was made for."""
     expected = Structure.DETECTOR if model in READS_REGIONS else Structure.MODEL
 
-    assert structure.resolve("auto", model) is expected
+    assert resolve_structure("auto", model) is expected
 
 
 @pytest.mark.parametrize("wanted", ["model", "detector", "fallback"])
 def test_models_that_read_pages_may_have_a_detector(wanted: str) -> None:
     """DeepSeek-OCR and Unlimited-OCR find regions themselves, and can also read those of the detector."""
-    for model in weights.MODELS.keys() - set(READS_REGIONS):
-        assert structure.resolve(wanted, model) == wanted
+    for model in MODELS.keys() - set(READS_REGIONS):
+        assert resolve_structure(wanted, model) == wanted
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_models_that_read_pages_may_have_a_detector(wanted: str) -> None:
 def test_what_does_not_fit_together_is_refused(wanted: str, family: str, advice: str) -> None:
     """The error names the setting, its value and what to set instead."""
     with pytest.raises(InvalidSetting) as caught:
-        structure.resolve(wanted, family)
+        resolve_structure(wanted, family)
 
     assert caught.value.code is Code.INVALID_SETTING
     assert wanted in caught.value.message and advice in caught.value.message
@@ -57,7 +57,7 @@ def test_what_does_not_fit_together_is_refused(wanted: str, family: str, advice:
 def test_every_family_has_a_structure() -> None:
     """The default fits each family, so that a worker can be opened with it."""
     for family in FAMILIES:
-        assert structure.resolve("auto", family) in (Structure.MODEL, Structure.DETECTOR)
+        assert resolve_structure("auto", family) in (Structure.MODEL, Structure.DETECTOR)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_the_weights_are_those_that_the_structure_needs() -> None:
     """The detector is downloaded with the models that need it, and alone if it is named."""
 
     def names(*arguments: str) -> list[str]:
-        return list(structure.list_weights(*arguments))
+        return list(list_weights(*arguments))
 
     assert names("deepseek_ocr") == ["deepseek_ocr"]
-    assert names("deepseek_ocr", "fallback") == ["deepseek_ocr", weights.DETECTOR]
-    assert names("glm_ocr") == ["glm_ocr", weights.DETECTOR]
-    assert names(weights.DETECTOR) == [weights.DETECTOR]
+    assert names("deepseek_ocr", "fallback") == ["deepseek_ocr", DETECTOR]
+    assert names("glm_ocr") == ["glm_ocr", DETECTOR]
+    assert names(DETECTOR) == [DETECTOR]

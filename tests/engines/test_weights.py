@@ -17,20 +17,11 @@ from tests.fakes import hub as fake_hub
 from tests.fakes.hub import Hub
 from twopass.engines import hub as hub_module
 from twopass.engines import weights
-from twopass.engines.weights import DETECTOR, DETECTORS, MODELS
 from twopass.errors import Code, EngineError, InvalidSetting
-from twopass.families import registry
+from twopass.models import DETECTOR, DETECTOR_WEIGHTS, WEIGHTS
 from twopass.settings import Settings
 
-WANTED = MODELS["deepseek_ocr"]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_families_and_weights_pin_the_same_revision(model: str) -> None:
-    """The revision in a document's identity is the one that is loaded."""
-    revision, _, _detector = registry.get_family(model).revision.partition("+")
-
-    assert revision == MODELS[model].revision
+WANTED = WEIGHTS["deepseek_ocr"]
 
 
 def make_safetensors(size: int = 8) -> bytes:
@@ -166,7 +157,7 @@ def test_the_detector_is_searched_like_the_model(settings: Settings, tmp_path: P
     """The image comes before the hub's cache, and that before the volume; DETECTOR_DIR is the only folder if set."""
     places = [
         tmp_path / "volume/models/pp_doclayout_v3",
-        tmp_path / "volume" / weights.HUB_CACHE / DETECTORS[DETECTOR].cache_path,
+        tmp_path / "volume" / weights.HUB_CACHE / DETECTOR_WEIGHTS.cache_path,
         tmp_path / "baked/pp_doclayout_v3",
         tmp_path / "own",
     ]
@@ -183,7 +174,7 @@ def test_a_detector_has_no_tokenizer(settings: Settings, tmp_path: Path) -> None
     """Its folder is complete without one, but not without the configuration of its preprocessing."""
     complete, lacking = write_detector(tmp_path / "a"), write_detector(tmp_path / "b", preprocessor_config__json=None)
 
-    assert weights.describe_defect(complete, DETECTORS[DETECTOR].preprocessing) is None
+    assert weights.describe_defect(complete, DETECTOR_WEIGHTS.preprocessing) is None
     with pytest.raises(EngineError, match=r"b has no preprocessor_config\.json.* DETECTOR_DIR") as caught:
         weights.find_detector(settings.model_copy(update={"detector_dir": lacking}))
     assert caught.value.code is Code.WEIGHTS_MISSING
@@ -191,7 +182,7 @@ def test_a_detector_has_no_tokenizer(settings: Settings, tmp_path: Path) -> None
 
 def test_every_revision_is_a_full_commit_with_a_licence() -> None:
     """A branch or a shortened hash could name other weights tomorrow, and a licence decides who may use them."""
-    for pinned in (*MODELS.values(), *DETECTORS.values()):
+    for pinned in WEIGHTS.values():
         assert re.fullmatch(r"[0-9a-f]{40}", pinned.revision)
         assert pinned.licence in ("MIT", "Apache-2.0")
 
@@ -286,7 +277,7 @@ print(weights.find(Settings(volume=Path({str(tmp_path / "volume")!r}), allow_dow
 @pytest.fixture
 def glm_hub() -> Iterator[Hub]:
     """A hub with GLM-OCR and the layout detector."""
-    model, detector = MODELS["glm_ocr"], DETECTORS[DETECTOR]
+    model, detector = WEIGHTS["glm_ocr"], DETECTOR_WEIGHTS
     other = Hub(detector.repo, detector.revision, DETECTOR_FILES)
     with fake_hub.serve(Hub(model.repo, model.revision, dict(FILES), others=(other,))) as hub:
         yield hub
@@ -303,15 +294,15 @@ def test_a_model_that_reads_regions_comes_with_its_detector(glm_hub: Hub, tmp_pa
     settings = Settings(model="glm_ocr", volume=tmp_path)
     assert weights.find(settings, tmp_path) == tmp_path / "glm_ocr"
     assert done.stdout.splitlines() == [
-        f"zai-org/GLM-OCR@{MODELS['glm_ocr'].revision} -> {tmp_path / 'glm_ocr'}; licence: MIT",
-        f"{DETECTORS[DETECTOR].repo}@{DETECTORS[DETECTOR].revision} -> {tmp_path / DETECTOR}; licence: Apache-2.0",
+        f"zai-org/GLM-OCR@{WEIGHTS['glm_ocr'].revision} -> {tmp_path / 'glm_ocr'}; licence: MIT",
+        f"{DETECTOR_WEIGHTS.repo}@{DETECTOR_WEIGHTS.revision} -> {tmp_path / DETECTOR}; licence: Apache-2.0",
     ]
     assert corrupt.stdout.splitlines()[-1] == "wrong: config.json"
 
 
 def test_the_detector_is_downloaded_for_any_structure_that_needs_it(hub: Hub, tmp_path: Path) -> None:
     """DeepSeek-OCR comes alone by default, and with the detector for STRUCTURE=fallback."""
-    detector = DETECTORS[DETECTOR]
+    detector = DETECTOR_WEIGHTS
     alone = download_weights(hub, "deepseek_ocr", tmp_path / "a" / "deepseek_ocr")
     hub.others = (Hub(detector.repo, detector.revision, DETECTOR_FILES),)
     both = download_weights(hub, "deepseek_ocr", tmp_path / "b" / "deepseek_ocr", "--structure", "fallback")

@@ -11,23 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 from twopass.document import Box, Element, Kind, make_element_id
 from twopass.families import table_parser, text_layer_check
 from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
-    CropRange,
-    FamilyOptions,
+    ElementContext,
+    Family,
     PageFeatures,
     PageRequest,
     ParsedPage,
     Question,
     Reply,
     Rung,
-    Structure,
-    choose_structure,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -36,19 +34,11 @@ _LINE = re.compile(r"^(\w+) ([\d.]+) ([\d.]+) ([\d.]+) ([\d.]+) (.*)$", re.MULTI
 
 
 @dataclass(frozen=True)
-class LinesFamily:
+class LinesFamily(Family):
     """Reads pages at once, and formulas and doubtful text again."""
 
     name: str = "lines_ocr"
     revision: str = "1"
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        return MappingProxyType({})
-
-    def configure(self, options: FamilyOptions) -> Self:
-        choose_structure(self.name, options.structure, (Structure.MODEL,))
-        return self
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -59,23 +49,8 @@ class LinesFamily:
         return MappingProxyType({"ngram": 0, "max_tokens": 2000})
 
     @property
-    def crops(self) -> CropRange:
-        return CropRange()
-
-    @property
     def canary(self) -> CanaryQuestion:
         return CanaryQuestion("text", PROMPTS["crop"], "auto")
-
-    def strip_grammar(self, text: str) -> str:
-        return text
-
-    @property
-    def modes(self) -> frozenset[str]:
-        return frozenset({"auto"})
-
-    @property
-    def tasks(self) -> frozenset[str]:
-        return frozenset({"document"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         normal = Rung(NORMAL, PROMPTS["page"])
@@ -85,27 +60,14 @@ class LinesFamily:
         elements = [_build(found, make_element_id(page, n), page) for n, found in enumerate(_LINE.finditer(text))]
         return ParsedPage(text_layer_check.check_elements(elements, layer))
 
-    def is_looping(self, text: str) -> bool:
-        return False
-
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
-        is_wanted = ask_all or element.kind is Kind.FORMULA or text_layer_check.DOUBTFUL in element.flags
-        return Question("text", PROMPTS["crop"]) if is_wanted and not replies else None
+    def next_question(self, context: ElementContext) -> Question | None:
+        element = context.element
+        is_wanted = context.ask_all or element.kind is Kind.FORMULA or text_layer_check.DOUBTFUL in element.flags
+        return Question("text", PROMPTS["crop"]) if is_wanted and not context.replies else None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         text = replies[-1].text if replies else ""
         return _with_text(element, text).model_copy(update={"read_by": 2}) if text else element
-
-    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return tuple(elements)
 
 
 def _build(found: re.Match[str], element_id: str, page: int) -> Element:

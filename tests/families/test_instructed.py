@@ -13,10 +13,10 @@ from tests.fakes import documents
 from tests.fakes.documents import element
 from twopass.document import Box, Category, Figure, Kind, Source
 from twopass.families import lenient_json
-from twopass.families.instructed import CATEGORY_PROMPTS, DEEPSEEK_OCR_JSON, build_prompt
-from twopass.families.interface import Question, Reply
+from twopass.families.instructed import CATEGORY_PROMPTS, InstructedFamily, build_prompt
+from twopass.families.interface import ElementContext, Question, Reply
 
-FAMILY = DEEPSEEK_OCR_JSON
+FAMILY = InstructedFamily()
 FIELDS = {"items": ["a"], "keywords": ["pump", "water"], "summary": "A pump."}
 SIZE = (400, 300)
 
@@ -70,8 +70,8 @@ def test_the_text_around_an_element_is_in_its_prompt() -> None:
     table, near = element("table", box=Box(0.1, 0.4, 0.9, 0.5)), element("text", "The pumps.", Box(0.1, 0.3, 0.9, 0.38))
     near = near.model_copy(update={"id": "other"})
 
-    with_context = FAMILY.next_question(table, False, SIZE, (table, near))
-    without = FAMILY.next_question(table, False, SIZE, ())
+    with_context = FAMILY.next_question(ElementContext(table, False, SIZE, (table, near)))
+    without = FAMILY.next_question(ElementContext(table, False, SIZE, ()))
 
     assert with_context and "[text_paragraph] The pumps." in with_context.prompt
     assert without and "No surrounding context available." in without.prompt
@@ -85,11 +85,11 @@ def test_a_complex_image_is_asked_about_again_as_its_underlying_type() -> None:
         for kind in ("graph", "photo")
     )
 
-    question = FAMILY.next_question(picture, False, SIZE, (), [graph])
+    question = FAMILY.next_question(ElementContext(picture, False, SIZE, (), [graph]))
 
     assert question and CATEGORY_PROMPTS[Category.GRAPH].subject in question.prompt
-    assert FAMILY.next_question(picture, False, SIZE, (), [photo]) is None
-    assert FAMILY.next_question(picture, False, SIZE, (), [graph, graph]) is None
+    assert FAMILY.next_question(ElementContext(picture, False, SIZE, (), [photo])) is None
+    assert FAMILY.next_question(ElementContext(picture, False, SIZE, (), [graph, graph])) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_underlying_type_is_understood_in_three_languages(underlying: str, ca
     picture = element("picture", figure=Figure())
     first = reply("complex_image", json.dumps({"complexity_data": {"underlying_type": underlying}}))
 
-    question = FAMILY.next_question(picture, False, SIZE, (), [first])
+    question = FAMILY.next_question(ElementContext(picture, False, SIZE, (), [first]))
 
     assert question and question.name == category
 

@@ -11,7 +11,7 @@ from tests.fakes.answers import TABLE
 from twopass.detection.region import DETECT
 from twopass.document import Analysis, Element, Figure, Kind
 from twopass.families.deepseek.family import PROMPTS
-from twopass.families.interface import UNREAD, Family, PageFeatures, PageRequest, Reply
+from twopass.families.interface import UNREAD, ElementContext, Family, PageFeatures, PageRequest, Reply
 from twopass.families.registry import FAMILIES
 
 ASKING = [family for family in FAMILIES.values() if family.canary]
@@ -29,7 +29,7 @@ KINDS = (Kind.PICTURE, Kind.CHART, Kind.TABLE, Kind.TEXT, Kind.SECTION_HEADER, K
 def ask(family: Family, element: Element, texts: tuple[str, ...], prompt: str | None = None) -> Element:
     """Ask about an element until the family has no more questions; `prompt` replaces the wording of each."""
     replies: list[Reply] = []
-    while question := family.next_question(element, True, SIZE, (element,), replies):
+    while question := family.next_question(ElementContext(element, True, SIZE, (element,), replies)):
         question = replace(question, prompt=prompt) if prompt else question
         replies.append(Reply(question, texts[len(replies)]))
     assert replies or element.is_figure  # not every family has a prompt for figures

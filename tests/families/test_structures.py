@@ -18,7 +18,17 @@ from twopass.document import Box, ConfidenceMethod, Element, Kind, Word
 from twopass.errors import InvalidSetting
 from twopass.families import registry
 from twopass.families.detected_page import DETECTION
-from twopass.families.interface import UNREAD, Family, PageFeatures, PageRequest, Reply, Rung, Structure
+from twopass.families.interface import (
+    UNREAD,
+    ElementContext,
+    Family,
+    FamilyOptions,
+    PageFeatures,
+    PageRequest,
+    Reply,
+    Rung,
+    Structure,
+)
 from twopass.formats.explanations import INFORMATIONAL_FLAGS
 from twopass.pages.text_layer import TextLayer
 
@@ -30,7 +40,7 @@ LABELS = [Label.TEXT, Label.TABLE, Label.DISPLAY_FORMULA, Label.DOC_TITLE, Label
 
 
 def get_ladder(name: str, structure: str, request: PageRequest = PageRequest()) -> tuple[Rung, ...]:  # noqa: B008
-    return registry.get_family(name, structure=structure).ladder(A4, request)
+    return registry.get_family(name, FamilyOptions(structure=structure)).ladder(A4, request)
 
 
 def read_one(family: Family, label: str, *answers: str, finish: str = "stop", words: str | None = None) -> Element:
@@ -38,10 +48,10 @@ def read_one(family: Family, label: str, *answers: str, finish: str = "stop", wo
     [element] = family.parse(detect(label), 1, DETECTION).elements
     replies: list[Reply] = []
     for answer in answers:
-        question = family.next_question(element, False, SIZE, [element], replies)
+        question = family.next_question(ElementContext(element, False, SIZE, [element], replies))
         assert question
         replies.append(Reply(question, answer, finish, words))
-    assert family.next_question(element, False, SIZE, [element], replies) is None
+    assert family.next_question(ElementContext(element, False, SIZE, [element], replies)) is None
     return family.apply_replies(element, replies)
 
 
@@ -69,9 +79,16 @@ def test_only_documents_are_detected(name: str, structure: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_structure_nothing_of_a_documents_identity_changes(name: str) -> None:
     """Revision, prompts and options are those of the model alone; with one, all of them name it."""
-    plain, detected = registry.get_family(name), registry.get_family(name, structure="detector", layer_text=True)
+    plain, detected = (
+        registry.get_family(name),
+        registry.get_family(name, FamilyOptions(structure="detector", layer_text=True)),
+    )
 
-    assert plain == registry.FAMILIES[name] == registry.get_family(name, structure="model", layer_text=False)
+    assert (
+        plain
+        == registry.FAMILIES[name]
+        == registry.get_family(name, FamilyOptions(structure="model", layer_text=False))
+    )
     assert "+" not in plain.revision and DETECT not in plain.prompts.values() and not plain.options
     assert detected.revision == f"{plain.revision}+pp-doclayout-v3"
     assert detected.prompts["regions"] == DETECT
@@ -84,19 +101,19 @@ def test_without_a_structure_nothing_of_a_documents_identity_changes(name: str) 
 )
 def test_a_structure_that_a_family_cannot_follow_is_refused(name: str, structure: str) -> None:
     """The error names the setting, the family and the choices."""
-    with pytest.raises(InvalidSetting, match=f"STRUCTURE={structure}: {name} .* use one of auto, "):
-        registry.get_family(name, structure=structure)
+    with pytest.raises(InvalidSetting, match=f"STRUCTURE={structure} does not fit {name}: .*set STRUCTURE=.*auto"):
+        registry.get_family(name, FamilyOptions(structure=structure))
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
 @pytest.mark.parametrize("layer_text", [False, True])
 def test_configured_families_can_be_sent_to_page_workers(name: str, layer_text: bool) -> None:
     """So can their rungs and questions, also those with a sampling of their own."""
-    family = registry.get_family(name, structure="detector", layer_text=layer_text)
+    family = registry.get_family(name, FamilyOptions(structure="detector", layer_text=layer_text))
     [element] = family.parse(detect("text"), 1, DETECTION).elements
-    question = family.next_question(element, False, SIZE, [element])
+    question = family.next_question(ElementContext(element, False, SIZE, [element]))
     assert question
-    again = family.next_question(element, False, SIZE, [element], [Reply(question, "")])
+    again = family.next_question(ElementContext(element, False, SIZE, [element], [Reply(question, "")]))
 
     assert pickle.loads(pickle.dumps((family, question, again))) == (family, question, again)
 
@@ -104,18 +121,18 @@ def test_configured_families_can_be_sent_to_page_workers(name: str, layer_text: 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_region_with_text_is_unread_until_it_is_asked_about(name: str) -> None:
     """Texts, tables and formulas have the flag; figures do not, because they are described and not read."""
-    family = registry.get_family(name, structure="fallback")
+    family = registry.get_family(name, FamilyOptions(structure="fallback"))
 
     elements = family.parse(detect(*LABELS), 1, DETECTION).elements
 
     assert [UNREAD in element.flags for element in elements] == [True, True, True, True, False, False]
-    questions = [family.next_question(element, False, SIZE, elements) for element in elements]
+    questions = [family.next_question(ElementContext(element, False, SIZE, elements)) for element in elements]
     assert [question is not None for question in questions[:4]] == [True] * 4
 
 
 def test_a_regions_only_reading_is_not_called_an_agreement() -> None:
     """Its text is that of the reply, its flag is gone, and no confidence is invented."""
-    family = registry.get_family("deepseek_ocr", structure="detector")
+    family = registry.get_family("deepseek_ocr", FamilyOptions(structure="detector"))
 
     text = read_one(family, "text", "Salt came by ship.")
     table = read_one(family, "table", "<table><tr><td>a</td><td>b</td></tr></table>")
@@ -130,7 +147,7 @@ def test_a_regions_only_reading_is_not_called_an_agreement() -> None:
 
 def test_a_first_reading_is_compared_with_the_text_layer() -> None:
     """Words that the layer does not have inside the region are a doubt: the model may have invented them."""
-    family = registry.get_family("unlimited_ocr", structure="detector")
+    family = registry.get_family("unlimited_ocr", FamilyOptions(structure="detector"))
 
     same = read_one(family, "text", "<|det|>text [1, 1, 9, 9]<|/det|>Salt came by ship.", words="Salt came by ship")
     other = read_one(family, "text", "The quick brown fox jumps", words="Salt came by ship again")
@@ -143,23 +160,23 @@ def test_a_first_reading_is_compared_with_the_text_layer() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unusable_answer_about_a_region_is_asked_again_once(name: str) -> None:
     """With other sampling, because greedy sampling would give the same answer again."""
-    family = registry.get_family(name, structure="detector")
+    family = registry.get_family(name, FamilyOptions(structure="detector"))
     [element] = family.parse(detect("text"), 1, DETECTION).elements
-    first = family.next_question(element, False, SIZE, [element])
+    first = family.next_question(ElementContext(element, False, SIZE, [element]))
     assert first
 
-    second = family.next_question(element, False, SIZE, [element], [Reply(first, "")])
+    second = family.next_question(ElementContext(element, False, SIZE, [element], [Reply(first, "")]))
 
     assert second and (second.prompt, first.sampling) == (first.prompt, {})
     assert second.sampling["temperature"] > 0
     assert read_one(family, "text", "", "Salt.").text == "Salt."
     failed = [Reply(first, "", "crash")]
-    assert family.next_question(element, False, SIZE, [element], failed) is None
+    assert family.next_question(ElementContext(element, False, SIZE, [element], failed)) is None
 
 
 def test_boilerplate_is_no_answer() -> None:
     """Unlimited-OCR is asked again after a sentence that stands for nothing, and the sentence is never the text."""
-    family = registry.get_family("unlimited_ocr", structure="detector")
+    family = registry.get_family("unlimited_ocr", FamilyOptions(structure="detector"))
 
     read = read_one(family, "text", "<|det|>text [1, 1, 9, 9]<|/det|>[Non-Text]", "[Non-Text]")
 
@@ -169,7 +186,7 @@ def test_boilerplate_is_no_answer() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_can_be_kept_of_two_unusable_answers_is_kept(name: str) -> None:
     """Half a paragraph is better than none; a region without any text takes the layer's words, or stays unread."""
-    family = registry.get_family(name, structure="detector")
+    family = registry.get_family(name, FamilyOptions(structure="detector"))
 
     cut = read_one(family, "text", "Salt came", "Salt came by", finish="length")
     looping = read_one(family, "text", *["Salt came. " + "la " * 300] * 2, finish="loop")
@@ -185,7 +202,7 @@ def test_what_can_be_kept_of_two_unusable_answers_is_kept(name: str) -> None:
 @pytest.mark.parametrize("name", ALL_NAMES)
 def test_a_stray_word_does_not_replace_a_region(name: str) -> None:
     """The region is asked about, although the layer has a word in it."""
-    family = registry.get_family(name, structure="detector", layer_text=True)
+    family = registry.get_family(name, FamilyOptions(structure="detector", layer_text=True))
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.21, 0.03), "x")])
 
     (element,) = family.parse(detect("text"), 1, DETECTION, layer).elements
@@ -196,7 +213,7 @@ def test_a_stray_word_does_not_replace_a_region(name: str) -> None:
 @pytest.mark.parametrize("name", ["glm_ocr", "paddleocr_vl", "unlimited_ocr"])
 def test_words_in_a_picture_that_is_not_read_are_kept(name: str) -> None:
     """The text layer's words are the visible text of the picture, without being asked for."""
-    family = registry.get_family(name, structure="detector")
+    family = registry.get_family(name, FamilyOptions(structure="detector"))
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Inlet")])
 
     (element,) = family.parse(detect("image"), 1, DETECTION, layer).elements
@@ -210,10 +227,11 @@ def test_regions_take_the_words_of_a_complete_layer_only_if_asked_to(name: str) 
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Words"), Word(Box(0.2, 0.055, 0.4, 0.065), "12")])
     found = {}
     for layer_text in (False, True):
-        family = registry.get_family(name, structure="detector", layer_text=layer_text)
+        family = registry.get_family(name, FamilyOptions(structure="detector", layer_text=layer_text))
         elements = family.parse(detect("text", "table"), 1, DETECTION, layer).elements
         found[layer_text] = [
-            (element.text, family.next_question(element, False, SIZE, elements) is not None) for element in elements
+            (element.text, family.next_question(ElementContext(element, False, SIZE, elements)) is not None)
+            for element in elements
         ]
 
     assert found == {False: [("", True), ("", True)], True: [("Words", False), ("", True)]}
@@ -224,7 +242,7 @@ def test_regions_take_the_words_of_a_complete_layer_only_if_asked_to(name: str) 
 @given(st.text(max_size=80) | st.lists(drawn.regions, max_size=8).map(detect_regions), st.booleans())
 def test_every_detected_region_is_an_element_or_is_counted(name: str, text: str, layer_text: bool) -> None:
     """Any answer can be parsed; only suppressed and degenerate regions have no element, and the latter have a flag."""
-    family = registry.get_family(name, structure="detector", layer_text=layer_text)
+    family = registry.get_family(name, FamilyOptions(structure="detector", layer_text=layer_text))
 
     parsed = family.parse(text, 3, DETECTION)
 
@@ -251,11 +269,11 @@ def test_any_replies_about_a_region_can_be_applied(
     name: str, label: Label, answers: list[tuple[str, str]], words: str | None
 ) -> None:
     """The element can be stored, keeps its id and box, and has text or says that it has none."""
-    family = registry.get_family(name, structure="detector")
+    family = registry.get_family(name, FamilyOptions(structure="detector"))
     [element] = family.parse(detect(label), 1, DETECTION).elements
     replies: list[Reply] = []
     for answer, finish in answers[:3]:
-        if question := family.next_question(element, False, SIZE, [element], replies):
+        if question := family.next_question(ElementContext(element, False, SIZE, [element], replies)):
             replies.append(Reply(question, answer, finish, words))
 
     read = family.apply_replies(element, replies)

@@ -13,7 +13,7 @@ from tests import ROOT
 from twopass.document import Attempt, ConfidenceMethod, State
 from twopass.errors import Code
 from twopass.families import registry
-from twopass.families.interface import PageFeatures, PageRequest, Structure
+from twopass.families.interface import FamilyOptions, PageFeatures, PageRequest, Structure
 from twopass.families.registry import FAMILIES
 from twopass.formats import explanations
 from twopass.steps import pass1
@@ -133,7 +133,7 @@ def test_every_attempt_is_explained() -> None:
     """Each attempt of every family has words, and so has the use of the PDF's own text."""
     features = PageFeatures(1190, 1684)
     structures = [Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK]
-    detected = [registry.get_family("deepseek_ocr", structure=structure) for structure in structures]
+    detected = [registry.get_family("deepseek_ocr", FamilyOptions(structure=structure)) for structure in structures]
     rungs = {
         rung.name
         for family in (*FAMILIES.values(), *detected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import pytest
@@ -12,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import documents
-from twopass.document import Element
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Engine, Prompt
 from twopass.errors import Code, EngineError
-from twopass.families.interface import Question, Reply
+from twopass.families.interface import ElementContext, Question
 from twopass.families.layout.family import LayoutFamily
 from twopass.job import EntryPoint, Job
 from twopass.pages.rendered_page import PagePointer, RenderedPage
@@ -184,15 +182,7 @@ async def test_the_first_failure_is_raised_unchanged_and_cancels_the_rest() -> N
 class AskingFamily(LayoutFamily):
     """Asks in pass 2 about every element."""
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
+    def next_question(self, context: ElementContext) -> Question | None:
         return Question("anything", "describe")
 
 

@@ -14,7 +14,7 @@ from tests import ROOT
 from tests.fakes import answers
 from twopass.document import Box, Element, Kind
 from twopass.families.agreement import word_coverage
-from twopass.families.deepseek.family import DEEPSEEK_OCR
+from twopass.families.registry import FAMILIES
 from twopass.families.table_parser import parse_html
 
 BOX = Box.from_grid(100, 200, 300, 400, drafted_answers.GRID)
@@ -54,7 +54,7 @@ def test_the_written_answer_is_read_back() -> None:
         BLANK.model_copy(update={"kind": Kind.TABLE, "table": parse_html(answers.TABLE)}),
     ]
 
-    read = DEEPSEEK_OCR.parse(drafted_answers.write_answer(written), 1).elements
+    read = FAMILIES["deepseek_ocr"].parse(drafted_answers.write_answer(written), 1).elements
 
     assert [(element.kind, element.boxes) for element in read] == [(e.kind, e.boxes) for e in written]
     assert [element.text for element in read[:2]] == ["Springs", "The springs give water."]

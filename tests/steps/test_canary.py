@@ -33,8 +33,9 @@ from twopass.engines.vllm import tiling
 from twopass.errors import Code, EngineError
 from twopass.families import registry
 from twopass.families.deepseek.family import PROMPTS
-from twopass.families.interface import CanaryQuestion, PageFeatures, PageRequest
+from twopass.families.interface import CanaryQuestion, FamilyOptions, PageFeatures, PageRequest
 from twopass.families.unlimited.family import UnlimitedOcrFamily
+from twopass.models import MODELS
 from twopass.pages import canary_images, ocr
 from twopass.pages.canary_images import BLOCKS
 from twopass.pages.ocr import Array
@@ -95,7 +96,7 @@ def test_the_images_show_their_words(draw: Callable[[], Pixels], text: str) -> N
 
 def test_small_print_is_legible_only_in_tiles() -> None:
     """A recogniser misreads more words in the view of the whole page than the canary allows, and fewer in the tiles."""
-    page, spec = canary_images.draw_page().image, tiling.DEEPSEEK_OCR
+    page, spec = canary_images.draw_page().image, MODELS["deepseek_ocr"].vision
     grid = spec.choose_grid(page.width, page.height, "gundam", max_crops=6)
     words = set(canary.PAGE_TEXT.split())
 
@@ -367,11 +368,11 @@ class UnbannedFamily(UnlimitedOcrFamily):
 
 async def test_a_family_without_a_ban_is_not_tested_for_one(page_pool: PagePool) -> None:
     """Nor is it a loss that its engine has none."""
-    engine = TaggingEngine({}, "unlimited_ocr")
+    engine, family = TaggingEngine({}, "unlimited_ocr"), UnbannedFamily(MODELS["unlimited_ocr"])
     engine.has_ngram_ban = False
 
     with capture_logs() as logs:
-        assert await canary.check(engine, UnbannedFamily(), page_pool, Settings()) is Canary.PASSED
+        assert await canary.check(engine, family, page_pool, Settings()) is Canary.PASSED
 
     assert {prompt.sampling.ngram for prompt in engine.prompts} == {0}
     assert len(engine.prompts) == 2
@@ -462,7 +463,7 @@ async def test_a_detector_has_to_find_the_page(
     page_pool: PagePool, name: str, structure: str, asked: list[str]
 ) -> None:
     """Readers are asked for text with their own prompt, and for no page; only families with a ban are tested for it."""
-    family = registry.get_family(name, structure=structure)
+    family = registry.get_family(name, FamilyOptions(structure=structure))
     engine = ScriptedEngine(name, canary_answers.answer_prompt, needs_canary=True)
 
     assert await canary.check(engine, family, page_pool, Settings()) is Canary.PASSED

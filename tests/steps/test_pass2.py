@@ -13,9 +13,9 @@ from twopass.document import Box, Element, RawCompletion, Word
 from twopass.engines.interface import Completion
 from twopass.engines.replay import ReplayEngine
 from twopass.families import table_parser
-from twopass.families.deepseek.family import DEEPSEEK_OCR
-from twopass.families.interface import UNREAD, Question, Reply
+from twopass.families.interface import UNREAD, ElementContext, Question, Reply
 from twopass.families.layout.family import LayoutFamily
+from twopass.families.registry import FAMILIES
 from twopass.job import EntryPoint, Job
 from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import Pixels
@@ -28,17 +28,9 @@ from twopass.steps import pass2
 class OneWordingFamily(LayoutFamily):
     """Asks for the author and then the date of every element, both with the same prompt."""
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
+    def next_question(self, context: ElementContext) -> Question | None:
         names = ("author", "date")
-        return Question(names[len(replies)], "<image>\nRead it.") if len(replies) < len(names) else None
+        return Question(names[len(context.replies)], "<image>\nRead it.") if len(context.replies) < len(names) else None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         found = {reply.question.name: reply.text for reply in replies}
@@ -74,7 +66,7 @@ async def read_drafts(element: Element, page_pool: PagePool, answer: str = "", *
     rendered = RenderedPage(checkpoint.page, Pixels(400, 400, data=bytes(480_000)), PagePointer("a.pdf", 1), **page)
     engine = ScriptedEngine("deepseek_ocr", lambda prompt: "Pump")
     engine.uses_drafts = True
-    await pass2.read(checkpoint, rendered, "key", build_job(), engine, DEEPSEEK_OCR, page_pool)
+    await pass2.read(checkpoint, rendered, "key", build_job(), engine, FAMILIES["deepseek_ocr"], page_pool)
     return [prompt.draft for prompt in engine.prompts]
 
 

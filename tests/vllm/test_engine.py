@@ -22,12 +22,14 @@ from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.engines.vllm.tiled_image import TiledImages
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, TileGrid
 from twopass.errors import Code, EngineError
+from twopass.models import MODELS, TileGrid
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
+
+DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
 MAX_WAIT_S, SILENCE_S = 300, 30  # a step with large images is long, so only tests with tiny ones use SILENCE_S
 FEW_PROMPTS: Mapping[str, Any] = {"mode": "tiny", "figure_descriptions": "none"}  # an image takes seconds on a CPU

@@ -12,8 +12,10 @@ from twopass.engines.vllm import tiling
 from twopass.engines.vllm.plugin import inputs
 from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
 from twopass.engines.vllm.plugin.shared_views import SharedBuffers
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR
+from twopass.models import MODELS
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
+
+DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
 
 def load_views(ref: BufferRef) -> tuple[bytes, bytes]:

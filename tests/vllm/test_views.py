@@ -12,7 +12,11 @@ from vllm.transformers_utils.processors.deepseek_ocr import ImageTransform, coun
 
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.plugin.encoder import normalise
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_CROPS, UNLIMITED_OCR, TileGrid
+from twopass.models import MODELS, TileGrid
+
+DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR = (
+    MODELS[name].vision for name in ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
+)
 
 
 @pytest.mark.parametrize("crops", [*range(2, 10), 12, 32])
@@ -36,7 +40,7 @@ def test_image_tokens_are_those_of_vllms_class() -> None:
     sizes = [(rng.randint(1, 5000), rng.randint(1, 5000)) for _ in range(2000)]
 
     for width, height in sizes:
-        grid = UNLIMITED_OCR.choose_grid(width, height, "gundam", UNLIMITED_CROPS)
+        grid = UNLIMITED_OCR.choose_grid(width, height, "gundam", UNLIMITED_OCR.official_crops)
         theirs = info.get_num_image_tokens(image_width=width, image_height=height)
         assert UNLIMITED_OCR.count_tokens("gundam", grid) == theirs, (width, height)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from twopass.engines.crop_inputs import CropInput
 
 from tests.vllm_families import tiny_readers
 from twopass.acceptance import pictures, reference
@@ -16,7 +17,6 @@ from twopass.acceptance.checks import Check, Outcome
 from twopass.acceptance.plan import Plan, RequestCounts
 from twopass.acceptance.region_reader_model import CutPatches, RegionReaderModel
 from twopass.acceptance.run import run
-from twopass.engines.crop_inputs import CropInput
 from twopass.engines.vllm import crop_image
 from twopass.families.regions.reader import READERS
 from twopass.settings import Settings

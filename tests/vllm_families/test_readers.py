@@ -25,7 +25,6 @@ from tests.fakes.reader import Reader
 from tests.vllm_families import tiny_detector, tiny_readers
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Box
-from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.detector.engine import Detector, DetectorFirstEngine
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
 from twopass.engines.interface import Completion, Prompt, Sampling
@@ -34,6 +33,7 @@ from twopass.engines.vllm.plugin.readers import split_images
 from twopass.errors import Code
 from twopass.families.regions.family import RegionFamily
 from twopass.families.regions.reader import GLM_OCR, READERS, Task
+from twopass.models import MODELS
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -70,7 +70,7 @@ class Running:
     async def read(self, detector: Detector, **fields: Any) -> Any:
         engine = DetectorFirstEngine(detector, self.engine, self.name)
         reader = Reader(self.page_pool, self.buffers, engine, self.engine_settings)
-        family = RegionFamily(READERS[self.name])
+        family = RegionFamily(MODELS[self.name])
         return await reader.run(family=family, sampling={"max_tokens": TOKENS}, dpi=72, **fields)
 
     @property
@@ -104,7 +104,7 @@ async def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 def resize_crop(name: str, size: tuple[int, int]) -> Image.Image:
     image = Image.fromarray(draw_crop(*size).array())
-    return image.resize(CROP_INPUTS[name].resize.apply(*size))
+    return image.resize(MODELS[name].crop_input.resize.apply(*size))
 
 
 def process(processor: Any, name: str, image: Image.Image) -> Any:

@@ -16,6 +16,7 @@ from rapidfuzz.distance import Levenshtein
 
 from twopass.acceptance.checks import Check, Outcome, judge, skip
 from twopass.acceptance.greedy_requests import Answer, Answers, Request
+from twopass.models import name_models
 
 STAGE = "c"
 MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
@@ -27,7 +28,8 @@ WRONG_ANSWERS = (
     "our engine does not compute what vLLM computes: if the embeddings of stage (b) agree, the n-gram ban, the "
     "scheduler or the worker of the plugin does not fit this GPU or these versions"
 )
-NOT_DRAFTED = "only DeepSeek-OCR and DeepSeek-OCR-2 have drafts, on GPUs, with DRAFT_TOKENS"
+DRAFTED = name_models(lambda model: model.is_drafted, by_title=True)
+NOT_DRAFTED = f"only {DRAFTED} have drafts, on GPUs, with DRAFT_TOKENS"
 NO_DRAFTS = "drafts do not reach the GPU, or are not verified"
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, judge, skip
-from twopass.engines import hub, weights
+from twopass.engines import hub
 from twopass.engines.vllm import prompt_tokens
+from twopass.models import find_model
 
 STAGE = "a"
 # Ids in the vocabulary of DeepSeek-OCR and DeepSeek-OCR-2. The n-gram ban of the official code names those of cells.
@@ -35,7 +36,7 @@ def check_files(model: str, folder: Path) -> list[Check]:
 
     Reads every file: about a second per gigabyte.
     """
-    pinned = weights.look_up(model)
+    pinned = find_model(model).weights
     required = f"{pinned.repo}@{pinned.revision[:12]}"
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     complete = judge(STAGE, "files", not missing, f"missing: {', '.join(missing)}" if missing else "complete",

@@ -35,15 +35,15 @@ from twopass.acceptance.records import Record
 from twopass.acceptance.region_reader_model import RegionReaderModel
 from twopass.acceptance.tested_model import TestedModel
 from twopass.acceptance.whole_page_model import WholePageModel
-from twopass.detection.structure import Structure
 from twopass.document import Canary
 from twopass.engines import factory, structure, weights
 from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
-from twopass.engines.vllm.arguments import VISION_SPECS, choose_context, choose_preset
+from twopass.engines.vllm.arguments import choose_preset
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.errors import Code, EngineError
-from twopass.settings import Preset, Settings
+from twopass.models import Preset, Structure, find_model
+from twopass.settings import Settings
 from twopass.steps import canary
 from twopass.version import VERSION
 from twopass.worker import Worker, open_worker
@@ -51,7 +51,7 @@ from twopass.worker import Worker, open_worker
 
 def choose_model(name: str) -> TestedModel:
     """Return what the stages know of a model."""
-    return RegionReaderModel(name) if weights.look_up(name).reads_regions else WholePageModel(name)
+    return RegionReaderModel(name) if find_model(name).reads_regions else WholePageModel(name)
 
 
 # of our engine's arguments, those that stock vLLM gets too
@@ -149,11 +149,11 @@ async def _check_canary(worker: Worker, settings: Settings) -> Check:
 
 
 async def _record(folder: Path, plan: Plan, engine: Engine) -> None:
-    pinned = weights.look_up(plan.settings.model)
+    model = find_model(plan.settings.model)
     made_with = f"twopass {VERSION}, {engine.kind}, {engine.precision}"
     images = pictures.save(plan.pictures, folder)
     answers = await recorded_answers.record_answers(
-        images, engine.generate, VISION_SPECS[plan.settings.model], pinned.repo, pinned.revision, made_with
+        images, engine.generate, model.vision, model.weights.repo, model.weights.revision, made_with
     )
     records.write(folder, answers)
 
@@ -229,7 +229,7 @@ def _count_blocks(
     needed = [
         math.ceil((model.count_image_tokens(request.image) + counts.max_tokens) / block_tokens) for request in running
     ]
-    context = settings.max_model_len or choose_context(settings.model, preset.context)
+    context = settings.max_model_len or find_model(settings.model).context_factor * preset.context
     return max(math.ceil(context / block_tokens) + 1, sum(needed) // 2)
 
 

@@ -10,7 +10,8 @@ from twopass.acceptance import pictures
 from twopass.acceptance.checks import Check
 from twopass.acceptance.pictures import Picture
 from twopass.acceptance.records import Record
-from twopass.engines import gpus, weights
+from twopass.engines import gpus
+from twopass.models import MODELS
 from twopass.settings import Settings
 
 RANDOM_WEIGHTS = "random weights (LOAD_FORMAT=dummy)"
@@ -67,10 +68,10 @@ class Plan:
     @property
     def reads_regions(self) -> bool:
         """Whether the model reads single regions, so that it has no answers about pages that could be recorded."""
-        return self.family in weights.MODELS and weights.MODELS[self.family].reads_regions
+        return self.family in MODELS and MODELS[self.family].reads_regions
 
     @property
     def usable_records(self) -> list[Record]:
         """The records of the model that is tested."""
-        repo = weights.MODELS[self.family].repo if self.family in weights.MODELS else None
+        repo = MODELS[self.family].weights.repo if self.family in MODELS else None
         return [record for record in self.records if record.model == repo and not self.is_random]

@@ -19,12 +19,13 @@ from twopass.acceptance.records import Record, read_pixels
 from twopass.acceptance.reference import MODE
 from twopass.document import Box, Table
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm.tiling import VisionSpec
 from twopass.errors import Code, EngineError
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS
+from twopass.families.deepseek.family import PROMPTS
 from twopass.families.grounded import grounding, loops
 from twopass.families.grounded.grounding import Block
+from twopass.families.registry import FAMILIES
+from twopass.models import DEFAULT_MODEL, VisionSpec
 from twopass.runtime import task_group
 from twopass.steps.canary import BYTE_MARKS
 
@@ -114,7 +115,7 @@ def build_prompt(record: Record) -> Prompt:
         record.read_image(),
         mode=record.mode,
         sampling=record.sampling,
-        loop_check=DEEPSEEK_OCR.is_looping,
+        loop_check=FAMILIES[DEFAULT_MODEL].is_looping,
     )
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from twopass.engines.vllm.arguments import VISION_SPECS
+from twopass.models import find_model
 from twopass.pages.pillow_image import to_image
 from twopass.pages.shared_pixels import Pixels
 
 MODE = "gundam"  # both views of the model, and the official preset
-# How the processor counts image tokens.
-STRATEGIES = {"deepseek_ocr": "v1", "deepseek_ocr2": "v2", "unlimited_ocr": "v1"}
-MAX_CROPS = {"deepseek_ocr": 6, "deepseek_ocr2": 6, "unlimited_ocr": 32}  # as fixed in vLLM's classes
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -40,12 +37,12 @@ def process(model: str, tokenizer: Any, text: str, image: Pixels) -> dict[str, A
     """
     from vllm.transformers_utils.processors.deepseek_ocr import DeepseekOCRProcessor
 
-    spec = VISION_SPECS[model]
+    spec = find_model(model).vision
     processor = DeepseekOCRProcessor(
         tokenizer,
         image_size=spec.tile_size,
         base_size=spec.modes[MODE].base_size,
-        strategy=STRATEGIES[model],
-        max_crops=MAX_CROPS[model],
+        strategy="v1" if spec.newlines else "v2",  # how the processor counts image tokens,
+        max_crops=spec.official_crops,
     )
     return dict(processor(prompt=text, images=[to_image(image.array()).convert("RGB")]))

@@ -16,27 +16,16 @@ from twopass.acceptance.pictures import Picture
 from twopass.acceptance.records import Record
 from twopass.acceptance.tested_model import TestedModel
 from twopass.acceptance.vision_inputs import WRONG_INPUT
-from twopass.engines.crop_inputs import CROP_INPUTS, CropInput
 from twopass.engines.interface import Prompt, Sampling, build_sampling
 from twopass.engines.vllm import crop_image
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.families.regions.reader import READERS
 from twopass.families.registry import FAMILIES
+from twopass.models import CropInput, find_model
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
 
-# Of the published vocabularies, those that stand in the prompts.
-TOKEN_IDS = {
-    "glm_ocr": {
-        "[gMASK]": 59248, "<sop>": 59250, "<|user|>": 59253, "<|assistant|>": 59254, "<|begin_of_image|>": 59256,
-        "<|end_of_image|>": 59257, "<|image|>": 59280,
-    },
-    "paddleocr_vl": {
-        "<|begin_of_sentence|>": 100273, "<|IMAGE_PLACEHOLDER|>": 100295, "<|IMAGE_START|>": 101305,
-        "<|IMAGE_END|>": 101306,
-    },
-}  # fmt: skip
 WRONG_CHAT = (
     "chat_template.jinja of the weights writes this prompt in another way than the released one: download the model "
     "again with `twopass download-weights`"
@@ -64,7 +53,7 @@ class RegionReaderModel(TestedModel):
 
     @property
     def _input(self) -> CropInput:
-        return CROP_INPUTS[self.name]
+        return find_model(self.name).crop_input
 
     def check_tokens(self, tokenizer: Any, folder: Path, recorded: Sequence[Record]) -> list[Check]:
         """The ids of each prompt are those of the chat template that lies beside the weights."""
@@ -75,7 +64,7 @@ class RegionReaderModel(TestedModel):
         ]
         found = wrong or f"{len(self.prompts)} prompts"
         prompts = judge("a", "prompts", not wrong, found, "ids of the chat template", WRONG_CHAT)
-        return [*model_files.check_special_tokens(tokenizer, TOKEN_IDS[self.name]), prompts]
+        return [*model_files.check_special_tokens(tokenizer, self._input.token_ids), prompts]
 
     def _tokenize(self, tokenizer: Any, prompt: str) -> list[int]:
         before, image, after = CropImages(self._input).tokenize(tokenizer, prompt)

@@ -13,8 +13,7 @@ from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
 from twopass.engines.vllm import prompt_tokens, tiling
-from twopass.engines.vllm.arguments import VISION_SPECS
-from twopass.engines.vllm.tiling import TileGrid, VisionSpec
+from twopass.models import TileGrid, VisionSpec, find_model
 
 STAGE = "b"
 MIN_COSINE = 0.999
@@ -59,10 +58,10 @@ MakeViews = Callable[[VisionSpec, tiling.Array, str, TileGrid], tiling.Views]
 
 def check_recorded_inputs(model: str, recorded: Iterable[RecordedInput]) -> list[Check]:
     """Compare grid and image tokens with what the official code recorded for images of these sizes."""
-    spec = VISION_SPECS[model]
+    spec = find_model(model).vision
     checks = []
     for one in recorded:
-        grid = spec.choose_grid(one.width, one.height, reference.MODE, reference.MAX_CROPS[model])
+        grid = spec.choose_grid(one.width, one.height, reference.MODE, spec.official_crops)
         value = _describe(grid, spec.count_tokens(reference.MODE, grid))
         required = _describe(one.grid, one.tokens)
         checks.append(judge(STAGE, f"{one.name}: grid", value == required, value, required, WRONG_INPUT))
@@ -77,9 +76,9 @@ def check_views(
 
 
 def _check_picture(model: str, tokenizer: Any, prompt: str, picture: Picture, make_views: MakeViews) -> Check:
-    image, spec = picture.image, VISION_SPECS[model]
+    image, spec = picture.image, find_model(model).vision
     official = reference.process(model, tokenizer, prompt, image)
-    grid = spec.choose_grid(image.width, image.height, reference.MODE, reference.MAX_CROPS[model])
+    grid = spec.choose_grid(image.width, image.height, reference.MODE, spec.official_crops)
     tokens = spec.count_tokens(reference.MODE, grid)
     before, image_token, after = prompt_tokens.tokenize(tokenizer, prompt)
     views = make_views(spec, image.array(), reference.MODE, grid)
@@ -127,9 +126,9 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
 
     from twopass.pages.shared_pixels import Pixels
 
-    runner, image, spec = worker.model_runner, Pixels(width, height, data=rgb), VISION_SPECS[model]
+    runner, image, spec = worker.model_runner, Pixels(width, height, data=rgb), find_model(model).vision
     module = runner.get_model()  # without the wrapper that replays CUDA graphs
-    grid = spec.choose_grid(width, height, reference.MODE, reference.MAX_CROPS[model])
+    grid = spec.choose_grid(width, height, reference.MODE, spec.official_crops)
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
     tokenizer = _load_tokenizer(runner.model_config.tokenizer)
     official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)

@@ -15,11 +15,10 @@ from twopass.acceptance.records import Record
 from twopass.acceptance.tested_model import TestedModel
 from twopass.acceptance.vision_inputs import Agreement, RecordedInput
 from twopass.engines.interface import Prompt, Sampling
-from twopass.engines.vllm.arguments import VISION_SPECS
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.tiling import TileGrid
 from twopass.families.interface import PageFeatures, PageRequest
 from twopass.families.registry import FAMILIES
+from twopass.models import TileGrid, find_model
 from twopass.pages import canary_images
 from twopass.pages.shared_pixels import Pixels
 
@@ -37,7 +36,7 @@ class WholePageModel(TestedModel):
 
     @property
     def max_tiles(self) -> int:  # type: ignore[override]
-        return reference.MAX_CROPS[self.name]
+        return find_model(self.name).vision.official_crops
 
     def check_tokens(self, tokenizer: Any, folder: Path, recorded: Sequence[Record]) -> list[Check]:
         lengths = [(one.prompt, one.prompt_tokens - one.image_tokens) for one in recorded if one.prompt_tokens]
@@ -87,6 +86,6 @@ class WholePageModel(TestedModel):
         return request.prompt, request.image
 
     def count_image_tokens(self, image: Pixels) -> int:
-        spec = VISION_SPECS[self.name]
+        spec = find_model(self.name).vision
         grid = spec.choose_grid(image.width, image.height, reference.MODE, self.max_tiles)
         return spec.count_tokens(reference.MODE, grid)

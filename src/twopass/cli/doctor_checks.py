@@ -21,9 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from twopass import worker
-from twopass.detection.structure import Structure
 from twopass.engines import factory, gpus, preflight, structure
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
+from twopass.models import Structure
 from twopass.pages import tesseract
 from twopass.runtime import environment, scratch
 from twopass.settings import Settings, find_config_file

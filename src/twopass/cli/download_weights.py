@@ -9,17 +9,16 @@ import typer
 
 from twopass.cli import options
 from twopass.cli.exit_codes import Exit
-from twopass.detection.structure import Structure
-from twopass.engines import hub, structure, weights
-from twopass.engines.weights import Weights
+from twopass.engines import hub, weights
 from twopass.errors import TwopassError
+from twopass.models import WEIGHTS, Structure, Weights, list_weights
 
-MODELS = [*sorted(weights.MODELS), *weights.DETECTORS]
+NAMES = list(WEIGHTS)
 
 
 def command(
     model: Annotated[
-        str, typer.Argument(parser=options.parse_choice(MODELS), metavar="MODEL", help=f"One of {', '.join(MODELS)}.")
+        str, typer.Argument(parser=options.parse_choice(NAMES), metavar="MODEL", help=f"One of {', '.join(NAMES)}.")
     ],
     folder: Annotated[
         Path, typer.Argument(parser=options.parse_folder, metavar="FOLDER", help="Folder for the model's files.")
@@ -42,7 +41,7 @@ def command(
     reads single regions comes with the layout detector, as with --structure detector.
     """
     try:
-        needed = structure.list_weights(model, finds_regions)
+        needed = list_weights(model, finds_regions)
         folders = {folder if name == model else folder.parent / name: pinned for name, pinned in needed.items()}
         are_good = [_verify(pinned, place) if verify else _download(pinned, place) for place, pinned in folders.items()]
     except TwopassError as error:

@@ -12,6 +12,7 @@ import typer
 from twopass.cli import options
 from twopass.families import registry
 from twopass.families.interface import NORMAL, Rung
+from twopass.models import DEFAULT_MODEL
 
 FIELDS = {
     "id", "category", "kind", "native_label", "boxes", "text", "markdown", "level", "table", "figure", "formula",
@@ -28,7 +29,7 @@ def command(
     ],
     family: Annotated[
         str, typer.Option(**options.choice(sorted(registry.FAMILIES)), help="Family of the model.")
-    ] = "deepseek_ocr",
+    ] = DEFAULT_MODEL,
     page: Annotated[int, typer.Option(**options.number(low=1), help="Page number, for the elements' ids.")] = 1,
     reads: Annotated[
         str, typer.Option(metavar="GRAMMAR", help="Grammar of the answer: document, plain, or a task's name.")

@@ -9,9 +9,10 @@ import typer
 from twopass.cli import options
 from twopass.cli.exit_codes import Exit
 from twopass.job import Format
-from twopass.settings import GPU_NAMES, PRESETS, LogFormat
+from twopass.models import PRESET_NAMES
+from twopass.settings import LogFormat
 
-GPU_PRESETS = ("auto", *(name for name in (*PRESETS, *GPU_NAMES) if name != "cpu"))
+GPU_PRESETS = ("auto", *(name for name in PRESET_NAMES if name != "cpu"))
 SETTINGS: dict[str | None, dict[str, Any]] = {  # --preset -> settings
     None: {},  # ENGINE and PRESET of the environment
     "cpu": {"engine": "cpu"},

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from twopass.detection.structure import Structure
 from twopass.engines import gpus, hub, preflight, structure, weights
 from twopass.engines.interface import Engine, Identity
 from twopass.errors import TwopassError
+from twopass.models import DETECTOR, Structure
 from twopass.pages import tesseract
 from twopass.settings import Settings
 
@@ -60,7 +60,7 @@ def put_detector_first(
 
 
 def _name_detector(folder: Path, precision: str) -> str:
-    return f"{weights.DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
+    return f"{DETECTOR}@{(hub.find_revision(folder) or 'unknown')[:12]}+{precision}"
 
 
 async def identify(settings: Settings) -> Identity | None:

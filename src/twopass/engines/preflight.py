@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from twopass.engines import structure, weights
+from twopass.engines import structure
 from twopass.engines.gpus import GpuInfo, detect_gpus, get_required_cuda_version
 from twopass.errors import Code, EngineError, InvalidSetting, install_command
-from twopass.settings import Settings, find_preset, preset_memory_gb, redact_address
+from twopass.models import find_model, preset_memory_gb
+from twopass.settings import Settings, redact_address
 
 ENGINE_PACKAGES: Mapping[str, tuple[tuple[str, ...], str]] = {  # engine -> packages beyond twopass's own, their command
     "hf": (("torch", "transformers"), install_command("hf")),
@@ -74,7 +75,7 @@ def _find_engine_problem(settings: Settings) -> str | None:
         return f"REPLAY_DIR: {wrong}; name one with recorded checkpoints"
     if settings.gpus != "auto" and settings.gpus % settings.tensor_parallel_size:
         return f"GPUS: {settings.gpus} is no multiple of TENSOR_PARALLEL_SIZE={settings.tensor_parallel_size}"
-    if settings.engine == "hf" and weights.look_up(settings.model).reads_regions:
+    if settings.engine == "hf" and not find_model(settings.model).hf:
         return f"MODEL: engine hf cannot run {settings.model}: set ENGINE=vllm or openai"
     if settings.engine == "cpu" and languages and not languages.is_dir():
         return f"TESSDATA_DIR: {languages} is not a folder; name the one with Tesseract's language files"
@@ -146,7 +147,10 @@ def check_memory(settings: Settings, gpus: GpuInfo) -> None:
     """Require the memory that the preset needs, free on the first GPU; raises EngineError."""
     if not gpus.count:
         return
-    chosen, size = find_preset(settings.preset, gpus.memory_gb, settings.model), preset_memory_gb(settings.preset)
+    chosen, size = (
+        find_model(settings.model).find_preset(settings.preset, gpus.memory_gb),
+        preset_memory_gb(settings.preset),
+    )
     if size > gpus.memory_gb * MEMORY_TOLERANCE:
         message = f"preset {settings.preset} does not fit a GPU of {gpus.memory_gb:.0f} GB"
         raise EngineError(Code.ENGINE_MEMORY, f"{message}: leave PRESET auto, or choose a larger GPU")

@@ -7,69 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from twopass.errors import Code, EngineError, InvalidSetting
-
-if TYPE_CHECKING:  # the image's build downloads weights without the libraries of the settings
-    from twopass.settings import Settings
+from twopass.errors import Code, EngineError
+from twopass.models import DETECTOR, DETECTOR_WEIGHTS, MODELS, TOKENIZERS, Weights, find_model
+from twopass.settings import Settings
 
 BAKED_MODELS = Path("/models")  # not below /runpod-volume: a volume mounted there would hide the image's files
 HUB_CACHE = Path("huggingface-cache/hub")  # below the volume: where RunPod stores the endpoint's Model
 OFFLINE_ENV = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 HEADER_BYTES = 8  # a safetensors file starts with the length of its JSON header
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
-TOKENIZERS = ("tokenizer.json", "tokenizer.model")
-DETECTOR = "pp_doclayout_v3"
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A repository on the hub, pinned to the revision that families, engines and images were built for.
-
-    `licence` is what its model card states. A model that `reads_regions` reads one region at a time and needs a layout
-    detector in front of it. A complete folder has one of the files in `preprocessing`.
-    """
-
-    repo: str
-    revision: str
-    licence: str
-    reads_regions: bool = False
-    preprocessing: tuple[str, ...] = TOKENIZERS
-
-    @property
-    def cache_path(self) -> Path:
-        """The model's folder, relative to a hub cache."""
-        return Path(f"models--{self.repo.replace('/', '--')}", "snapshots", self.revision)
-
-
-MODELS = {
-    "deepseek_ocr": Weights("deepseek-ai/DeepSeek-OCR", "9f30c71f441d010e5429c532364a86705536c53a", "MIT"),
-    "deepseek_ocr2": Weights("deepseek-ai/DeepSeek-OCR-2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0", "Apache-2.0"),
-    # The revision with which AIwork4me/Unlimited-OCR-ROCm measured 92.4 on OmniDocBench v1.6; its full name is from the
-    # hub cache of nightfurry325-code/ocr-logistics-rpa.
-    "unlimited_ocr": Weights("baidu/Unlimited-OCR", "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97", "MIT"),
-    "glm_ocr": Weights("zai-org/GLM-OCR", "2e85a62840ccac27daa451df36c736c4636b8628", "MIT", reads_regions=True),
-    "paddleocr_vl": Weights(
-        "PaddlePaddle/PaddleOCR-VL-1.5", "2a4195faa5e7914c12f2fc601d72c81caf8d2da5", "Apache-2.0", reads_regions=True
-    ),
-}
-DETECTORS = {
-    DETECTOR: Weights(
-        "PaddlePaddle/PP-DocLayoutV3_safetensors",
-        "3ec586e86ed9245a567bb13395a3db64d5c077cc",
-        "Apache-2.0",
-        preprocessing=("preprocessor_config.json",),
-    ),
-}
 
 
 def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
     """Return the folder to load MODEL from and switch the hub libraries to offline mode; raises EngineError."""
-    wanted = _look_up(settings.model, MODELS)
+    wanted = find_model(settings.model).weights
     if settings.load_format == "dummy" and settings.model_dir:
         return settings.model_dir  # random weights need only a configuration
     return _find(settings, settings.model, wanted, settings.model_dir, baked)
@@ -77,7 +31,7 @@ def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
 
 def find_detector(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
     """Return the folder to load the layout detector from, found as MODEL's is; raises EngineError."""
-    return _find(settings, DETECTOR, DETECTORS[DETECTOR], settings.detector_dir, baked)
+    return _find(settings, DETECTOR, DETECTOR_WEIGHTS, settings.detector_dir, baked)
 
 
 def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, baked: Path) -> Path:
@@ -90,19 +44,6 @@ def _find(settings: Settings, name: str, wanted: Weights, own: Path | None, bake
         raise EngineError(Code.WEIGHTS_MISSING, _format_not_found_message(name, wanted, candidates, baked))
     os.environ.update(OFFLINE_ENV)  # before an engine imports the libraries that read these variables
     return folder
-
-
-def look_up(name: str) -> Weights:
-    """Return the pinned repository of a model or detector; raises InvalidSetting for an unknown name."""
-    return _look_up(name, {**MODELS, **DETECTORS})
-
-
-def _look_up(name: str, known: Mapping[str, Weights]) -> Weights:
-    try:
-        return known[name]
-    except KeyError:
-        message = f"unknown model {name}; MODEL is one of: {', '.join(MODELS)}"
-        raise InvalidSetting(Code.INVALID_SETTING, message) from None
 
 
 def _list_candidate_folders(volume: Path, name: str, wanted: Weights, own: Path | None, baked: Path) -> Iterator[Path]:
@@ -166,7 +107,7 @@ def _is_complete(path: Path) -> bool:
 def _format_not_found_message(name: str, wanted: Weights, candidates: list[Path], baked: Path) -> str:
     defects = "; ".join(f"{folder} {describe_defect(folder, wanted.preprocessing)}" for folder in candidates)
     advice = f"set the endpoint's Model to {wanted.repo}:{wanted.revision}, set MODEL_DIR"
-    if name in DETECTORS:  # an endpoint has one Model
+    if name == DETECTOR:  # an endpoint has one Model
         advice = "set DETECTOR_DIR"
     elif held := [model for model in MODELS if not describe_defect(baked / model)]:
         advice = f"set MODEL={' or '.join(held)}, which this image holds, {advice}"

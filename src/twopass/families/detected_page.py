@@ -13,11 +13,11 @@ from typing import Any
 from twopass.detection import polygons, reading_order, recall, region, suppression
 from twopass.detection.labels import RULES, Label
 from twopass.detection.region import DETECT, Region
-from twopass.detection.structure import Structure
 from twopass.document import HEADINGS, Element, Figure, Formula, Kind, Layer, make_element_id
 from twopass.errors import Code
 from twopass.families.captions import link_captions
 from twopass.families.interface import FROM_LAYER, NORMAL, UNREAD, ParsedPage, Rung, add_flags
+from twopass.models import Structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer

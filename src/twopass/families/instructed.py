@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from twopass.detection.structure import Structure
 from twopass.document import (
     Analysis,
     Axis,
@@ -24,10 +23,11 @@ from twopass.document import (
     Source,
 )
 from twopass.families import lenient_json, table_parser, text_layer_check
-from twopass.families.deepseek.family import DeepseekOcrFamily, choose_crop_mode
+from twopass.families.deepseek.family import DeepseekOcrFamily
 from twopass.families.grounded import element_prompts, elements, figures
-from twopass.families.interface import Question, Reply, add_flags
+from twopass.families.interface import ElementContext, Question, Reply, add_flags
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
+from twopass.models import DEFAULT_MODEL, MODELS, Model
 from twopass.text import surrounding_text
 
 NO_CONTEXT = "No surrounding context available."
@@ -111,36 +111,32 @@ FIGURE_CATEGORIES = frozenset({Category.GRAPH, Category.DIAGRAM, Category.COMPLE
 
 @dataclass(frozen=True)
 class InstructedFamily(DeepseekOcrFamily):
-    """DeepSeek-OCR with other questions in pass 2. Each question has the name of its category."""
+    """DeepSeek-OCR with other questions in pass 2. Each question has the name of its category.
 
-    name: str = "deepseek_ocr_json"
-    structures: tuple[Structure, ...] = (Structure.MODEL,)  # its questions are about elements that have been read
+    They are about elements that have been read: its pages cannot be detected.
+    """
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
-        category = _next_category(element, replies)
-        if category is None or min(crop_size) < element_prompts.MIN_CROP_SIDE:
+    model: Model = MODELS[DEFAULT_MODEL]
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.name}_json"
+
+    def next_question(self, context: ElementContext) -> Question | None:
+        element = context.element
+        category = _next_category(element, context.replies)
+        if category is None or min(context.crop_size) < element_prompts.MIN_CROP_SIDE:
             return None
         is_visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
-        if not (is_visual or ask_all or text_layer_check.DOUBTFUL in element.flags):
+        if not (is_visual or context.ask_all or text_layer_check.DOUBTFUL in element.flags):
             return None
-        context = surrounding_text.collect_context(element, page_elements) or NO_CONTEXT
-        return Question(category, build_prompt(category, context), choose_crop_mode(crop_size, self.crop_modes))
+        surroundings = surrounding_text.collect_context(element, context.page_elements) or NO_CONTEXT
+        return Question(category, build_prompt(category, surroundings), self.choose_crop_mode(context.crop_size))
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         for reply in replies:
             element = _apply_reply(element, reply)
         return element
-
-
-DEEPSEEK_OCR_JSON = InstructedFamily()
 
 
 def build_prompt(category: Category, context: str) -> str:

@@ -5,14 +5,15 @@ A family knows prompts and answers as text. It knows nothing of engines, files o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
-from twopass.detection.structure import Structure
 from twopass.document import Element
-from twopass.errors import Code, InvalidSetting
+from twopass.errors import Code
+from twopass.models import Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # name of the first rung of every ladder
@@ -23,17 +24,6 @@ FROM_LAYER = "from_text_layer"  # element flag: a region that was not read has t
 def add_flags(element: Element, *flags: str) -> Element:
     """The element with these flags, each of them once."""
     return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
-
-
-def choose_structure(family: str, wanted: Structure, supported: Sequence[Structure]) -> Structure:
-    """Return the wanted structure, for `auto` the first supported one; raises InvalidSetting for an unsupported one."""
-    if wanted is Structure.AUTO:
-        return supported[0]
-    if wanted not in supported:
-        choices = ", ".join([Structure.AUTO, *supported])
-        message = f"STRUCTURE={wanted}: {family} does not support it; use one of {choices}"
-        raise InvalidSetting(Code.INVALID_SETTING, message)
-    return wanted
 
 
 @dataclass(frozen=True)
@@ -48,6 +38,12 @@ class FamilyOptions:
     max_tiles: int | None = None
     structure: Structure = Structure.AUTO
     layer_text: bool = False
+
+    @classmethod
+    def recorded(cls, options: Mapping[str, Any]) -> FamilyOptions:
+        """The options with which a document was read, from all those that its run records."""
+        own = {one.name: options[one.name] for one in fields(cls) if one.name in options}
+        return cls(**own | {"structure": Structure(own.get("structure", Structure.AUTO))})
 
 
 @dataclass(frozen=True)
@@ -162,16 +158,57 @@ class Reply:
     layer_text: str | None = None
 
 
-class Family(Protocol):
-    """The prompts of a line of models and the grammar of its answers. A plain value that is sent to page workers."""
+@dataclass(frozen=True)
+class ElementContext:
+    """What a family knows when it decides what pass 2 asks about an element.
+
+    `ask_all` asks about every element that can be asked about, `crop_size` is in pixels, `replies` are the replies
+    about this element so far. `descriptions` names the figures to describe, as the contract does: all, charts or none.
+    """
+
+    element: Element
+    ask_all: bool
+    crop_size: tuple[int, int]
+    page_elements: Sequence[Element]
+    replies: Sequence[Reply] = ()
+    descriptions: str = "all"
+
+
+class Family(ABC):
+    """The prompts of a line of models and the grammar of its answers. A plain value that is sent to page workers.
+
+    What a family does not override fits a model without modes, options, figures and a second reading.
+    """
 
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
     @property
+    @abstractmethod
     def revision(self) -> str:
         """The model revision that the prompts and the grammar were written for."""
-        ...
+
+    @property
+    @abstractmethod
+    def prompts(self) -> Mapping[str, str]:
+        """Every prompt by name, for the document's `run` block."""
+
+    @property
+    @abstractmethod
+    def canary(self) -> CanaryQuestion | None:
+        """The question of the canary; None where no model is asked."""
+
+    @abstractmethod
+    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
+        """Return the attempts to make at a page, the normal one first; never empty."""
+
+    @abstractmethod
+    def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> ParsedPage:
+        """Parse an answer about one page. Never fails: any text gives some result.
+
+        `layer` is only compared with the answer; no text is taken from it.
+        """
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -179,82 +216,49 @@ class Family(Protocol):
 
         They are part of a document's identity, and recorded answers are parsed with them.
         """
-        ...
+        return MappingProxyType({})
 
     def configure(self, options: FamilyOptions) -> Self:
         """Return the family with these options; raises InvalidSetting for one that it cannot follow."""
-        ...
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Every prompt by name, for the document's `run` block."""
-        ...
+        resolve_structure(options.structure, self.name)
+        return self
 
     @property
     def sampling(self) -> Mapping[str, Any]:
         """The fields of its sampling that differ from the engines' default; jobs may override them."""
-        ...
+        return MappingProxyType({})
 
     @property
     def crops(self) -> CropRange:
         """How many tiles images are cut into."""
-        ...
-
-    @property
-    def canary(self) -> CanaryQuestion | None:
-        """The question of the canary; None where no model is asked."""
-        ...
-
-    def strip_grammar(self, text: str) -> str:
-        """Return the words of an answer to the canary's question, without tags and coordinates."""
-        ...
+        return CropRange()
 
     @property
     def modes(self) -> frozenset[str]:
         """The modes a job may ask for."""
-        ...
+        return frozenset({"auto"})
 
     @property
     def tasks(self) -> frozenset[str]:
         """The tasks a job may ask for."""
-        ...
+        return frozenset({"document"})
 
-    def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """Return the attempts to make at a page, the normal one first; never empty."""
-        ...
-
-    def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> ParsedPage:
-        """Parse an answer about one page. Never fails: any text gives some result.
-
-        `layer` is only compared with the answer; no text is taken from it.
-        """
-        ...
+    def strip_grammar(self, text: str) -> str:
+        """Return the words of an answer to the canary's question, without tags and coordinates."""
+        return text
 
     def is_looping(self, text: str) -> bool:
         """Whether an answer that is still being generated repeats itself."""
-        ...
+        return False
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
-        """Return what pass 2 asks next about an element, None when there is nothing (more) to ask.
-
-        `ask_all` asks about every element that can be asked about, `crop_size` is in pixels, `replies` are the replies
-        about this element so far. `descriptions` names the figures to describe, as the contract does: all, charts or
-        none.
-        """
-        ...
+    def next_question(self, context: ElementContext) -> Question | None:
+        """Return what pass 2 asks next about an element, None when there is nothing (more) to ask."""
+        return None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         """Return the element after pass 2: which reading is used, why, and with what confidence."""
-        ...
+        return element
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         """Return a page's elements after pass 2, with what needs several of them, such as a formula and its number."""
-        ...
+        return tuple(elements)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from twopass.detection.structure import Structure
+from collections.abc import Callable, Mapping
+
 from twopass.errors import Code, InvalidSetting
-from twopass.families.deepseek.family import DEEPSEEK_OCR, DEEPSEEK_OCR_2
-from twopass.families.instructed import DEEPSEEK_OCR_JSON
+from twopass.families.deepseek.family import DeepseekOcrFamily
+from twopass.families.instructed import InstructedFamily
 from twopass.families.interface import Family, FamilyOptions
 from twopass.families.layout.family import LayoutFamily
-from twopass.families.regions.family import REGION_FAMILIES
-from twopass.families.unlimited.family import UNLIMITED_OCR
+from twopass.families.regions.family import RegionFamily
+from twopass.families.unlimited.family import UnlimitedOcrFamily
+from twopass.models import MODELS, Model
 
+OF_MODELS: Mapping[str, Callable[[Model], Family]] = {  # by the folder that a model's row names
+    "deepseek": DeepseekOcrFamily,
+    "unlimited": UnlimitedOcrFamily,
+    "regions": RegionFamily,
+}
 _KNOWN: tuple[Family, ...] = (
     LayoutFamily(),
-    DEEPSEEK_OCR,
-    DEEPSEEK_OCR_2,
-    DEEPSEEK_OCR_JSON,
-    UNLIMITED_OCR,
-    *REGION_FAMILIES,
+    *(OF_MODELS[model.family](model) for model in MODELS.values()),
+    InstructedFamily(),
 )
 FAMILIES: dict[str, Family] = {family.name: family for family in _KNOWN}
 
 
-def get_family(
-    name: str,
-    small_crops: bool = False,
-    max_tiles: int | None = None,
-    structure: str = Structure.AUTO,
-    layer_text: bool = False,
-) -> Family:
-    """Return the family of that name with these options (see FamilyOptions).
+def get_family(name: str, options: FamilyOptions | None = None) -> Family:
+    """Return the family of that name with these options.
 
     Raises InvalidSetting for an unknown name, and for a structure that the family does not support.
     """
     if name not in FAMILIES:
-        message = f"unknown family {name}; OPENAI_FAMILY is one of {', '.join(FAMILIES)}"
-        raise InvalidSetting(Code.INVALID_SETTING, message)
-    return FAMILIES[name].configure(FamilyOptions(small_crops, max_tiles, Structure(structure), layer_text))
+        raise InvalidSetting(Code.INVALID_SETTING, f"unknown family {name}; it is one of {', '.join(FAMILIES)}")
+    return FAMILIES[name].configure(options or FamilyOptions())

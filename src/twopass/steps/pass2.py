@@ -8,7 +8,7 @@ from twopass.document import Checkpoint, Element, Problem, RawCompletion
 from twopass.engines import ask
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
 from twopass.families import table_parser
-from twopass.families.interface import UNREAD, Family, Question, Reply
+from twopass.families.interface import UNREAD, ElementContext, Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
@@ -90,9 +90,10 @@ def _next_question(
     job: Job,
     replies: Sequence[Reply] = (),
 ) -> Question | None:
-    everything = job.pass2 is Pass2.ALL
-    size = _crop_size(element, rendered.pixels)
-    return family.next_question(element, everything, size, checkpoint.elements, replies, job.figure_descriptions)
+    everything, size = job.pass2 is Pass2.ALL, _crop_size(element, rendered.pixels)
+    return family.next_question(
+        ElementContext(element, everything, size, checkpoint.elements, replies, job.figure_descriptions)
+    )
 
 
 def apply_replies(family: Family, element: Element, replies: Sequence[Reply]) -> Element:

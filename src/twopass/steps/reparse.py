@@ -12,13 +12,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twopass.detection.structure import Structure
 from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, derive_canary
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
 from twopass.families import registry
-from twopass.families.interface import Family
+from twopass.families.interface import Family, FamilyOptions
 from twopass.format_options import FormatOptions
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
@@ -146,8 +145,7 @@ def restore_job(details: ManifestDetails) -> Job:
 
 def restore_family(options: Mapping[str, Any]) -> Family:
     """The family that read the document, with the options that change how its answers are parsed."""
-    structure, layer_text = options.get("structure", Structure.AUTO), bool(options.get("layer_text"))
-    return registry.get_family(str(options.get("family")), structure=structure, layer_text=layer_text)
+    return registry.get_family(str(options.get("family")), FamilyOptions.recorded(options))
 
 
 def check_source(stored: StoredDocument, file: CheckedFile) -> None:

@@ -19,7 +19,8 @@ from twopass.acceptance.trials.trial_scores import Errors, Verdict
 from twopass.acceptance.trials.tuning import AGAIN, DEFAULTS, TOGETHER, Skipped, Tuning
 from twopass.document import Attempt, Cell, Checkpoint, Element, Kind, Page, State
 from twopass.errors import Code, EngineError
-from twopass.settings import PRESETS, Settings
+from twopass.models import PAGE_PRESETS
+from twopass.settings import Settings
 from twopass.text import table_markup
 
 WORDS = tuple(f"word{number}" for number in range(500))
@@ -295,7 +296,7 @@ def test_choices_are_the_opposite_of_what_is_set() -> None:
 @pytest.mark.parametrize("choice", tuning.list_choices(Settings(), 141), ids=lambda choice: choice.name)
 def test_every_choice_is_a_valid_setting(choice: Choice) -> None:
     """Each choice changes a setting to a value that a worker accepts, or the sampling of a job."""
-    assert isinstance(choice, Choice) or choice.name == f"PRESET={[*PRESETS][-1]}"
+    assert isinstance(choice, Choice) or choice.name == f"PRESET={[*PAGE_PRESETS][-1]}"
     if isinstance(choice, Choice) and choice.settings:
         fields = {name.lower(): value for name, value in choice.settings.items()}
         assert Settings(**fields) != Settings()  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.engines.detector import placement
-from twopass.settings import PRESETS, Settings, find_preset
+from twopass.models import MODELS, PAGE_PRESETS
+from twopass.settings import Settings
 
 GLM = Settings(engine="vllm", model="glm_ocr")
 CARDS = [8.2, 15.8, 23.6, 47.5, 79.6, 143.8]
@@ -39,7 +40,7 @@ def test_larger_cards_read_more_pages_at_once() -> None:
 @pytest.mark.parametrize("memory_gb", CARDS)
 def test_a_shared_card_has_room_for_both(memory_gb: float) -> None:
     """What the detector needs is taken from the memory of the reader's engine, which keeps half of the card."""
-    preset = find_preset("auto", memory_gb)
+    preset = MODELS["glm_ocr"].find_preset("auto", memory_gb)
 
     smaller = placement.leave_room(preset, GLM, memory_gb)
 
@@ -49,9 +50,11 @@ def test_a_shared_card_has_room_for_both(memory_gb: float) -> None:
     assert smaller._replace(memory=preset.memory) == preset
 
 
-@given(st.floats(0, 200), st.sampled_from(list(PRESETS)))
+@given(st.floats(0, 200), st.sampled_from(list(PAGE_PRESETS)))
 def test_an_engine_alone_keeps_its_memory(memory_gb: float, name: str) -> None:
     """Nothing changes for a model that finds regions itself, or beside a detector on the CPU."""
     alone, beside = Settings(engine="vllm"), GLM.model_copy(update={"detector_device": "cpu"})
 
-    assert [placement.leave_room(PRESETS[name], one, memory_gb) for one in (alone, beside)] == [PRESETS[name]] * 2
+    assert [placement.leave_room(PAGE_PRESETS[name], one, memory_gb) for one in (alone, beside)] == [
+        PAGE_PRESETS[name]
+    ] * 2

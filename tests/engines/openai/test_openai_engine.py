@@ -38,7 +38,7 @@ from twopass.engines.openai.engine import OpenAIEngine
 from twopass.engines.openai.request import ServerOptions
 from twopass.errors import Code, EngineError, InvalidSetting
 from twopass.families import registry
-from twopass.families.interface import PageFeatures, PageRequest
+from twopass.families.interface import FamilyOptions, PageFeatures, PageRequest
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.result import Result
 from twopass.runtime import retry
@@ -108,7 +108,7 @@ async def test_unlimited_ocr_is_asked_as_its_recipe_says(server: OpenAIServer, p
 
     A server with our plugin is also told the mode and how many tiles it may cut, up to 32.
     """
-    family = registry.get_family("unlimited_ocr", max_tiles=32)
+    family = registry.get_family("unlimited_ocr", FamilyOptions(max_tiles=32))
     (rung, *_) = family.ladder(PageFeatures(1700, 2200, ink=0.2, characters=4000), PageRequest())
     sampling = build_sampling(family.sampling, {}, rung.sampling)
     prompt = replace(PROMPT, text=rung.prompt, mode=rung.mode, max_crops=family.crops.most, sampling=sampling)

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from twopass.engines.gpus import GpuInfo
-from twopass.engines.vllm import engine, tiling
+from twopass.engines.vllm import engine
 from twopass.engines.vllm.arguments import (
     DEFAULT_DRAFTS,
     _choose_attention,
     build_arguments,
     choose_drafts,
     choose_preset,
-    find_vision_spec,
 )
 from twopass.errors import EngineError
+from twopass.families.interface import FamilyOptions
 from twopass.families.registry import get_family
-from twopass.settings import PRESETS, Settings
+from twopass.models import MODELS, PAGE_PRESETS
+from twopass.settings import Settings
 
 UNLIMITED = Settings(model="unlimited_ocr")
 
@@ -29,19 +30,22 @@ def test_the_number_of_tiles_is_the_same_for_family_and_engine() -> None:
     """A job may ask for as many tiles as the engine's buffers hold, with and without MAX_TILES."""
     models = ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
     for model, max_tiles in itertools.product(models, (None, 32)):
-        spec, crops = find_vision_spec(model, max_tiles), get_family(model, max_tiles=max_tiles).crops
+        spec, crops = (
+            MODELS[model].vision.with_crops(max_tiles),
+            get_family(model, FamilyOptions(max_tiles=max_tiles)).crops,
+        )
 
         assert (spec.default_crops, spec.most_crops) == crops
-    assert get_family("unlimited_ocr", max_tiles=4).crops == (4, 4)
+    assert get_family("unlimited_ocr", FamilyOptions(max_tiles=4)).crops == (4, 4)
     # A document that was read with another number has another id.
-    assert get_family("unlimited_ocr", max_tiles=32).options == {"max_tiles": 32}
-    assert get_family("unlimited_ocr", max_tiles=12).options == get_family("unlimited_ocr").options == {}
-    assert find_vision_spec("unlimited_ocr", 32).max_nbytes > 2 * tiling.UNLIMITED_OCR.max_nbytes
+    assert get_family("unlimited_ocr", FamilyOptions(max_tiles=32)).options == {"max_tiles": 32}
+    assert get_family("unlimited_ocr", FamilyOptions(max_tiles=12)).options == get_family("unlimited_ocr").options == {}
+    assert MODELS["unlimited_ocr"].vision.with_crops(32).max_nbytes > 2 * MODELS["unlimited_ocr"].vision.max_nbytes
 
 
 def test_a_step_has_as_many_tokens_as_the_largest_image() -> None:
     """An image with more tokens would never be encoded."""
-    small, large = PRESETS["8"], PRESETS["141"]
+    small, large = PAGE_PRESETS["8"], PAGE_PRESETS["141"]
     settings = Settings(model="unlimited_ocr", max_tiles=32)
 
     steps = [build_arguments(settings, Path("m"), preset)["max_num_batched_tokens"] for preset in (small, large)]
@@ -55,7 +59,7 @@ def test_a_detector_on_the_same_gpu_gets_memory() -> None:
 
     shares = [choose_preset(settings, 80).memory for settings in (alone, beside)]
 
-    assert shares[0] == PRESETS["80"].memory
+    assert shares[0] == PAGE_PRESETS["80"].memory
     assert shares[1] * 80 < shares[0] * 80 - 5
     chosen = beside.model_copy(update={"gpu_memory_utilization": 0.5})
     preset = choose_preset(chosen, 80)
@@ -64,22 +68,22 @@ def test_a_detector_on_the_same_gpu_gets_memory() -> None:
 
 def test_unlimited_ocr_gets_its_own_context() -> None:
     """Twice that of the preset, because its cache does not grow with the answer; the setting still limits it."""
-    contexts = [build_arguments(UNLIMITED, Path("m"), PRESETS[name])["max_model_len"] for name in ("8", "141")]
-    chosen = build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PRESETS["141"])
+    contexts = [build_arguments(UNLIMITED, Path("m"), PAGE_PRESETS[name])["max_model_len"] for name in ("8", "141")]
+    chosen = build_arguments(Settings(model="unlimited_ocr", max_model_len=32768), Path("m"), PAGE_PRESETS["141"])
 
     assert contexts == [8192, 16384]
     assert chosen["max_model_len"] == 32768
-    assert build_arguments(Settings(), Path("m"), PRESETS["141"])["max_model_len"] == 8192
+    assert build_arguments(Settings(), Path("m"), PAGE_PRESETS["141"])["max_model_len"] == 8192
 
 
 def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
     """Without the package that compiles FlashAttention 4, Triton's; with it, and for other models, vLLM's choice."""
     choose, missing = _choose_attention, "a_package_that_is_missing"
-    assert choose("unlimited_ocr", True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
-    assert choose("unlimited_ocr", True, compiler="json") == {}
-    assert choose("unlimited_ocr", False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}
-    assert build_arguments(UNLIMITED, Path("m"), PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
-    assert "attention_backend" not in build_arguments(Settings(), Path("m"), PRESETS["80"])
+    assert choose(MODELS["unlimited_ocr"], True, compiler=missing) == {"attention_backend": "TRITON_ATTN"}
+    assert choose(MODELS["unlimited_ocr"], True, compiler="json") == {}
+    assert choose(MODELS["unlimited_ocr"], False, compiler="json") == {"mm_encoder_attn_backend": "TORCH_SDPA"}
+    assert build_arguments(UNLIMITED, Path("m"), PAGE_PRESETS["80"])["attention_backend"] == "TRITON_ATTN"
+    assert "attention_backend" not in build_arguments(Settings(), Path("m"), PAGE_PRESETS["80"])
 
 
 def test_unlimited_ocr_is_refused_without_a_gpu() -> None:
@@ -119,7 +123,7 @@ def test_drafts_are_on_where_they_were_measured(
 
 def test_graphs_and_steps_have_room_for_drafts() -> None:
     """Each sequence has its token and its drafts in a step."""
-    preset, folder = PRESETS["141"], Path("m")
+    preset, folder = PAGE_PRESETS["141"], Path("m")
 
     with_drafts, without = (
         build_arguments(Settings(), folder, preset, drafts=4),

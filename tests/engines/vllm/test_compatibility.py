@@ -18,7 +18,8 @@ from twopass.engines.vllm import plugin
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts
 from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.compatibility import BAN, DRAFTS, REPLACED, SCHEDULER, WORKER, Replaced, compare
-from twopass.settings import PRESETS, Settings
+from twopass.models import PAGE_PRESETS
+from twopass.settings import Settings
 
 CALL = "from twopass.engines.vllm import plugin; import vllm; plugin.{}(); print(vllm.registered)"
 OPEN = """
@@ -101,7 +102,7 @@ def test_vllms_own_code_runs_instead_of_a_part_that_does_not_fit(part: str, tmp_
 
     def build(changed: list[str]) -> dict[str, Any]:
         drafts = choose_drafts(settings, GpuInfo(count=1), changed)
-        return build_arguments(settings, tmp_path, PRESETS["24"], drafts=drafts, changed=changed)
+        return build_arguments(settings, tmp_path, PAGE_PRESETS["24"], drafts=drafts, changed=changed)
 
     usual, changed = build([]), build([part])
 

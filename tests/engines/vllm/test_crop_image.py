@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.crop_inputs import CROP_INPUTS, CropInput
 from twopass.engines.interface import Prompt
 from twopass.engines.vllm import crop_image
 from twopass.engines.vllm.arguments import build_arguments, choose_image_input
 from twopass.engines.vllm.crop_image import CropImages
-from twopass.errors import EngineError
+from twopass.errors import InvalidSetting
 from twopass.families.regions.reader import READERS
+from twopass.models import MODELS, PAGE_PRESETS, REGION_PRESETS, CropInput
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import PRESETS, READER_PRESETS, Settings, find_preset
-from twopass.settings import READERS as READER_NAMES
+from twopass.settings import Settings
 
-GLM, PADDLE = CROP_INPUTS["glm_ocr"], CROP_INPUTS["paddleocr_vl"]
+GLM, PADDLE = MODELS["glm_ocr"].crop_input, MODELS["paddleocr_vl"].crop_input
 # The ids that GLM-OCR's processor gives for its prompt, with three image tokens; of the text only the ids of its bytes.
 GLM_IDS = {"[gMASK]": 59248, "<sop>": 59250, "<|user|>": 59253, "<|begin_of_image|>": 59256, "<|image|>": 59280,
            "<|end_of_image|>": 59257, "<|assistant|>": 59254}  # fmt: skip
@@ -55,7 +54,7 @@ def plan(spec: CropInput, width: int, height: int) -> crop_image.CropImage:
     return planned
 
 
-@given(st.sampled_from(list(CROP_INPUTS.values())), sides, sides)
+@given(st.sampled_from([GLM, PADDLE]), sides, sides)
 def test_every_crop_fits_its_buffer_and_a_step(spec: CropInput, width: int, height: int) -> None:
     """Buffers and steps are as large as the largest crop."""
     images, planned = CropImages(spec), plan(spec, width, height)
@@ -135,21 +134,22 @@ def test_modes_of_other_models_are_refused() -> None:
 
 def test_readers_have_no_ban_and_a_step_for_their_largest_crop() -> None:
     """Without a logits processor vLLM can use its faster runner; other models keep the ban."""
-    arguments = build_arguments(Settings(model="glm_ocr"), Path("m"), READER_PRESETS["8"])
+    arguments = build_arguments(Settings(model="glm_ocr"), Path("m"), REGION_PRESETS["8"])
 
     assert "logits_processors" not in arguments
     assert arguments["max_num_batched_tokens"] >= CropImages(GLM).max_tokens == 6144
-    assert build_arguments(Settings(), Path("m"), PRESETS["8"])["logits_processors"]
+    assert build_arguments(Settings(), Path("m"), PAGE_PRESETS["8"])["logits_processors"]
 
 
-def test_every_reader_is_known_everywhere() -> None:
-    """Its family, its input, its presets and the plugin's class are found by one name."""
-    assert set(READERS) == set(CROP_INPUTS) == READER_NAMES
-    assert set(READER_PRESETS) == set(PRESETS)
-    assert find_preset("auto", 24, "glm_ocr") == READER_PRESETS["24"] != find_preset("auto", 24, "deepseek_ocr")
+def test_every_reader_has_prompts_and_presets() -> None:
+    """A model that reads regions has a row of prompts, and presets of the same names as the others."""
+    assert set(READERS) == {name for name, model in MODELS.items() if model.reads_regions}
+    assert set(REGION_PRESETS) == set(PAGE_PRESETS)
+    assert MODELS["glm_ocr"].find_preset("auto", 24) == REGION_PRESETS["24"] != PAGE_PRESETS["24"]
+    assert MODELS["deepseek_ocr"].find_preset("auto", 24) == PAGE_PRESETS["24"]
 
 
 def test_an_unknown_model_is_refused_with_the_names_of_all() -> None:
     """The message says what MODEL may be."""
-    with pytest.raises(EngineError, match="deepseek_ocr, .*glm_ocr, paddleocr_vl"):
+    with pytest.raises(InvalidSetting, match="deepseek_ocr, .*glm_ocr, paddleocr_vl"):
         choose_image_input(Settings(model="other"))

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twopass.engines.vllm import render_tiles, tiling
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR
+from twopass.models import MODELS, TileGrid
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.steps import render
+
+DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
 LOREM = "The borehole reached water at a depth of forty metres, where gravel gives way to clay. " * 4
 
@@ -104,7 +106,7 @@ def test_rendered_tiles_show_what_enlarged_ones_show(pdf: Path, mode: str) -> No
 @pytest.mark.parametrize(("width", "height", "grid"), [(840, 1190, (2, 3)), (1280, 1920, (2, 3)), (400, 500, (1, 1))])
 def test_tiles_are_upscaled_if_the_page_has_fewer_pixels(width: int, height: int, grid: tuple[int, int]) -> None:
     """A page with as many pixels as its tiles is not upscaled, nor is one without tiles."""
-    assert DEEPSEEK_OCR.is_upscaled(width, height, tiling.TileGrid(*grid)) == ((width, height) == (840, 1190))
+    assert DEEPSEEK_OCR.is_upscaled(width, height, TileGrid(*grid)) == ((width, height) == (840, 1190))
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])

@@ -10,10 +10,14 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.tiling import DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR, TileGrid
+from twopass.models import MODELS, TileGrid
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
+
+DEEPSEEK_OCR, DEEPSEEK_OCR_2, UNLIMITED_OCR = (
+    MODELS[name].vision for name in ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
+)
 
 A4 = (1190, 1684)
 TOKEN_COUNTS = [

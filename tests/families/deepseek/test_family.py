@@ -21,19 +21,24 @@ from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
 from twopass.families.deepseek.family import (
-    DEEPSEEK_OCR,
-    DEEPSEEK_OCR_2,
     PROMPTS,
-    choose_crop_mode,
-    choose_page_mode,
 )
 from twopass.families.grounded.elements import classify_label
-from twopass.families.interface import PageFeatures, PageRequest, ParsedPage, Question, Reply, Rung
+from twopass.families.interface import (
+    ElementContext,
+    FamilyOptions,
+    PageFeatures,
+    PageRequest,
+    ParsedPage,
+    Question,
+    Reply,
+    Rung,
+)
 from twopass.families.registry import FAMILIES, get_family
 from twopass.pages.text_layer import TextLayer
 from twopass.text import prose
 
-FAMILY = DEEPSEEK_OCR
+FAMILY, FAMILY_2 = FAMILIES["deepseek_ocr"], FAMILIES["deepseek_ocr2"]
 A4 = PageFeatures(1191, 1684, ink=0.15, characters=2800)
 FREE = Rung("free", PROMPTS["free"], grammar="plain")
 
@@ -470,16 +475,16 @@ def test_an_answer_without_data_is_not_lost(task: str, text: str, description: s
 )
 def test_auto_takes_the_smallest_mode_that_loses_no_text(features: PageFeatures, mode: str) -> None:
     """The mode is the first row of the table that fits the page's size, ink and characters."""
-    assert choose_page_mode(features) == mode
+    assert FAMILY.ladder(features, PageRequest())[0].mode == mode
 
 
 @given(st.integers(0, 40_000), st.integers(0, 40_000), st.floats(0, 1), st.integers(0, 10**6))
 def test_every_page_and_crop_has_a_mode(width: int, height: int, ink: float, characters: int) -> None:
     """Pages and crops of any size get a mode that the family has."""
-    for family in (DEEPSEEK_OCR, DEEPSEEK_OCR_2):
+    for family in (FAMILY, FAMILY_2):
         features = PageFeatures(width, height, ink, characters)
         assert {rung.mode for rung in family.ladder(features, PageRequest())} <= family.modes - {"auto"}
-        assert choose_crop_mode((width, height), family.crop_modes) in family.modes
+        assert family.choose_crop_mode((width, height)) in family.modes
 
 
 @pytest.mark.parametrize(
@@ -494,8 +499,8 @@ def test_every_page_and_crop_has_a_mode(width: int, height: int, ink: float, cha
 )
 def test_crops_are_padded_to_640_pixels_only_on_request(name: str, small_crops: bool, mode: str | None) -> None:
     """The official code never pads a picture to 640 pixels, so SMALL_CROPS must ask for it."""
-    family = get_family(name, small_crops)
-    question = family.next_question(only(block("table")), True, (300, 60), ())
+    family = get_family(name, FamilyOptions(small_crops))
+    question = family.next_question(ElementContext(only(block("table")), True, (300, 60), ()))
 
     assert (question.mode if question else None) == mode
 
@@ -507,9 +512,9 @@ def test_the_second_version_knows_two_prompts_and_two_modes() -> None:
 
     assert family.modes == {"auto", "base", "gundam"}
     assert set(family.prompts) == {"document", "free"}
-    question = family.next_question(picture, True, (300, 300), ())
+    question = family.next_question(ElementContext(picture, True, (300, 300), ()))
     assert question and question.prompt == "<image>\nFree OCR."
-    assert family.next_question(picture, True, (300, 300), (), [Reply(question, "x")]) is None
+    assert family.next_question(ElementContext(picture, True, (300, 300), (), [Reply(question, "x")])) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))

@@ -16,12 +16,13 @@ from tests.fakes.answers import TABLE, block
 from tests.fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek.family import DEEPSEEK_OCR, PROMPTS, QUESTION_PROMPTS
+from twopass.families.deepseek.family import PROMPTS, QUESTION_PROMPTS
 from twopass.families.grounded import elements, figures
 from twopass.families.grounded.element_prompts import QuestionName
-from twopass.families.interface import Question, Reply
+from twopass.families.interface import ElementContext, Question, Reply
+from twopass.families.registry import FAMILIES
 
-FAMILY = DEEPSEEK_OCR
+FAMILY = FAMILIES["deepseek_ocr"]
 SENTENCE = "The meter of the pump was read on Monday and entered in the log book."
 SIZE = (400, 300)
 
@@ -59,14 +60,14 @@ def test_every_kind_is_asked_the_prompt_that_the_model_knows(
     before: Element, ask_all: bool, prompt: str | None
 ) -> None:
     """Tables are read as documents, pictures as figures, the rest without boxes; sound text only with `ask_all`."""
-    question = FAMILY.next_question(before, ask_all, SIZE, ())
+    question = FAMILY.next_question(ElementContext(before, ask_all, SIZE, ()))
 
     assert (question.prompt if question else None) == (PROMPTS[prompt] if prompt else None)
 
 
 def test_a_crop_that_shows_nothing_is_not_asked_about() -> None:
     """A crop smaller than MIN_CROP_SIDE shows a rule or a dot, so no question is asked about it."""
-    assert FAMILY.next_question(picture(), True, (400, 17), ()) is None
+    assert FAMILY.next_question(ElementContext(picture(), True, (400, 17), ())) is None
 
 
 MOLECULE = "CC(=O)Oc1ccccc1C(=O)O"
@@ -85,7 +86,10 @@ DESCRIBED = {
 def test_a_picture_is_parsed_and_then_described(answers: tuple[str, ...], described: tuple[bool, ...] | None) -> None:
     """Every picture is asked for data once, and then, as the job chooses, for a description once."""
     replies = [reply(text, "figure_data") for text in answers]
-    asked = [FAMILY.next_question(picture(), False, SIZE, (), replies, name) for name in ("all", "charts", "none")]
+    asked = [
+        FAMILY.next_question(ElementContext(picture(), False, SIZE, (), replies, name))
+        for name in ("all", "charts", "none")
+    ]
 
     wanted = ["figure"] * 3 if described is None else ["describe" if wanted else None for wanted in described]
     assert [question and question.prompt for question in asked] == [name and PROMPTS[name] for name in wanted]
@@ -95,7 +99,7 @@ def test_a_chart_without_data_is_still_a_chart() -> None:
     """What pass 1 labels as a chart is described with `charts`, even if no data was found in it."""
     chart = element("chart", figure=Figure())
 
-    question = FAMILY.next_question(chart, False, SIZE, (), [reply("", "figure_data")], "charts")
+    question = FAMILY.next_question(ElementContext(chart, False, SIZE, (), [reply("", "figure_data")], "charts"))
 
     assert question and question.prompt == PROMPTS["describe"]
 

@@ -11,6 +11,7 @@ from twopass.document import Box, Element
 from twopass.families.regions import bullets
 from twopass.families.regions.family import RegionFamily
 from twopass.families.regions.reader import READERS
+from twopass.models import MODELS
 
 
 def stack(*texts: str, left: float = 0.1, kind: str = "text") -> list[Element]:
@@ -29,8 +30,8 @@ def stack(*texts: str, left: float = 0.1, kind: str = "text") -> list[Element]:
 
 def test_a_text_between_two_items_gets_a_bullet() -> None:
     """Every reader's pages are completed; the text itself stays as it was read."""
-    for reader in READERS.values():
-        _, middle, _ = RegionFamily(reader).finish_page(stack("- lime", "sand", "- gravel"))
+    for name in READERS:
+        _, middle, _ = RegionFamily(MODELS[name]).finish_page(stack("- lime", "sand", "- gravel"))
 
         assert (middle.text, middle.markdown) == ("sand", "- sand")
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.reader import READERS, RegionReader, Task
-from twopass.pages.resize_rule import ResizeRule
+from twopass.models import MODELS, ResizeRule
 
 TAGS = ["<fcel>", "<ecel>", "<lcel>", "<ucel>", "<xcel>", "<nl>", "<ched>", "one", "two ", "<br>", "|"]
 answers = st.lists(st.sampled_from(TAGS), max_size=30).map("".join)
@@ -128,7 +127,7 @@ def test_equal_rows_of_a_long_table_are_kept() -> None:
 
 
 @given(
-    st.sampled_from([one.resize for one in CROP_INPUTS.values()]),
+    st.sampled_from([MODELS[name].crop_input.resize for name in READERS]),
     st.integers(1, 9000),
     st.integers(1, 9000),
 )
@@ -142,7 +141,7 @@ def test_every_crop_has_a_size_that_its_reader_accepts(rule: ResizeRule, width: 
     assert across * down <= rule.most or is_thin
 
 
-@pytest.mark.parametrize("reader", READERS.values(), ids=lambda reader: reader.name)
+@pytest.mark.parametrize("reader", READERS.values(), ids=list(READERS))
 def test_every_task_of_a_reader_has_a_prompt(reader: RegionReader) -> None:
     """A label without a prompt would lose its regions."""
     assert set(reader.tasks.values()) <= set(reader.prompts)

@@ -13,12 +13,13 @@ from twopass.detection.labels import RULES, Label
 from twopass.detection.region import DETECT, Detection, Region, make_region, to_json
 from twopass.document import Box, Kind, Word
 from twopass.errors import Code
-from twopass.families.interface import PageFeatures, PageRequest, Reply
+from twopass.families.interface import ElementContext, PageFeatures, PageRequest, Reply
 from twopass.families.regions.family import RegionFamily
-from twopass.families.regions.reader import GLM_OCR, PADDLEOCR_VL, READERS
+from twopass.families.regions.reader import READERS
+from twopass.models import MODELS
 from twopass.pages.text_layer import TextLayer
 
-FAMILIES = [RegionFamily(reader) for reader in READERS.values()]
+FAMILIES = [RegionFamily(MODELS[name]) for name in READERS]
 SIZE = (200, 100)
 
 
@@ -62,7 +63,7 @@ def test_any_answer_can_be_parsed(text: str) -> None:
 def test_any_reply_can_be_applied(family: RegionFamily, label: Label, answer: str, finish: str) -> None:
     """Whatever a reader answers gives an element that can be stored."""
     [element] = family.parse(page_of(*stack(label)), 1).elements
-    question = family.next_question(element, False, SIZE, [element])
+    question = family.next_question(ElementContext(element, False, SIZE, [element]))
     if question is None:
         return
 
@@ -70,7 +71,7 @@ def test_any_reply_can_be_applied(family: RegionFamily, label: Label, answer: st
 
     assert read.id == element.id and read.boxes == element.boxes
     read.model_dump_json()
-    assert family.next_question(read, True, SIZE, [read], [Reply(question, answer, finish)]) is None
+    assert family.next_question(ElementContext(read, True, SIZE, [read], [Reply(question, answer, finish)])) is None
 
 
 def test_each_label_has_the_prompt_of_its_reader() -> None:
@@ -78,7 +79,7 @@ def test_each_label_has_the_prompt_of_its_reader() -> None:
     found = {}
     for family in FAMILIES:
         elements = family.parse(page_of(*stack("text", "table", "display_formula", "chart", "image")), 1).elements
-        questions = [family.next_question(element, False, SIZE, elements) for element in elements]
+        questions = [family.next_question(ElementContext(element, False, SIZE, elements)) for element in elements]
         found[family.name] = [question.prompt if question else None for question in questions]
 
     common = ["Table Recognition:", "Formula Recognition:"]
@@ -88,11 +89,11 @@ def test_each_label_has_the_prompt_of_its_reader() -> None:
 
 def test_tables_are_read_in_the_grammar_of_the_reader() -> None:
     """GLM-OCR writes HTML, PaddleOCR-VL writes OTSL."""
-    answers = [(GLM_OCR, "<table><tr><td>a</td><td>b</td></tr></table>"), (PADDLEOCR_VL, "<fcel>a<fcel>b<nl>")]
-    for reader, answer in answers:
-        family = RegionFamily(reader)
+    answers = [("glm_ocr", "<table><tr><td>a</td><td>b</td></tr></table>"), ("paddleocr_vl", "<fcel>a<fcel>b<nl>")]
+    for name, answer in answers:
+        family = RegionFamily(MODELS[name])
         [element] = family.parse(page_of(*stack("table")), 1).elements
-        question = family.next_question(element, False, SIZE, [element])
+        question = family.next_question(ElementContext(element, False, SIZE, [element]))
         assert question
 
         read = family.apply_replies(element, [Reply(question, answer)])
@@ -105,7 +106,7 @@ def test_lines_of_a_region_stay_apart_in_markdown() -> None:
     """A reader ends paragraphs with one line end; items of a list stay one list, with the same bullets."""
     family = FAMILIES[0]
     [element] = family.parse(page_of(*stack("text")), 1).elements
-    question = family.next_question(element, False, SIZE, [element])
+    question = family.next_question(ElementContext(element, False, SIZE, [element]))
     assert question
 
     read = family.apply_replies(element, [Reply(question, "First.\nSecond:\n• salt\n· amber\nLast.")])
@@ -118,7 +119,7 @@ def test_a_region_that_is_not_read_takes_the_words_of_the_layer() -> None:
     """An empty answer or boilerplate does not lose text that the PDF has; without a layer the element says so."""
     family = FAMILIES[0]
     [element] = family.parse(page_of(*stack("text")), 1).elements
-    question = family.next_question(element, False, SIZE, [element])
+    question = family.next_question(ElementContext(element, False, SIZE, [element]))
     assert question
 
     with_layer = family.apply_replies(element, [Reply(question, "", layer_text="The words of the page")])
@@ -132,14 +133,14 @@ def test_text_regions_take_a_complete_layer_only_if_asked_to() -> None:
     """With `use_layer`, nothing is asked about text that the PDF has, but tables are still read."""
     layer = TextLayer.of([Word(Box(0.2, 0.025, 0.4, 0.035), "Words"), Word(Box(0.2, 0.055, 0.4, 0.065), "12")])
     text = page_of(*stack("text", "table"))
-    taking = RegionFamily(GLM_OCR, use_layer=True)
+    taking = RegionFamily(MODELS["glm_ocr"], use_layer=True)
 
     paragraph, table = taking.parse(text, 1, layer=layer).elements
     asked = FAMILIES[0].parse(text, 1, layer=layer).elements[0]
 
-    assert paragraph.text == "Words" and taking.next_question(paragraph, True, SIZE, []) is None
-    assert taking.next_question(table, False, SIZE, []) is not None
-    assert asked.text == "" and FAMILIES[0].next_question(asked, False, SIZE, []) is not None
+    assert paragraph.text == "Words" and taking.next_question(ElementContext(paragraph, True, SIZE, [])) is None
+    assert taking.next_question(ElementContext(table, False, SIZE, [])) is not None
+    assert asked.text == "" and FAMILIES[0].next_question(ElementContext(asked, False, SIZE, [])) is not None
     assert taking.options != FAMILIES[0].options
 
 
@@ -151,7 +152,7 @@ def test_words_that_the_detector_missed_are_asked_about() -> None:
     elements = family.parse(page_of(*stack("text")), 1, layer=layer).elements
 
     assert [element.flags for element in elements] == [("unread_region",), ("missed_by_detector", "unread_region")]
-    assert family.next_question(elements[1], False, SIZE, elements) is not None
+    assert family.next_question(ElementContext(elements[1], False, SIZE, elements)) is not None
 
 
 def test_captions_belong_to_tables_and_figures() -> None:

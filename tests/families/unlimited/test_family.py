@@ -16,13 +16,14 @@ from twopass.document import Box, Element, Kind, Layer
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
 from twopass.families.grounded import grounding, loops
-from twopass.families.interface import PageFeatures, PageRequest, ParsedPage, Question, Reply
-from twopass.families.registry import get_family
+from twopass.families.interface import ElementContext, PageFeatures, PageRequest, ParsedPage, Question, Reply
+from twopass.families.registry import FAMILIES, get_family
 from twopass.families.unlimited import grammar
-from twopass.families.unlimited.family import PROMPTS, UNLIMITED_OCR
+from twopass.families.unlimited.family import PROMPTS
 from twopass.pages.text_layer import NO_LAYER
 
 A4 = PageFeatures(1191, 1684, ink=0.15, characters=2800)
+UNLIMITED_OCR = FAMILIES["unlimited_ocr"]
 NORMAL, *RETRIES = UNLIMITED_OCR.ladder(A4, PageRequest())
 BOX = (100, 100, 900, 200)
 
@@ -299,7 +300,7 @@ def test_only_large_crops_are_asked_about() -> None:
     """Tables are read again from a crop that is cut into tiles; figures and small crops are not."""
 
     def ask(kind: Kind, size: tuple[int, int]) -> Question | None:
-        return UNLIMITED_OCR.next_question(documents.element(kind, "P-1"), False, size, ())
+        return UNLIMITED_OCR.next_question(ElementContext(documents.element(kind, "P-1"), False, size, ()))
 
     question = ask(Kind.TABLE, (900, 300))
 

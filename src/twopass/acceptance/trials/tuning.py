@@ -18,7 +18,8 @@ from twopass.acceptance.trials.trial_run import Choice, Trial
 from twopass.acceptance.trials.trial_scores import Comparison, Verdict
 from twopass.document import State
 from twopass.errors import Code, TwopassError
-from twopass.settings import PRESETS, READER_PRESETS, READERS, Settings, find_preset
+from twopass.models import find_model
+from twopass.settings import Settings
 
 STAGE = "e"
 DEFAULTS, AGAIN, TOGETHER = "your settings", "your settings again", "all recommended"
@@ -63,23 +64,23 @@ class Tuning:
 def list_choices(settings: Settings, memory_gb: float) -> list[Choice | Skipped]:
     """List the choices for a GPU with this memory, each the opposite of the user's setting."""
     choices: list[Choice | Skipped] = []
-    reads_regions = settings.model in READERS
-    if reads_regions:
+    model = find_model(settings.model)
+    if model.reads_regions:
         choices += [Skipped(name, f"{settings.model} has none") for name in ("DRAW_VIEWS=true", OFFICIAL_BAN.name)]
     else:
         choices += [_toggle("DRAW_VIEWS", settings.draw_views), OFFICIAL_BAN]
-    if settings.model == "deepseek_ocr":
+    if not model.reads_regions and "small" in model.vision.modes:
         choices.append(_toggle("SMALL_CROPS", settings.small_crops))
     else:
         choices.append(Skipped("SMALL_CROPS=true", f"{settings.model} has no mode for small crops"))
-    chosen = find_preset(settings.preset, memory_gb, settings.model)
+    chosen = model.find_preset(settings.preset, memory_gb)
     cache = "auto" if settings.kv_cache_dtype == FP8 else FP8
     choices.append(Choice(f"KV_CACHE_DTYPE={cache}", {"KV_CACHE_DTYPE": cache}))
     if FP8 in (settings.quantization, chosen.quantization):
         choices.append(Skipped("QUANTIZATION=fp8", "it is set already, or by the preset"))
     else:
         choices.append(Choice("QUANTIZATION=fp8", {"QUANTIZATION": FP8}))
-    for name, preset in (READER_PRESETS if reads_regions else PRESETS).items():
+    for name, preset in model.presets.items():
         if name == "cpu" or preset == chosen:
             continue
         if int(name) > memory_gb + 1:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from twopass.detection.structure import Structure
 from twopass.engines import structure
 from twopass.engines.detector.engine import BATCH
-from twopass.settings import Preset, Settings
+from twopass.models import Preset, Structure
+from twopass.settings import Settings
 
 # In 10^9 bytes of GPU memory, in bfloat16. A page of 800 x 800 takes 0.54 (H200: 0.6 for one page, 34.5 for 64, weights
 # included), because Transformers keeps the masks of 300 queries for each of six decoder layers. FIXED_GB is estimated:

@@ -24,6 +24,7 @@ from PIL import Image
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError, InvalidSetting
+from twopass.models import find_model
 from twopass.pages.shared_pixels import Pixels
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -69,7 +70,7 @@ def load(model: str, folder: Path, dtype: str) -> LoadedModel:
         message = f"engine hf does not support {dtype}; DTYPE is one of {', '.join(DTYPES)}"
         raise InvalidSetting(Code.INVALID_SETTING, message)
     try:
-        if model == "deepseek_ocr2":
+        if find_model(model).hf == "class":
             return TransformersModel.load(folder, getattr(torch, dtype))
         return RemoteCodeModel.load(model, folder, getattr(torch, dtype))
     except (OSError, ValueError, ImportError, RuntimeError) as error:
@@ -209,7 +210,7 @@ def load_tokenizer(model: str, folder: Path) -> Any:
 
     Transformers 5 gives the class that its configuration names another decoder, which prints bytes as letters (Ġ, Ċ).
     """
-    if model == "unlimited_ocr":
+    if find_model(model).has_plain_tokenizer:
         return transformers.PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True, local_files_only=True)
 

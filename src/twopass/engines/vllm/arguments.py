@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.detector import placement
 from twopass.engines.gpus import GpuInfo
-from twopass.engines.vllm import startup, tiling
+from twopass.engines.vllm import startup
 from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.image_input import ImageInput
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, STOCK_NGRAM, WORKER, compatibility
 from twopass.engines.vllm.tiled_image import TiledImages
-from twopass.engines.vllm.tiling import VisionSpec
-from twopass.errors import Code, EngineError
-from twopass.settings import Preset, Settings, find_preset
+from twopass.models import CropInput, Model, Preset, find_model
+from twopass.settings import Settings
 
-UNLIMITED = "unlimited_ocr"
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
-DRAFTED = ("deepseek_ocr", "deepseek_ocr2")  # models whose answers repeat the text of a page
 DEFAULT_DRAFTS = 4
 # The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
 # of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
 DRAFTING_CAPABILITY = 9
-VISION_SPECS = {
-    "deepseek_ocr": tiling.DEEPSEEK_OCR,
-    "deepseek_ocr2": tiling.DEEPSEEK_OCR_2,
-    UNLIMITED: tiling.UNLIMITED_OCR,
-}
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
-# Of the preset's context, for Unlimited-OCR: its prompts may have 3,800 tokens, and its cache, which holds the prompt
-# and the last 128 tokens, does not grow with the answer.
-UNLIMITED_CONTEXT_FACTOR = 2
 
 
 def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = ()) -> int:
@@ -43,7 +30,7 @@ def choose_drafts(settings: Settings, gpus: GpuInfo, changed: Collection[str] = 
 
     0 where the model, a machine without GPUs, or a `changed` part of the plugin does not allow any.
     """
-    if settings.model not in DRAFTED or not gpus.count or NEEDED_FOR_DRAFTS & set(changed):
+    if not find_model(settings.model).is_drafted or not gpus.count or NEEDED_FOR_DRAFTS & set(changed):
         return 0
     if settings.draft_tokens is not None:
         return settings.draft_tokens
@@ -63,6 +50,7 @@ def build_arguments(
     `drafts` are the tokens that are drafted for each step. `changed` are parts of the plugin instead of which vLLM's
     own code is used.
     """
+    kind = find_model(settings.model)
     sequences = settings.max_num_seqs or settings.engine_sequences or defaults.sequences
     eager = defaults.eager if settings.enforce_eager is None else settings.enforce_eager
     return {
@@ -70,7 +58,7 @@ def build_arguments(
         "dtype": settings.dtype or defaults.dtype,
         "quantization": settings.quantization or defaults.quantization,
         "kv_cache_dtype": settings.kv_cache_dtype,
-        "max_model_len": settings.max_model_len or choose_context(settings.model, defaults.context),
+        "max_model_len": settings.max_model_len or kind.context_factor * defaults.context,
         "max_num_seqs": sequences,
         "max_num_batched_tokens": _choose_step_tokens(settings, defaults, sequences, drafts),
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
@@ -83,7 +71,7 @@ def build_arguments(
         "scheduling_policy": "priority",
         **({} if compatibility.SCHEDULER in changed else {"scheduler_cls": SCHEDULER}),
         **({} if compatibility.WORKER in changed else {"worker_cls": WORKER}),
-        **_choose_processors(settings.model, has_gpu, compatibility.BAN in changed, drafts > 0),
+        **_choose_processors(kind, has_gpu, compatibility.BAN in changed, drafts > 0),
         **({"speculative_config": build_speculative_config(drafts)} if drafts else {}),
         "limit_mm_per_prompt": {"image": 1, "video": 0},
         "enable_prefix_caching": False,  # pages have no common prefix; vLLM's recipe disables it too
@@ -92,7 +80,7 @@ def build_arguments(
         "skip_mm_profiling": True,  # the canary page is the encoder's first image
         "disable_log_stats": True,
         **({"block_size": settings.block_size} if settings.block_size else {}),
-        **_choose_attention(settings.model, has_gpu),
+        **_choose_attention(kind, has_gpu),
     }
 
 
@@ -106,9 +94,9 @@ def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, dr
     return max(settings.max_num_batched_tokens or usual, least)
 
 
-def _choose_processors(model: str, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
+def _choose_processors(model: Model, has_gpu: bool, uses_stock: bool, has_drafts: bool) -> dict[str, Any]:
     """Name the n-gram ban for the model runner that vLLM will choose, and what keeps the texts of drafts."""
-    if model in CROP_INPUTS:
+    if not model.has_ngram_ban:
         return {}
     if uses_stock:
         return {"logits_processors": [STOCK_NGRAM]}
@@ -121,42 +109,30 @@ def build_speculative_config(drafts: int) -> dict[str, Any]:
     return {"method": "ngram_gpu", "num_speculative_tokens": drafts, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
 
 
-def choose_context(model: str, preset: int) -> int:
-    return UNLIMITED_CONTEXT_FACTOR * preset if model == UNLIMITED else preset
-
-
-def _choose_attention(model: str, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
-    """Name the attention of Unlimited-OCR, whose answers see the prompt and their own last 128 tokens.
+def _choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") -> dict[str, Any]:
+    """Name the attention of a model whose answers see the prompt and their own last tokens only.
 
     Of vLLM's kernels FlashAttention 4, Triton's and FlexAttention can do that. vLLM prefers FlashAttention 4 where the
     GPU can run it, even if the package that compiles it is missing. In the encoder, FlashAttention is its choice even
     without a GPU.
     """
-    if model != UNLIMITED:
+    if not model.has_windowed_attention:
         return {}
     decoder = {} if find_spec(compiler) else {"attention_backend": "TRITON_ATTN"}
     return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
 
 
 def choose_image_input(settings: Settings) -> ImageInput:
-    """Return how the settings' model takes images; raises EngineError for an unknown model."""
-    if settings.model in CROP_INPUTS:
-        return CropImages(CROP_INPUTS[settings.model])
-    return TiledImages(find_vision_spec(settings.model, settings.max_tiles), settings.draw_views)
-
-
-def find_vision_spec(model: str, max_tiles: int | None) -> VisionSpec:
-    """Return how a model cuts images; `max_tiles` applies to Unlimited-OCR."""
-    if model not in VISION_SPECS:
-        known = ", ".join([*VISION_SPECS, *CROP_INPUTS])
-        raise EngineError(Code.ENGINE_DEAD, f"no model is called {model}; MODEL is one of {known}")
-    spec = VISION_SPECS[model]
-    return replace(spec, default_crops=max_tiles, most_crops=max_tiles) if max_tiles and model == UNLIMITED else spec
+    """Return how the settings' model takes images; raises InvalidSetting for an unknown model."""
+    image = find_model(settings.model).image
+    if isinstance(image, CropInput):
+        return CropImages(image)
+    return TiledImages(image.with_crops(settings.max_tiles), settings.draw_views)
 
 
 def choose_preset(settings: Settings, memory_gb: float) -> Preset:
     """The preset of these settings, with room for a detector on the GPU if there is one."""
-    return placement.leave_room(find_preset(settings.preset, memory_gb, settings.model), settings, memory_gb)
+    return placement.leave_room(find_model(settings.model).find_preset(settings.preset, memory_gb), settings, memory_gb)
 
 
 def predict_precision(settings: Settings, gpus: GpuInfo) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from twopass.engines.crop_inputs import CropInput
 from twopass.engines.interface import Prompt
 from twopass.engines.vllm.image_input import ImageInput, PlannedImage
+from twopass.models import CropInput
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBuffer, Pixels
 from twopass.runtime.page_pool import PagePool

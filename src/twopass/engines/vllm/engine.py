@@ -21,12 +21,10 @@ from typing import Any
 import structlog
 
 from twopass.engines import preflight
-from twopass.engines.crop_inputs import CROP_INPUTS
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import (
-    UNLIMITED,
     build_arguments,
     choose_drafts,
     choose_image_input,
@@ -42,11 +40,12 @@ from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.engines.vllm.time_share import TimeShare
 from twopass.errors import Code, EngineError
+from twopass.models import find_model, name_models
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
 from twopass.runtime import gc_tuning, retry
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import Settings, find_preset
+from twopass.settings import Settings
 
 BUFFERS_PER_SEQUENCE = 1.5  # images prepared ahead, so that enough prompts wait in the core for priorities to matter
 CRASH_WINDOW_S = 3600.0  # older crashes do not count towards ENGINE_RESTARTS
@@ -74,7 +73,7 @@ class VllmEngine(GroupMember):
         preflight.check_engine(settings)
         self.images = choose_image_input(settings)
         self.family = settings.model
-        self.has_ngram_ban = settings.model not in CROP_INPUTS
+        self.has_ngram_ban = find_model(settings.model).has_ngram_ban
         self._page_pool: PagePool | None = None
         with startup.read_ahead(model) if waits else nullcontext():
             gpus = startup.prepare_environment(settings.engine_cache, gpu_ids)
@@ -90,11 +89,12 @@ class VllmEngine(GroupMember):
             preset = choose_preset(settings, gpus.memory_gb)
             drafts = choose_drafts(settings, gpus, changed)
             if settings.draft_tokens and not drafts:
-                log.warning("DRAFT_TOKENS has no effect: drafts need a GPU and DeepSeek-OCR or DeepSeek-OCR-2")
+                drafted = name_models(lambda model: model.is_drafted, "or", by_title=True)
+                log.warning(f"DRAFT_TOKENS has no effect: drafts need a GPU and {drafted}")
             self.arguments = build_arguments(settings, model, preset, gpus.count > 0, drafts, changed) | overrides
             self._init_state(settings)
             self._init_gpus(gpu_ids, [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
-            usual_share = find_preset(settings.preset, gpus.memory_gb, settings.model).memory
+            usual_share = find_model(settings.model).find_preset(settings.preset, gpus.memory_gb).memory
             is_usual_share = self.arguments["gpu_memory_utilization"] == usual_share
             self._core_variables |= startup.choose_memory_plan(is_usual_share)
             if waits:
@@ -475,6 +475,6 @@ def _log_failed_restart(restart: asyncio.Task[None]) -> None:
 
 def _check_attention(settings: Settings, memory_gb: float) -> None:
     """Raise EngineError where vLLM would answer nonsense: it frees cache that its attention on CPUs still reads."""
-    if settings.model == UNLIMITED and not memory_gb and settings.load_format != "dummy":
-        message = f"{UNLIMITED} needs a GPU: vLLM's attention for CPUs cannot limit what an answer sees of itself"
+    if find_model(settings.model).has_windowed_attention and not memory_gb and settings.load_format != "dummy":
+        message = f"{settings.model} needs a GPU: vLLM's attention for CPUs cannot limit what an answer sees of itself"
         raise EngineError(Code.ENGINE_DEAD, message)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from twopass.engines.vllm import tiling
+from twopass.models import TileGrid, VisionSpec
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, Pixels
@@ -20,7 +21,7 @@ WHITE = 255
 
 
 def write_views(
-    spec: tiling.VisionSpec, pointer: PagePointer, pixels: Pixels, mode: str, grid: tiling.TileGrid, buffer: PixelBuffer
+    spec: VisionSpec, pointer: PagePointer, pixels: Pixels, mode: str, grid: TileGrid, buffer: PixelBuffer
 ) -> None:
     """Write a page's views into a buffer, in the layout of `tiling.write_views`; runs in a page worker.
 

@@ -10,8 +10,8 @@ import structlog
 from twopass.engines.interface import Prompt
 from twopass.engines.vllm import prompt_tokens, render_tiles, tiling
 from twopass.engines.vllm.image_input import ImageInput, PlannedImage
-from twopass.engines.vllm.tiling import TileGrid, VisionSpec
 from twopass.errors import TwopassError
+from twopass.models import TileGrid, VisionSpec
 from twopass.pages.shared_pixels import PixelBuffer
 from twopass.runtime.page_pool import PagePool
 

@@ -8,148 +8,23 @@ nothing of models, engines or the meaning of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from twopass.models import TileGrid, VisionSpec
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBuffer, Pixels
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
 MAX_STRETCHED_SIDE = 640  # in modes without tiles, a global view up to this side is stretched, a larger one padded
 MAX_STRETCHED_RATIO = 1.5  # long side to short side; a longer image is padded, or its text would become illegible
-TOKEN_SIDE = 64  # pixels: a square of this side becomes one token (patches of 16, four to a side)
-MIN_CROPS = 2
-UNLIMITED_CROPS = 32  # that Unlimited-OCR was trained with (infer.py)
 
 Array = npt.NDArray[np.uint8]
 RenderAtSize = Callable[[int, int], Array]
 """Return the image at this width and height in pixels: height × width × 3."""
-
-
-class ModeSpec(NamedTuple):
-    """A resolution mode: the side of the global view in pixels, and whether the image is also cut into tiles."""
-
-    base_size: int
-    is_tiled: bool = False
-
-
-class TileGrid(NamedTuple):
-    """Columns and rows of tiles; (1, 1) means that the image is not cut."""
-
-    columns: int
-    rows: int
-
-    @property
-    def tile_count(self) -> int:
-        return self.columns * self.rows if self.columns * self.rows > 1 else 0
-
-
-@dataclass(frozen=True)
-class VisionSpec:
-    """How one family of models cuts images: its modes, a tile's side in pixels, and whether a token ends every row.
-
-    `default_crops` are the most tiles of an image unless a request says otherwise, `most_crops` those it may ask for.
-    """
-
-    modes: Mapping[str, ModeSpec]
-    tile_size: int
-    newlines: bool
-    default_crops: int = 6
-    most_crops: int = 9
-
-    def choose_grid(self, width: int, height: int, mode: str, max_crops: int) -> TileGrid:
-        """Choose how an image of this size is cut in this mode."""
-        if not self.modes[mode].is_tiled or max(width, height) <= self.tile_size:
-            return TileGrid(1, 1)
-        return _closest_grid(width, height, self.tile_size, max_crops)
-
-    def grid_size(self, grid: TileGrid) -> tuple[int, int]:
-        """Width and height of all tiles together, to which the image is stretched before it is cut."""
-        return self.tile_size * grid.columns, self.tile_size * grid.rows
-
-    def is_upscaled(self, width: int, height: int, grid: TileGrid) -> bool:
-        """Whether the tiles have more pixels than an image of this size."""
-        return grid.tile_count * self.tile_size**2 > width * height
-
-    def count_tokens(self, mode: str, grid: TileGrid) -> int:
-        """Count the image tokens in the prompt: those of the tiles, of the global view, and one separator."""
-        columns, rows = (grid.columns, grid.rows) if grid.tile_count else (0, 0)
-        base_tokens, tile_tokens = self.modes[mode].base_size // TOKEN_SIDE, self.tile_size // TOKEN_SIDE
-        return (
-            self._count_grid_tokens(base_tokens, base_tokens)
-            + self._count_grid_tokens(tile_tokens * columns, tile_tokens * rows)
-            + 1
-        )
-
-    def _count_grid_tokens(self, columns: int, rows: int) -> int:
-        return rows * (columns + (1 if self.newlines and columns else 0))
-
-    def nbytes(self, mode: str, grid: TileGrid) -> int:
-        """Size of all views of one image, at three bytes a pixel."""
-        return 3 * (self.modes[mode].base_size ** 2 + grid.tile_count * self.tile_size**2)
-
-    @property
-    def max_nbytes(self) -> int:
-        """The largest size that the views of one image can have, in any mode."""
-        return max(
-            self.nbytes(name, TileGrid(1, self.most_crops if mode.is_tiled else 1)) for name, mode in self.modes.items()
-        )
-
-    @property
-    def max_tokens(self) -> int:
-        """The most image tokens of one image: in a column of tiles, each row of tokens has one for its end."""
-        return max(
-            self.count_tokens(name, TileGrid(1, self.most_crops if mode.is_tiled else 1))
-            for name, mode in self.modes.items()
-        )
-
-
-DEEPSEEK_OCR = VisionSpec(
-    {
-        "tiny": ModeSpec(512),
-        "small": ModeSpec(640),
-        "base": ModeSpec(1024),
-        "large": ModeSpec(1280),
-        "gundam": ModeSpec(1024, True),
-    },
-    tile_size=640,
-    newlines=True,
-)
-DEEPSEEK_OCR_2 = VisionSpec({"base": ModeSpec(1024), "gundam": ModeSpec(1024, True)}, tile_size=768, newlines=False)
-# Twelve of 32 tiles: views of 18 instead of 42 MB, which every shared buffer can hold, and for a page in 16:9 of any
-# size 483 instead of 3,113 image tokens. A4 and Letter up to 225 dpi are cut as with 32.
-UNLIMITED_OCR = VisionSpec(DEEPSEEK_OCR_2.modes, tile_size=640, newlines=True, default_crops=12, most_crops=12)
-
-
-@lru_cache(maxsize=4096)
-def _closest_grid(width: int, height: int, tile_size: int, max_crops: int) -> TileGrid:
-    """The grid closest in aspect ratio; on a tie, the larger one if the image has pixels for half of it."""
-    best, least = TileGrid(1, 1), float("inf")
-    for grid in _candidate_grids(max_crops):
-        difference = abs(width / height - grid.columns / grid.rows)
-        if difference < least:
-            best, least = grid, difference
-        elif difference == least and width * height > 0.5 * tile_size * tile_size * grid.columns * grid.rows:
-            best = grid
-    return best
-
-
-@lru_cache
-def _candidate_grids(max_crops: int) -> tuple[TileGrid, ...]:
-    """Sorted by number of tiles; equal numbers keep the set's order, as in the official code: ties depend on it."""
-    pairs = {
-        (columns, rows)
-        for most in range(MIN_CROPS, max_crops + 1)
-        for columns in range(1, most + 1)
-        for rows in range(1, most + 1)
-        if MIN_CROPS <= columns * rows <= max_crops
-    }
-    return tuple(TileGrid(*pair) for pair in sorted(pairs, key=lambda pair: pair[0] * pair[1]))
 
 
 class Views(NamedTuple):

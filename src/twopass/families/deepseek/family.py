@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
-from twopass.detection.structure import Structure
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
 from twopass.families import detected_page, formula_numbers
@@ -19,6 +18,8 @@ from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
     CropRange,
+    ElementContext,
+    Family,
     FamilyOptions,
     PageFeatures,
     PageRequest,
@@ -26,8 +27,8 @@ from twopass.families.interface import (
     Question,
     Reply,
     Rung,
-    choose_structure,
 )
+from twopass.models import Model, Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as in training: config.py and README of deepseek-ai/DeepSeek-OCR.
@@ -56,7 +57,6 @@ FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe":
 # stops loops of up to 227 tokens (61 in the window of 90). The n-grams stay as long as usual: of the tokens of a table
 # only <td> and </td> may repeat, and with n-grams of 10 the fifth equal cell of a row gets another number.
 RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
-STRUCTURES = (Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK)
 DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
@@ -102,51 +102,58 @@ OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
 
 
 @dataclass(frozen=True)
-class DeepseekOcrFamily:
-    """DeepSeek-OCR. The fields hold what differs between versions of the model.
+class DeepseekOcrFamily(Family):
+    """One model of the line.
 
-    `knows_figures` is False where the model's authors document no prompts for figures. `structures` are those that
-    `structure` may be; with `layer_text`, detected regions of text take the words of a complete text layer.
+    With `small_crops`, small crops are read at their own size. With `layer_text`, detected regions of text take the
+    words of a complete text layer.
     """
 
-    name: str = "deepseek_ocr"
-    model_revision: str = "9f30c71f441d010e5429c532364a86705536c53a"
-    page_modes: tuple[ModeLimits, ...] = PAGE_MODES
-    crop_modes: tuple[ModeLimits, ...] = CROP_MODES
-    knows_figures: bool = True
-    structures: tuple[Structure, ...] = STRUCTURES
+    model: Model
+    small_crops: bool = False
     structure: Structure = Structure.MODEL
     layer_text: bool = False
 
     @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
     def revision(self) -> str:
-        return detected_page.add_revision(self.model_revision, self.structure)
+        return detected_page.add_revision(self.model.weights.revision, self.structure)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        return detected_page.name_options(self.structure, self.layer_text)
+        small = {"small_crops": True} if self.small_crops else {}
+        return MappingProxyType({**detected_page.name_options(self.structure, self.layer_text), **small})
 
     def configure(self, options: FamilyOptions) -> Self:
-        structure = choose_structure(self.name, options.structure, self.structures)
-        small = options.small_crops and self.crop_modes is CROP_MODES
-        crop_modes = SMALL_CROP_MODES if small else self.crop_modes
-        return replace(self, crop_modes=crop_modes, structure=structure, layer_text=options.layer_text)
+        structure = resolve_structure(options.structure, self.name)
+        small = options.small_crops and self._has_small_modes
+        return replace(self, small_crops=small, structure=structure, layer_text=options.layer_text)
+
+    @property
+    def _has_small_modes(self) -> bool:
+        return "small" in self.model.vision.modes
+
+    @property
+    def _page_modes(self) -> Sequence[ModeLimits]:
+        return PAGE_MODES if self._has_small_modes else PAGE_MODES_2
+
+    def choose_crop_mode(self, size: tuple[int, int]) -> str:
+        """The smallest mode that shows a crop of this width and height in pixels without losing detail."""
+        if not self._has_small_modes:
+            return modes.choose(CROP_MODES_2, *size)
+        return modes.choose(SMALL_CROP_MODES if self.small_crops else CROP_MODES, *size)
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        own = PROMPTS if self.knows_figures else {name: PROMPTS[name] for name in ("document", "free")}
+        own = PROMPTS if self.model.reads_figures else {name: PROMPTS[name] for name in ("document", "free")}
         return detected_page.add_prompt(own, self.structure)
 
     @property
-    def sampling(self) -> Mapping[str, Any]:
-        return MappingProxyType({})
-
-    @property
     def crops(self) -> CropRange:
-        return CropRange()
-
-    def strip_grammar(self, text: str) -> str:
-        return text  # to the canary's prompt, the model writes no tags
+        return CropRange(self.model.vision.default_crops, self.model.vision.most_crops)
 
     @property
     def canary(self) -> CanaryQuestion:
@@ -155,29 +162,31 @@ class DeepseekOcrFamily:
 
     @property
     def modes(self) -> frozenset[str]:
-        return frozenset({"auto", *(row.mode for row in self.page_modes)})
+        return frozenset({"auto", *self.model.vision.modes})
 
     @property
     def tasks(self) -> frozenset[str]:
-        return frozenset({*PROMPTS, "custom"}) if self.knows_figures else frozenset({"document", "free", "custom"})
+        return (
+            frozenset({*PROMPTS, "custom"}) if self.model.reads_figures else frozenset({"document", "free", "custom"})
+        )
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes.
 
         A page that is detected is read at once if that fails; one that cannot be read at once is detected.
         """
-        mode = choose_page_mode(features, self.page_modes) if request.mode == "auto" else request.mode
+        mode = self._choose_page_mode(features) if request.mode == "auto" else request.mode
         is_transcript = FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
         normal = Rung(NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=self._other_mode(mode))
+        other = replace(again, name="mode", mode=(OTHER_MODE if self._has_small_modes else OTHER_MODE_2)[mode])
         free = replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
         return detected_page.add_to_ladder((normal, again, other, free), self.structure, last=3)
 
-    def _other_mode(self, mode: str) -> str:
-        return (OTHER_MODE if "large" in self.modes else OTHER_MODE_2)[mode]
+    def _choose_page_mode(self, features: PageFeatures) -> str:
+        return modes.choose(self._page_modes, features.width, features.height, features.ink, features.characters)
 
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
         if rung.grammar == detected_page.REGIONS:
@@ -189,41 +198,19 @@ class DeepseekOcrFamily:
     def is_looping(self, text: str) -> bool:
         return loops.is_in_loop(text)
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
-        name = element_prompts.choose_question(element, ask_all, crop_size, replies, self.knows_figures, descriptions)
+    def next_question(self, context: ElementContext) -> Question | None:
+        name = element_prompts.choose_question(context, self.model.reads_figures)
         if name is None:
             return None
-        sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, replies) else {}
-        mode, is_transcript = choose_crop_mode(crop_size, self.crop_modes), name is not QuestionName.DESCRIPTION
-        return Question(name, QUESTION_PROMPTS[name], mode, sampling, is_transcript)
+        sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, context.replies) else {}
+        is_transcript = name is not QuestionName.DESCRIPTION
+        return Question(name, QUESTION_PROMPTS[name], self.choose_crop_mode(context.crop_size), sampling, is_transcript)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
         return element_prompts.apply_replies(element, replies)
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         return formula_numbers.merge(elements)
-
-
-DEEPSEEK_OCR = DeepseekOcrFamily()
-DEEPSEEK_OCR_2 = DeepseekOcrFamily(
-    "deepseek_ocr2", "aaa02f3811945a91062062994c5c4a3f4c0af2b0", PAGE_MODES_2, CROP_MODES_2, knows_figures=False
-)
-
-
-def choose_page_mode(features: PageFeatures, limits: Sequence[ModeLimits] = PAGE_MODES) -> str:
-    return modes.choose(limits, features.width, features.height, features.ink, features.characters)
-
-
-def choose_crop_mode(size: tuple[int, int], limits: Sequence[ModeLimits] = CROP_MODES) -> str:
-    return modes.choose(limits, *size)
 
 
 def _task_prompt(request: PageRequest) -> str:

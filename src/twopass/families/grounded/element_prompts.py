@@ -42,7 +42,7 @@ from twopass.families import agreement, table_parser, text_layer_check
 from twopass.families.detected_page import DetectionParser, fall_back, mark_read
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
-from twopass.families.interface import UNREAD, Reply, add_flags
+from twopass.families.interface import UNREAD, ElementContext, Reply, add_flags
 from twopass.text import prose
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
@@ -79,26 +79,22 @@ class QuestionName(StrEnum):
     DESCRIPTION = "description"
 
 
-def choose_question(
-    element: Element,
-    ask_all: bool,
-    crop_size: tuple[int, int],
-    replies: Sequence[Reply],
-    knows_figures: bool,
-    descriptions: str = ALL,
-) -> QuestionName | None:
+def choose_question(context: ElementContext, knows_figures: bool) -> QuestionName | None:
     """Return what to ask next, None when there is nothing more to ask."""
-    if min(crop_size) < MIN_CROP_SIDE:
+    element, replies = context.element, context.replies
+    if min(context.crop_size) < MIN_CROP_SIDE:
         return None
     if element.is_figure and knows_figures:
-        return _choose_figure_question(element, replies, descriptions)
+        return _choose_figure_question(element, replies, context.descriptions)
     if replies and not _may_succeed_again(element, replies):
         return None
     if element.is_figure:
         return QuestionName.VISIBLE_TEXT
     if element.kind is Kind.TABLE:
         return QuestionName.TABLE
-    is_wanted = ask_all or element.kind is Kind.FORMULA or {text_layer_check.DOUBTFUL, UNREAD} & set(element.flags)
+    is_wanted = (
+        context.ask_all or element.kind is Kind.FORMULA or {text_layer_check.DOUBTFUL, UNREAD} & set(element.flags)
+    )
     return QuestionName.TEXT if is_wanted else None
 
 

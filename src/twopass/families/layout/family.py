@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.detection.structure import Structure
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families.interface import (
-    NORMAL,
-    CropRange,
-    FamilyOptions,
-    PageFeatures,
-    PageRequest,
-    ParsedPage,
-    Question,
-    Reply,
-    Rung,
-    choose_structure,
-)
+from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.families.layout.elements import build_elements
 from twopass.families.layout.page_layout import PageLayout
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -35,36 +23,15 @@ MODES = frozenset({"auto", "tiny", "small", "base", "large", "gundam"})
 
 
 @dataclass(frozen=True)
-class LayoutFamily:
+class LayoutFamily(Family):
     """PyMuPDF's layout model with the text of the PDF or of OCR."""
 
     name: str = "layout"
     revision: str = "pymupdf-layout-2.0+rapidocr-3.10"
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        return MappingProxyType({})
-
-    def configure(self, options: FamilyOptions) -> Self:
-        choose_structure(self.name, options.structure, (Structure.MODEL,))
-        return self
-
-    @property
     def prompts(self) -> Mapping[str, str]:
         return MappingProxyType({"page": PROMPT})
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """Empty: the engine samples nothing."""
-        return MappingProxyType({})
-
-    @property
-    def crops(self) -> CropRange:
-        """Without effect: the engine cuts no tiles."""
-        return CropRange()
-
-    def strip_grammar(self, text: str) -> str:
-        return text
 
     @property
     def canary(self) -> None:
@@ -75,35 +42,9 @@ class LayoutFamily:
         """Every mode: the engine has no vision tokens, so modes make no difference."""
         return MODES
 
-    @property
-    def tasks(self) -> frozenset[str]:
-        """Only `document`: the engine takes no prompts."""
-        return frozenset({"document"})
-
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         """One attempt: the engine takes no prompts, and its answers do not vary."""
         return LADDER
-
-    def is_looping(self, text: str) -> bool:
-        return False
-
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
-        """None: the engine takes no prompts."""
-        return None
-
-    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return element
-
-    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return tuple(elements)
 
     def parse(self, text: str, page: int, rung: Rung = LADDER[0], layer: TextLayer = NO_LAYER) -> ParsedPage:
         try:

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
-from twopass.detection.structure import Structure
 from twopass.document import Element
 from twopass.families import detected_page, formula_numbers
 from twopass.families.detected_page import DETECTION, DetectionParser
@@ -17,7 +16,8 @@ from twopass.families.grounded import loops
 from twopass.families.interface import (
     UNREAD,
     CanaryQuestion,
-    CropRange,
+    ElementContext,
+    Family,
     FamilyOptions,
     PageFeatures,
     PageRequest,
@@ -25,29 +25,33 @@ from twopass.families.interface import (
     Question,
     Reply,
     Rung,
-    choose_structure,
 )
 from twopass.families.regions import bullets, elements
 from twopass.families.regions.reader import READERS, RegionReader, Task
+from twopass.models import Model, Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 LADDER = (DETECTION,)
 
 
 @dataclass(frozen=True)
-class RegionFamily:
+class RegionFamily(Family):
     """One reader behind the detector. With `use_layer`, text regions take the words of a complete text layer."""
 
-    reader: RegionReader
+    model: Model
     use_layer: bool = False
 
     @property
     def name(self) -> str:
-        return self.reader.name
+        return self.model.name
+
+    @property
+    def reader(self) -> RegionReader:
+        return READERS[self.name]
 
     @property
     def revision(self) -> str:
-        return detected_page.add_revision(self.reader.revision, Structure.DETECTOR)
+        return detected_page.add_revision(self.model.weights.revision, Structure.DETECTOR)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -55,7 +59,7 @@ class RegionFamily:
         return MappingProxyType({"layer_text": True} if self.use_layer else {})
 
     def configure(self, options: FamilyOptions) -> Self:
-        choose_structure(self.name, options.structure, (Structure.DETECTOR,))
+        resolve_structure(options.structure, self.name)
         return replace(self, use_layer=options.layer_text)
 
     @property
@@ -75,25 +79,8 @@ class RegionFamily:
         )
 
     @property
-    def crops(self) -> CropRange:
-        """The readers see a region as one image."""
-        return CropRange()
-
-    @property
     def canary(self) -> CanaryQuestion:
         return CanaryQuestion(Task.TEXT, self.reader.prompts[Task.TEXT], "auto")
-
-    def strip_grammar(self, text: str) -> str:
-        return text  # readers write no tags
-
-    @property
-    def modes(self) -> frozenset[str]:
-        """Only auto: the readers have no modes."""
-        return frozenset({"auto"})
-
-    @property
-    def tasks(self) -> frozenset[str]:
-        return frozenset({"document"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
         """One attempt: the detector's answers do not vary."""
@@ -107,19 +94,11 @@ class RegionFamily:
     def is_looping(self, text: str) -> bool:
         return loops.find_repetition(text) is not None
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
+    def next_question(self, context: ElementContext) -> Question | None:
         """One question about every region that the reader reads, unless its text is known already."""
-        if replies or UNREAD not in element.flags:
+        if context.replies or UNREAD not in context.element.flags:
             return None
-        task = self._choose_task(detected_page.find_label(element))
+        task = self._choose_task(detected_page.find_label(context.element))
         return Question(task, self.reader.prompts[task]) if task else None
 
     def _choose_task(self, label: Label | None) -> Task | None:
@@ -130,6 +109,3 @@ class RegionFamily:
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         return bullets.add_missing(formula_numbers.merge(elements, self.reader.tag))
-
-
-REGION_FAMILIES = tuple(RegionFamily(reader) for reader in READERS.values())

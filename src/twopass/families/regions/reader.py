@@ -35,8 +35,6 @@ class RegionReader:
     gives a formula its number. `repetition_penalty` is that of `Sampling`.
     """
 
-    name: str
-    revision: str
     prompts: Mapping[Task, str]
     tasks: Mapping[Label, Task]
     tables: TableGrammar
@@ -45,10 +43,6 @@ class RegionReader:
     long_table: int
     tag: str = formula_numbers.TAG
     repetition_penalty: float = 1.0
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Families are sent to page workers, and mapping proxies cannot be pickled.
-        return _find, (self.name,)
 
 
 _TASKS_OF_KINDS = {Kind.TABLE: Task.TABLE, Kind.FORMULA: Task.FORMULA, Kind.CHART: Task.CHART, Kind.PICTURE: None}
@@ -63,8 +57,6 @@ def _assign_tasks(changes: Mapping[Label, Task | None]) -> Mapping[Label, Task]:
 # Prompts, limits and sampling are those of GLM's SDK at cef4d0e, whose top_k of 1 is greedy. It does not read headers,
 # footers, footnotes and references; their text is content, so that it is read here.
 GLM_OCR = RegionReader(
-    name="glm_ocr",
-    revision="2e85a62840ccac27daa451df36c736c4636b8628",
     prompts=MappingProxyType(
         {Task.TEXT: "Text Recognition:", Task.TABLE: "Table Recognition:", Task.FORMULA: "Formula Recognition:"}
     ),
@@ -76,8 +68,6 @@ GLM_OCR = RegionReader(
     repetition_penalty=1.1,
 )
 PADDLEOCR_VL = RegionReader(
-    name="paddleocr_vl",
-    revision="2a4195faa5e7914c12f2fc601d72c81caf8d2da5",
     prompts=MappingProxyType(
         {
             Task.TEXT: "OCR:",
@@ -94,8 +84,4 @@ PADDLEOCR_VL = RegionReader(
     long_table=5000,
     tag=formula_numbers.TAG_AS_WRITTEN,
 )
-READERS = MappingProxyType({reader.name: reader for reader in (GLM_OCR, PADDLEOCR_VL)})
-
-
-def _find(name: str) -> RegionReader:
-    return READERS[name]
+READERS: Mapping[str, RegionReader] = MappingProxyType({"glm_ocr": GLM_OCR, "paddleocr_vl": PADDLEOCR_VL})  # by model

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
-from twopass.detection.structure import Structure
 from twopass.document import Element
 from twopass.families import detected_page, formula_numbers
 from twopass.families.grounded import element_prompts, grounding, loops, modes, page_answer
@@ -18,6 +17,8 @@ from twopass.families.interface import (
     UNREAD,
     CanaryQuestion,
     CropRange,
+    ElementContext,
+    Family,
     FamilyOptions,
     PageFeatures,
     PageRequest,
@@ -25,9 +26,9 @@ from twopass.families.interface import (
     Question,
     Reply,
     Rung,
-    choose_structure,
 )
 from twopass.families.unlimited import grammar
+from twopass.models import Model, Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 # Word for word as in infer.py and README of baidu/Unlimited-OCR: no line end after the image, no space at the end. The
@@ -45,43 +46,52 @@ PAGE_MODES = (
     ModeLimits("gundam"),
 )
 OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
-# Up to 32 tiles as in training, 3,793 image tokens. Twelve are enough for A4 and Letter at 225 dpi; accuracy with
-# more is published only for 32 tiles.
-CROPS = CropRange(default=12, most=12)
 # Pixels, of the longer side: the model invents text in small crops, and cuts larger ones into tiles.
 MIN_CROP_SIDE = 640
-STRUCTURES = (Structure.MODEL, Structure.DETECTOR, Structure.FALLBACK)
 CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
 NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 
 
 @dataclass(frozen=True)
-class UnlimitedOcrFamily:
+class UnlimitedOcrFamily(Family):
     """Unlimited-OCR, one page at a time.
 
-    With `layer_text`, detected regions of text take the words of a complete text layer.
+    An image is cut into `max_tiles` at most, by default as `model` says. With `layer_text`, detected regions of text
+    take the words of a complete text layer.
     """
 
-    name: str = "unlimited_ocr"
-    model_revision: str = "84757cb04b4d9b74adc65dc31cdf52fca7dc2a97"
-    crops: CropRange = CROPS
+    model: Model
+    max_tiles: int | None = None
     structure: Structure = Structure.MODEL
     layer_text: bool = False
 
     @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
     def revision(self) -> str:
-        return detected_page.add_revision(self.model_revision, self.structure)
+        return detected_page.add_revision(self.model.weights.revision, self.structure)
 
     @property
     def options(self) -> Mapping[str, Any]:
         """With another number of tiles than the usual one, which changes what is read."""
-        tiles = {"max_tiles": self.crops.default} if self.crops.default != CROPS.default else {}
+        tiles = {"max_tiles": self.max_tiles} if self.max_tiles else {}
         return MappingProxyType({**detected_page.name_options(self.structure, self.layer_text), **tiles})
 
     def configure(self, options: FamilyOptions) -> Self:
-        structure, most = choose_structure(self.name, options.structure, STRUCTURES), options.max_tiles
-        crops = CropRange(most, most) if most else self.crops
-        return replace(self, crops=crops, structure=structure, layer_text=options.layer_text)
+        is_usual = options.max_tiles == self.model.vision.default_crops
+        return replace(
+            self,
+            max_tiles=None if is_usual else options.max_tiles,
+            structure=resolve_structure(options.structure, self.name),
+            layer_text=options.layer_text,
+        )
+
+    @property
+    def crops(self) -> CropRange:
+        spec = self.model.vision.with_crops(self.max_tiles)
+        return CropRange(spec.default_crops, spec.most_crops)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -136,23 +146,16 @@ class UnlimitedOcrFamily:
     def strip_grammar(self, text: str) -> str:
         return "\n".join(block.content.strip() for block in grounding.parse(grammar.drop_page_marks(text)).blocks)
 
-    def next_question(
-        self,
-        element: Element,
-        ask_all: bool,
-        crop_size: tuple[int, int],
-        page_elements: Sequence[Element],
-        replies: Sequence[Reply] = (),
-        descriptions: str = "all",
-    ) -> Question | None:
+    def next_question(self, context: ElementContext) -> Question | None:
         """Ask about large tables, formulas and doubtful texts, and about detected regions of any size.
 
         The model has no prompts for figures.
         """
-        if element.is_figure or (max(crop_size) <= MIN_CROP_SIDE and UNREAD not in element.flags):
+        element = context.element
+        if element.is_figure or (max(context.crop_size) <= MIN_CROP_SIDE and UNREAD not in element.flags):
             return None
-        replies = _clean_replies(replies)
-        name = element_prompts.choose_question(element, ask_all, crop_size, replies, knows_figures=False)
+        replies = _clean_replies(context.replies)
+        name = element_prompts.choose_question(replace(context, replies=replies), self.model.reads_figures)
         if name is None:
             return None
         sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, replies) else {}
@@ -167,6 +170,3 @@ class UnlimitedOcrFamily:
 
 def _clean_replies(replies: Sequence[Reply]) -> list[Reply]:
     return [replace(reply, text=grammar.clean_reply(reply.text)) for reply in replies]
-
-
-UNLIMITED_OCR = UnlimitedOcrFamily()

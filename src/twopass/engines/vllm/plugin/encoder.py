@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from twopass.engines.vllm.tiling import TileGrid
+from twopass.models import TileGrid
 
 PIXELS_PER_TOKEN = 1280  # encoded at once for each token of a step: 10 global views or 25 tiles at 8,192 tokens
 GRAPH_BATCH_SIZES = (24, 16, 12, 8, 6, 4, 3, 2, 1)  # views in a CUDA graph; an A4 page has six tiles

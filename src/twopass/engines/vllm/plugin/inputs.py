@@ -20,7 +20,7 @@ from vllm.multimodal.inputs import (
     PlaceholderRange,
 )
 
-from twopass.engines.vllm.tiling import TileGrid
+from twopass.models import TileGrid
 from twopass.pages.shared_pixels import PixelBuffer
 
 BUFFER, GRID = "buffer", "image_grid_thw"  # the second is what vLLM calls it, which computes positions from it

@@ -27,7 +27,7 @@ from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewT
 from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
 from twopass.engines.vllm.plugin.sam import Sam
 from twopass.engines.vllm.plugin.shared_views import SharedBuffers
-from twopass.engines.vllm.tiling import TileGrid, VisionSpec
+from twopass.models import MIN_TILES, MODELS, TileGrid, VisionSpec
 
 IMAGE = "<image>"
 
@@ -80,38 +80,43 @@ def _parse_options(spec: VisionSpec, mm_kwargs: Mapping[str, Any]) -> tuple[str,
     mode, max_crops = str(mm_kwargs.get(MODE_KEY, DEFAULT_MODE)), int(mm_kwargs.get(MAX_CROPS_KEY, spec.default_crops))
     if mode not in spec.modes:
         raise ValueError(f"mode: this model takes {', '.join(sorted(spec.modes))}")
-    if not tiling.MIN_CROPS <= max_crops <= spec.most_crops:
-        raise ValueError(f"max_crops: {tiling.MIN_CROPS} to {spec.most_crops}")
+    if not MIN_TILES <= max_crops <= spec.most_crops:
+        raise ValueError(f"max_crops: {MIN_TILES} to {spec.most_crops}")
     return mode, max_crops
 
 
+_DEEPSEEK_OCR, _DEEPSEEK_OCR_2, _UNLIMITED_OCR = (
+    MODELS[name].vision for name in ("deepseek_ocr", "deepseek_ocr2", "unlimited_ocr")
+)
+
+
 class _ProcessorV1(_Processor):
-    vision_spec = tiling.DEEPSEEK_OCR
+    vision_spec = _DEEPSEEK_OCR
 
 
 class _ProcessorV2(_Processor):
-    vision_spec = tiling.DEEPSEEK_OCR_2
+    vision_spec = _DEEPSEEK_OCR_2
 
 
 class _ProcessorUnlimited(_Processor):
-    vision_spec = replace(tiling.UNLIMITED_OCR, most_crops=tiling.UNLIMITED_CROPS)
+    vision_spec = replace(_UNLIMITED_OCR, most_crops=_UNLIMITED_OCR.official_crops)
 
 
 class _Info(deepseek_ocr.DeepseekOCRProcessingInfo):
     """Measure memory with the image that takes the most tokens: a column of tiles, not vLLM's square."""
 
     def get_image_size_with_most_features(self) -> ImageSize:
-        return _column_of_tiles(tiling.DEEPSEEK_OCR)
+        return _column_of_tiles(_DEEPSEEK_OCR)
 
 
 class _InfoV2(deepseek_ocr2.DeepseekOCR2ProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
-        return _column_of_tiles(tiling.DEEPSEEK_OCR_2)
+        return _column_of_tiles(_DEEPSEEK_OCR_2)
 
 
 class _InfoUnlimited(unlimited_ocr.UnlimitedOCRProcessingInfo):
     def get_image_size_with_most_features(self) -> ImageSize:
-        return _column_of_tiles(tiling.UNLIMITED_OCR)
+        return _column_of_tiles(_UNLIMITED_OCR)
 
 
 def _column_of_tiles(spec: VisionSpec) -> ImageSize:
