@@ -20,7 +20,7 @@ from twopass.document import Document, Element, Kind, Layer, Section
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.families import registry
 from twopass.formats import chunks, docjson, docling
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.job import EntryPoint, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
@@ -242,12 +242,12 @@ async def test_doclings_chunker_keeps_headings_pages_and_words(sample: ReadSampl
         sum(any(title in heading for title in titles) for c in found_chunks for heading in c.meta.headings or ()) > 60
     )
     assert measure_recall("\n".join(e.text for e in prose), text) >= 0.99
-    assert docling.loads(docling.write(Draft(sample.document))) == sample.document
+    assert docling.loads(docling.write(WriterInput(sample.document))) == sample.document
 
 
 async def test_chunks_have_their_pages_sections_links_and_figures(sample: ReadSample) -> None:
     """The chunks have Korean keywords, the table over two pages with its caption, the link and the figures."""
-    rows = [json.loads(line) for line in chunks.write(Draft(sample.document)).decode().splitlines()]
+    rows = [json.loads(line) for line in chunks.write(WriterInput(sample.document)).decode().splitlines()]
     works = next(row for row in rows if "Table 3: Larger works in 2024" in row["text"])
 
     assert re.search("[가-힣]", " ".join(k for row in rows for k in row["keywords"]))

@@ -310,10 +310,10 @@ async def _write_artefacts(
     """Write the artefacts, and last the manifest if the document is complete (`selection_problems` is not None)."""
     folder, parts = doc.folder, previews.count_pages(document, doc.formats) + len(doc.formats)
     with doc.watch.stage("upload"), doc.progress.track_parts(parts) as finish_part:
-        draft, lost_previews = await previews.build_draft(
+        inputs, lost_previews = await previews.build_input(
             document, doc.format_options, doc.formats, folder, doc.preview_source, finish_part
         )
-        artefacts = await upload.write_artefacts(folder, draft, doc.formats, on_written=finish_part)
+        artefacts = await upload.write_artefacts(folder, inputs, doc.formats, on_written=finish_part)
     outcome = report.add_artefacts(outcome, artefacts, lost_previews, doc.watch)
     if selection_problems is not None:
         details = doc.manifest_details(document, selection_problems)

@@ -10,15 +10,15 @@ from playwright.async_api import expect
 from tests.browser.conftest import Tabs
 from tests.fakes.documents import BOTTOM, build_document, checkpoint, element, plain_table
 from twopass.document import Element, Figure, Formula
-from twopass.formats.draft import Draft
 from twopass.formats.html import document as html_document
+from twopass.formats.writer_input import WriterInput
 
 DESKTOP, PHONE = 1400, 390
 
 
 def write_page(folder: Path, *elements: Element) -> Path:
     path = folder / "document.html"
-    path.write_bytes(html_document.write(Draft(build_document(checkpoint(1, *elements)))))
+    path.write_bytes(html_document.write(WriterInput(build_document(checkpoint(1, *elements)))))
     return path
 
 

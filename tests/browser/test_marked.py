@@ -12,7 +12,7 @@ from tests.fakes.hostile_markup import ELEMENTS, FRAGMENTS, PAYLOADS, build, fin
 from tests.fakes.markdown_readers import Page, read_with_marked
 from twopass.format_options import Chunks, FormatOptions
 from twopass.formats import chunks, markdown
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 
 MARKED = Path(sys.prefix) / "marked"
 SEED, TEXTS = 33, 600
@@ -52,7 +52,7 @@ def test_marked_finds_no_markup_in_chunks() -> None:
         for part in build(kinds[n % len(kinds)], (text + " ") * (1 + n % 12)).document.elements
     ]
     options = FormatOptions(chunks=Chunks(max_tokens=64, min_tokens=0))
-    lines = chunks.write(Draft(build_document(checkpoint(1, *elements)), options)).splitlines()
+    lines = chunks.write(WriterInput(build_document(checkpoint(1, *elements)), options)).splitlines()
     sources = [json.loads(line)["text"] for line in lines]
 
     pages = [Page(html) for html in read_with_marked(MARKED, sources)]

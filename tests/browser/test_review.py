@@ -12,7 +12,7 @@ from tests.browser.conftest import Tab, Tabs
 from tests.fakes.documents import MIDDLE, build_document, checkpoint, element
 from twopass.document import Figure, Formula
 from twopass.formats import review
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 
 TABLE, DOUBTED = "p0001-e003", "p0001-e009"
 DESKTOP, PHONE = 1400, 390
@@ -32,7 +32,7 @@ def write_review(folder: Path, *flagged: int) -> Path:
         )
     ]
     path = folder / "review.html"
-    path.write_bytes(review.write(Draft(build_document(checkpoint(1, *texts[0]), checkpoint(2, *texts[1])))))
+    path.write_bytes(review.write(WriterInput(build_document(checkpoint(1, *texts[0]), checkpoint(2, *texts[1])))))
     return path
 
 
@@ -315,7 +315,7 @@ async def test_no_content_of_a_document_is_executed(tabs: Tabs, tmp_path: Path) 
         element("formula", evil, formula=Formula(latex=evil)),
     ]
     path = tmp_path / "review.html"
-    path.write_bytes(review.write(Draft(build_document(checkpoint(1, *hostile), title=evil))))
+    path.write_bytes(review.write(WriterInput(build_document(checkpoint(1, *hostile), title=evil))))
 
     tab = await tabs.open(path)
     title = await tab.page.title()
@@ -336,7 +336,7 @@ async def test_five_hundred_pages_stay_usable(tabs: Tabs, tmp_path: Path) -> Non
         (tmp_path / "review" / f"p{n:04d}.webp").write_bytes(pixel)
     addresses = {n: f"review/p{n:04d}.webp" for n in range(1, 501)}
     path = tmp_path / "review.html"
-    path.write_bytes(review.write(Draft(build_document(*pages), pages=addresses)))
+    path.write_bytes(review.write(WriterInput(build_document(*pages), pages=addresses)))
 
     tab = await tabs.open(path)
     await tab.page.keyboard.press("End")

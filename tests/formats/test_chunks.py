@@ -15,7 +15,7 @@ from tests.fakes.documents import MIDDLE, build_document, checkpoint, documents,
 from twopass.document import Box, Document, Element, Kind, Link
 from twopass.format_options import Chunks, FormatOptions, Markdown
 from twopass.formats import chunks, markdown, splitting, token_estimate
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.steps import enrich
 from twopass.text import prose
 
@@ -28,8 +28,8 @@ def write_chunks(
     document: Document, max_tokens: int = 512, min_tokens: int = 0, **options: Any
 ) -> list[dict[str, Any]]:
     sizes = Chunks(max_tokens=max_tokens, min_tokens=min_tokens)
-    draft = Draft(document, FormatOptions(markdown=Markdown(**options), chunks=sizes))
-    return [json.loads(line) for line in chunks.write(draft).decode().splitlines()]
+    inputs = WriterInput(document, FormatOptions(markdown=Markdown(**options), chunks=sizes))
+    return [json.loads(line) for line in chunks.write(inputs).decode().splitlines()]
 
 
 def report(*more: Element) -> Document:
@@ -178,9 +178,9 @@ def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
         checkpoint(1, element("picture", image="images/p0001-e000.png"), element("text", "Rain."))
     )
     uri = "data:image/png;base64," + "A" * 9999
-    draft = Draft(document, FormatOptions(markdown=Markdown(images="data")), {"images/p0001-e000.png": uri})
+    inputs = WriterInput(document, FormatOptions(markdown=Markdown(images="data")), {"images/p0001-e000.png": uri})
 
-    (line,) = chunks.write(draft).splitlines()
+    (line,) = chunks.write(inputs).splitlines()
 
     start, end = json.loads(line)["md_span"]
     assert "base64" not in json.loads(line)["text"]

@@ -12,8 +12,8 @@ from scripts.generate import schema
 from tests.fakes.documents import build_document, checkpoint, documents, element
 from twopass.document import Document
 from twopass.formats import docjson, markdown
-from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 
@@ -62,15 +62,15 @@ def test_half_a_surrogate_pair_does_not_stop_the_document() -> None:
     document = build_document(checkpoint(1, broken))
 
     assert json.loads(docjson.dumps(document))["elements"][0]["text"] == "a\ud800b"
-    assert WRITERS[Format.MARKDOWN].write(Draft(document))
+    assert WRITERS[Format.MARKDOWN].write(WriterInput(document))
 
 
 def test_docjson_holds_each_elements_span_in_the_markdown() -> None:
     """The written DocJSON has an md_span for each element, which counts characters of document.md."""
     document = build_document(checkpoint(1, element("title", "Springs"), element("text", "Two of them.")))
 
-    written = docjson.loads(WRITERS[Format.DOCJSON].write(Draft(document)))
-    text = WRITERS[Format.MARKDOWN].write(Draft(document)).decode()
+    written = docjson.loads(WRITERS[Format.DOCJSON].write(WriterInput(document)))
+    text = WRITERS[Format.MARKDOWN].write(WriterInput(document)).decode()
 
     shown = [text[span.start : span.end] for e in written.elements if (span := e.md_span)]
     assert shown == ["# Springs", "Two of them."]

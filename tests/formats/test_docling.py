@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula, PageImage
 from twopass.formats import docling, token_estimate
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 
 
 class EstimatingTokenizer(BaseTokenizer):
@@ -35,10 +35,10 @@ class EstimatingTokenizer(BaseTokenizer):
 @given(documents())
 def test_any_document_survives_a_round_trip(document: Document) -> None:
     """Every document converts back to itself, also after docling has read and written the file."""
-    data = docling.write(Draft(document))
+    data = docling.write(WriterInput(document))
     reexported = json.dumps(DoclingDocument.model_validate_json(data).export_to_dict()).encode()
 
-    assert docling.loads(reexported) == docling.loads(data) == Draft(document).with_spans
+    assert docling.loads(reexported) == docling.loads(data) == WriterInput(document).with_spans
 
 
 def report() -> Document:
@@ -98,7 +98,7 @@ def test_doclings_own_fields_are_filled() -> None:
 
 def test_doclings_chunkers_split_it() -> None:
     """Docling's chunkers find headings and pages of a chunk, and the hybrid one stays within its limit."""
-    loaded = DoclingDocument.model_validate_json(docling.write(Draft(report())))
+    loaded = DoclingDocument.model_validate_json(docling.write(WriterInput(report())))
 
     sections = list(HierarchicalChunker().chunk(loaded))
     fitted = list(HybridChunker(tokenizer=EstimatingTokenizer(limit=24)).chunk(loaded))

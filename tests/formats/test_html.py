@@ -21,10 +21,10 @@ from twopass.document import Cell, Document, Element, Figure, Formula, Kind, Sta
 from twopass.errors import Code
 from twopass.format_options import FormatOptions, Markdown
 from twopass.formats import flow
-from twopass.formats.draft import Draft
 from twopass.formats.html import document as html_document
 from twopass.formats.html import inline_markdown
 from twopass.formats.html.text import TextRenderer
+from twopass.formats.writer_input import WriterInput
 from twopass.text import prose
 
 TAGS = {
@@ -55,7 +55,7 @@ HEBREW = "שלום עולם זה טקסט"
 
 
 def write_page(document: Document, **options: Any) -> str:
-    return html_document.write(Draft(document, FormatOptions(markdown=Markdown(**options)))).decode()
+    return html_document.write(WriterInput(document, FormatOptions(markdown=Markdown(**options)))).decode()
 
 
 def parse(document: Document, **options: Any) -> html.HtmlElement:
@@ -84,7 +84,7 @@ def find_words(tree: html.HtmlElement) -> list[str]:
 @given(documents(), markdown_options)
 def test_every_word_of_every_written_element_is_in_the_page(document: Document, options: Markdown) -> None:
     """Every word that markdown shows is in document.html with any options; broken words are joined."""
-    tree = html.fromstring(html_document.write(Draft(document, FormatOptions(markdown=options))))
+    tree = html.fromstring(html_document.write(WriterInput(document, FormatOptions(markdown=options))))
     found = find_words(tree)
     written = [e for e in document.elements if e.is_body or options.furniture]
     broken = "".join(prose.split_words("".join(e.text for e in written)))
@@ -283,7 +283,7 @@ def test_a_figure_has_its_image_and_caption() -> None:
 def test_images_can_be_embedded() -> None:
     """With addresses for its crops, for example data URIs, the page uses these."""
     document = build_document(checkpoint(1, element("picture", image="images/a.png")))
-    page = html_document.write(Draft(document, crops={"images/a.png": "data:image/png;base64,AAAA"})).decode()
+    page = html_document.write(WriterInput(document, crops={"images/a.png": "data:image/png;base64,AAAA"})).decode()
 
     assert 'src="data:image/png;base64,AAAA"' in page and "images/a.png" not in page
 

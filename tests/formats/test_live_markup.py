@@ -31,7 +31,7 @@ from tests.fakes.markdown_readers import READERS, Page
 from twopass.document import Document, Element, Formula, Kind
 from twopass.format_options import Chunks, FormatOptions, Markdown
 from twopass.formats import chunks, docling, escaping, flow, front_matter, markdown, mineru
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.text import prose
 
 
@@ -161,7 +161,7 @@ def test_every_chunk_is_inert_by_itself(parts: list[tuple[Kind, str]], times: in
     assume(not flow.build(document, Markdown()).notes)  # the writer links them
     options = FormatOptions(chunks=Chunks(max_tokens=64, min_tokens=0))
 
-    rows = [json.loads(line) for line in chunks.write(Draft(document, options)).splitlines()]
+    rows = [json.loads(line) for line in chunks.write(WriterInput(document, options)).splitlines()]
 
     allowed = tuple(tag for tags in ELEMENTS.values() for tag in tags)
     for row in rows:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula
 from twopass.formats import mineru
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.text import prose
 
 
 def write_entries(document: Document) -> list[dict[str, Any]]:
-    return json.loads(mineru.write(Draft(document)))  # type: ignore[no-any-return]
+    return json.loads(mineru.write(WriterInput(document)))  # type: ignore[no-any-return]
 
 
 @settings(max_examples=80)

@@ -17,8 +17,8 @@ from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint,
 from twopass.document import Attempt, Box, Confidence, Document, Figure, Formula, Problem, Severity, State
 from twopass.errors import Code
 from twopass.formats import mathml, review
-from twopass.formats.draft import Draft
 from twopass.formats.explanations import FLAGS, STATES, explain_attempt
+from twopass.formats.writer_input import WriterInput
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "span", "input", "label", "button",
@@ -28,7 +28,7 @@ TAGS = {
 
 
 def write_page(document: Document) -> str:
-    return review.write(Draft(document)).decode()
+    return review.write(WriterInput(document)).decode()
 
 
 @settings(max_examples=25)

@@ -9,8 +9,8 @@ import pytest
 
 from tests import ROOT
 from tests.fakes.documents import build_document, checkpoint, element, plain_table
-from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 PAGE = ROOT / "docs" / "retrieval.md"
@@ -27,11 +27,11 @@ def folder(tmp_path: Path) -> Path:
         element("section_header", "2 Pumps", level=1),
         element("table", table=plain_table(["Pump", "Flow"], ["North", "12.5"], header=True)),
     )
-    draft = Draft(build_document(checkpoint(1, *page)))
+    inputs = WriterInput(build_document(checkpoint(1, *page)))
     for name in (Format.CHUNKS, Format.DOCLING):
         writer = WRITERS[name]
         assert writer.write
-        (tmp_path / writer.name).write_bytes(writer.write(draft))
+        (tmp_path / writer.name).write_bytes(writer.write(inputs))
     return tmp_path
 
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from pydantic import PrivateAttr
 
 from twopass import document
-from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 MARKDOWN = WRITERS[Format.MARKDOWN].name
@@ -28,7 +28,7 @@ class Document(document.Document):
     def markdown(self) -> str:
         """The text of `document.md`."""
         stored = self._artefacts.get(MARKDOWN)
-        return Draft(self).markdown[0] if stored is None else stored.decode()
+        return WriterInput(self).markdown[0] if stored is None else stored.decode()
 
     @property
     def artefacts(self) -> Mapping[str, bytes]:

@@ -97,9 +97,9 @@ def _describe_unwritten(outcome: Outcome) -> TwopassError:
 
 async def _emit_page(emit: Callable[[Document], None], doc: DocumentContext, page: Checkpoint) -> None:
     document = pipeline.assemble_pages(doc, [page])
-    draft, _ = await previews.build_draft(document, doc.format_options, (), doc.folder, None)
-    artefacts = {MARKDOWN: draft.markdown[0].encode()}
+    inputs, _ = await previews.build_input(document, doc.format_options, (), doc.folder, None)
+    artefacts = {MARKDOWN: inputs.markdown[0].encode()}
     for element in document.elements:
         if element.image and (stored := await doc.folder.store.get(doc.folder.key(element.image))):
             artefacts[element.image] = stored.data
-    emit(attach(draft.with_spans, artefacts))
+    emit(attach(inputs.with_spans, artefacts))

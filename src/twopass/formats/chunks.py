@@ -19,7 +19,7 @@ from typing import Any
 from twopass.document import Document, Element, Kind, Layer, Page, Section, Span
 from twopass.format_options import Chunks, Images
 from twopass.formats import markdown, splitting, token_estimate
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.text import prose, sections
 
 _UNICODE_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")  # some readers end a line here; JSON does not escape them
@@ -93,11 +93,11 @@ class Chunk:
         return [element for unit in self.units for element in unit.elements]
 
 
-def write(draft: Draft) -> bytes:
+def write(inputs: WriterInput) -> bytes:
     """Return one JSON object per line, in document order."""
-    document, limits = draft.document, draft.options.chunks
-    text, spans = _write_plain_markdown(draft)
-    chunks = _pack(_build_units(draft, text, spans), text, limits)
+    document, limits = inputs.document, inputs.options.chunks
+    text, spans = _write_plain_markdown(inputs)
+    chunks = _pack(_build_units(inputs, text, spans), text, limits)
     chunks = _merge_small(chunks, text, limits)
     pages = {page.number: page for page in document.pages}
     captions = _collect_captions(document)
@@ -111,19 +111,19 @@ def _to_json_line(row: Mapping[str, Any]) -> str:
     return _UNICODE_LINE_BREAKS.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
 
 
-def _write_plain_markdown(draft: Draft) -> tuple[str, dict[str, Span]]:
+def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
     """Return the text that chunks are cut from, and the elements' spans in it."""
     plain = {"front_matter": False, "page_marks": False, "furniture": False, "images": Images.FOLDER}
-    options = draft.options.markdown.model_copy(update=plain)
-    return markdown.write(draft.document, options, mark_direction=False)
+    options = inputs.options.markdown.model_copy(update=plain)
+    return markdown.write(inputs.document, options, mark_direction=False)
 
 
-def _build_units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Unit]:
+def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[Unit]:
     """Return the units in the order of the markdown; a unit that is too large for a chunk is split."""
-    _, document_spans = draft.markdown
-    section_of = dict(_list_section_elements(draft.document.sections))
+    _, document_spans = inputs.markdown
+    section_of = dict(_list_section_elements(inputs.document.sections))
     groups: list[list[Element]] = []
-    for element in sorted((e for e in draft.document.elements if e.id in spans), key=lambda e: spans[e.id]):
+    for element in sorted((e for e in inputs.document.elements if e.id in spans), key=lambda e: spans[e.id]):
         previous = groups[-1][-1] if groups else None
         gap = text[spans[previous.id].end : spans[element.id].start] if previous else ""
         if previous and element.continues == previous.id and "\n\n" not in gap:
@@ -136,7 +136,7 @@ def _build_units(draft: Draft, text: str, spans: Mapping[str, Span]) -> list[Uni
         end = max(end, splitting.include_closing_tag(text, end))
         own_spans = tuple(document_spans[e.id] for e in group)
         units.append(Unit(tuple(group), text[start:end], start, end, own_spans, section_of.get(group[0].id)))
-    limit = draft.options.chunks.max_tokens
+    limit = inputs.options.chunks.max_tokens
     return [part for unit in units for part in (_split_unit(unit, limit, spans) if unit.size > limit else [unit])]
 
 

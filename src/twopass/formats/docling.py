@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
 from twopass.formats import escaping, flow
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, maths, prose
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ NOTE_KINDS = frozenset({Kind.CAPTION, Kind.FOOTNOTE})
 UNKNOWN_TYPE = "application/octet-stream"
 
 
-def write(draft: Draft) -> bytes:
+def write(inputs: WriterInput) -> bytes:
     """Return docling.json; equal documents give equal bytes."""
-    exported = convert(draft.with_spans).export_to_dict()
+    exported = convert(inputs.with_spans).export_to_dict()
     return json.dumps(exported, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from twopass.document import Cell, Document, Element, Figure, Kind
 from twopass.formats import escaping, flow
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, markdown_escapes, maths, prose, table_markup
 
 GRID = 1000  # MinerU's boxes run from 0 to 1000
@@ -21,9 +21,9 @@ Entry = dict[str, Any]
 Notes = Mapping[str, Sequence[Element]]
 
 
-def write(draft: Draft) -> bytes:
+def write(inputs: WriterInput) -> bytes:
     """Return the list that MinerU calls `<name>_content_list.json`, in reading order; furniture has its own types."""
-    entries = make_entries(draft.document)
+    entries = make_entries(inputs.document)
     return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode(errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""The artefacts: each with its file name, content type and the function that writes it from a Draft."""
+"""The artefacts: each with its file name, content type and the function that writes it from a WriterInput."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple
 
 from twopass.errors import Code, InvalidJob, advise_install
 from twopass.formats import chunks, docjson, docling, mineru, review
-from twopass.formats.draft import Draft
 from twopass.formats.html import document as html_document
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 
 
 class Writer(NamedTuple):
     name: str
     content_type: str
-    write: Callable[[Draft], bytes] | None  # None for the archive, which is packed from the other artefacts
+    write: Callable[[WriterInput], bytes] | None  # None for the archive, which is packed from the other artefacts
 
 
-def _write_docjson(draft: Draft) -> bytes:
-    return docjson.dumps(draft.with_spans)
+def _write_docjson(inputs: WriterInput) -> bytes:
+    return docjson.dumps(inputs.with_spans)
 
 
-def _write_markdown(draft: Draft) -> bytes:
-    return draft.markdown[0].encode(errors="replace")
+def _write_markdown(inputs: WriterInput) -> bytes:
+    return inputs.markdown[0].encode(errors="replace")
 
 
 WRITERS: dict[Format, Writer] = {

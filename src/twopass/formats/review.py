@@ -19,9 +19,9 @@ from markupsafe import Markup
 
 from twopass.document import Category, Document, Element, Page, Problem, State, Table
 from twopass.formats import escaping, explanations, flow
-from twopass.formats.draft import Draft
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
+from twopass.formats.writer_input import WriterInput
 from twopass.text import table_markup
 from twopass.text.confidence import UNCERTAIN_BELOW
 
@@ -185,9 +185,9 @@ class PageView:
         return UNCERTAIN_BELOW if self.page.state is State.REPAIRED and not self.problems else FLAGGED_CONFIDENCE
 
 
-def write(draft: Draft) -> bytes:
-    document = draft.document
-    pages = _build_page_views(document, draft.pages)
+def write(inputs: WriterInput) -> bytes:
+    document = inputs.document
+    pages = _build_page_views(document, inputs.pages)
     template, script = (load_asset(__package__, f"review.{kind}") for kind in ("html", "js"))
     style = load_style(__package__, "review.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

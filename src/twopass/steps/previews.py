@@ -10,7 +10,7 @@ import structlog
 from twopass.document import Document, Page, Problem, Severity
 from twopass.errors import SourceError, WorkerDied
 from twopass.format_options import FormatOptions
-from twopass.formats.draft import Draft
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime.page_pool import PagePool
@@ -32,23 +32,23 @@ class PreviewSource:
     owner: str
 
 
-async def build_draft(
+async def build_input(
     document: Document,
     options: FormatOptions,
     formats: Sequence[Format],
     folder: DocumentFolder,
     source: PreviewSource | None,
     on_page: Callable[[], None] = lambda: None,
-) -> tuple[Draft, tuple[Problem, ...]]:
-    """Build the draft; returns a warning for each page whose image is needed and cannot be rendered.
+) -> tuple[WriterInput, tuple[Problem, ...]]:
+    """Build what the writers get; returns a warning for each page whose image is needed and cannot be rendered.
 
     `on_page` is called for each page whose image is needed, of `count_pages`.
     """
     crops = await upload.load_crops(folder, document, options)
     if Format.REVIEW not in formats or source is None:
-        return Draft(document, options, crops), ()
+        return WriterInput(document, options, crops), ()
     images, problems = await _render_pages(document, folder, source, on_page)
-    return Draft(document, options, crops, images), problems
+    return WriterInput(document, options, crops, images), problems
 
 
 def count_pages(document: Document, formats: Sequence[Format]) -> int:

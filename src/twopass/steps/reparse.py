@@ -164,9 +164,9 @@ async def _write(
     source: PreviewSource | None,
 ) -> tuple[DocumentResult, tuple[Problem, ...]]:
     folder = stored.folder
-    draft, preview_problems = await previews.build_draft(document, options, formats, folder, source)
+    inputs, preview_problems = await previews.build_input(document, options, formats, folder, source)
     existing = [name for name in stored.manifest.result.artefacts if name != WRITERS[Format.ZIP].name]
-    artefacts = await upload.write_artefacts(folder, draft, formats, existing)
+    artefacts = await upload.write_artefacts(folder, inputs, formats, existing)
     result = stored.manifest.result.model_copy(update={"artefacts": artefacts, "status": document.status})
     problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in document.problems)
     details = stored.details.model_copy(update={"writing": options})

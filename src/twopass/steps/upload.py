@@ -37,8 +37,8 @@ from twopass.document import (
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions, Images
 from twopass.formats import zip_archive
-from twopass.formats.draft import Draft
 from twopass.formats.registry import WRITERS, Writer
+from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import Pixels
@@ -273,7 +273,7 @@ class PagePreviews:
 
 async def write_artefacts(
     folder: DocumentFolder,
-    draft: Draft,
+    inputs: WriterInput,
     formats: Sequence[Format],
     existing: Sequence[str] = (),
     on_written: Callable[[], None] = lambda: None,
@@ -289,12 +289,12 @@ async def write_artefacts(
     async with task_group.open_group() as group:
         for writer in writers:
             if writer.write:
-                data = await asyncio.to_thread(writer.write, draft)  # takes seconds for a thousand pages
+                data = await asyncio.to_thread(writer.write, inputs)  # takes seconds for a thousand pages
                 storing[writer.name] = group.create_task(store(writer, data))
     written = {name: task.result() for name, task in storing.items()}
     for writer in writers:
         if writer.write is None:
-            data = await _build_zip(folder, draft.document, [*written, *existing])
+            data = await _build_zip(folder, inputs.document, [*written, *existing])
             written[writer.name] = await store(writer, data)
     return written
 

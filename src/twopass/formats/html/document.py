@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from twopass.document import FIGURES, Cell, Element, Kind, Table
 from twopass.formats import escaping, explanations, flow, markdown_tables
-from twopass.formats.draft import Draft
 from twopass.formats.flow import Line, PageFlow
 from twopass.formats.html import tables
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
 from twopass.formats.html.text import Insertion, TextRenderer
 from twopass.formats.note_links import Reference
+from twopass.formats.writer_input import WriterInput
 from twopass.text import direction, footnotes, list_items, prose
 from twopass.text.confidence import UNREADABLE
 
@@ -54,17 +54,17 @@ class Block(NamedTuple):
     link: Markup | None = None
 
 
-def write(draft: Draft) -> bytes:
+def write(inputs: WriterInput) -> bytes:
     style = load_asset(__package__, "document.css")
-    writer = _DocumentWriter(draft)
-    meta = draft.document.meta
+    writer = _DocumentWriter(inputs)
+    meta = inputs.document.meta
     head = [
         Markup('<meta charset="utf-8">'),
         open_tag("meta", http_equiv="Content-Security-Policy", content=make_policy(style)),
         open_tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         open_tag("meta", name="referrer", content="no-referrer"),
         open_tag("meta", name="author", content=meta.author) if meta.author else "",
-        tag("title", meta.title or draft.document.id),
+        tag("title", meta.title or inputs.document.id),
         tag("style", Markup(style)),
     ]
     blocks = writer.write_blocks()
@@ -148,9 +148,9 @@ def _get_primary(language: str | None) -> str | None:
 class _DocumentWriter:
     """Writes the blocks of one document."""
 
-    def __init__(self, draft: Draft) -> None:
-        document, self._options = draft.document, draft.options.markdown
-        self._crops = draft.crops
+    def __init__(self, inputs: WriterInput) -> None:
+        document, self._options = inputs.document, inputs.options.markdown
+        self._crops = inputs.crops
         self._flow = flow.build(document, self._options)
         self._texts = TextRenderer(annotate=True)
         self._captions = _attach_captions(self._flow.pages)

@@ -15,7 +15,7 @@ from twopass.formats import markdown
 
 
 @dataclass(frozen=True)
-class Draft:
+class WriterInput:
     """A document with what its formats need.
 
     `crops` maps crop paths to addresses where they differ, for example to data URIs. `pages` maps page numbers to the
