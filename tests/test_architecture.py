@@ -167,7 +167,7 @@ HOMES = {
     "ray": {"fleet/endpoints/ray_cluster.py"},
     "rich": {"cli/", "fleet/display.py"},
     "typer": {"cli/"},
-    "triton": {f"engines/vllm/plugin/{name}_kernel.py" for name in ("draft", "ngram", "sam")},
+    "triton": {f"engines/vllm/plugin/{name}.py" for name in ("ngram_kernel", "sam_kernel", "speculator")},
 }
 
 

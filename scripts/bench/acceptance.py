@@ -2,7 +2,7 @@
 
     python -m scripts.bench acceptance [PDF_OR_FOLDER …] [--answers FOLDER] [--ocr] [--json FILE]
 
-Answers are replayed through the rules that the engine drafts with (engines/vllm/plugin/draft_match.py). A step yields
+Answers are replayed through the rules that the engine drafts with (engines/vllm/plugin/drafts.py). A step yields
 the accepted drafts and one token of the model's own; 1 is decoding without drafts.
 
 - recorded answer: of DeepSeek-OCR, from `*.txt` below --answers; an answer that loops is left out. These pages have no

@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from twopass.engines.vllm.plugin.draft_match import find_draft
-from twopass.engines.vllm.plugin.draft_params import MAX_TOKENS
+from twopass.engines.vllm.plugin.drafts import MAX_TOKENS, find_draft
 
 KINDS = ("tag", "table", "text", "formula")
 

@@ -74,7 +74,7 @@ def _compare(official: float, ours: float) -> str:
 
 
 def measure_page(file: Path, number: int, page_buffer: PixelBuffer, view_buffer: PixelBuffer) -> PageCost:
-    from twopass.engines.vllm import render_tiles, tiling
+    from twopass.engines.vllm import images
     from twopass.models import MODELS
     from twopass.pages.rendered_page import PagePointer
     from twopass.pages.shared_pixels import Pixels
@@ -91,11 +91,9 @@ def measure_page(file: Path, number: int, page_buffer: PixelBuffer, view_buffer:
     for _ in range(ROUNDS):
         official.append(_measure_ms(lambda: prepare_officially(file, number)))
         page.append(_measure_ms(lambda: render.draw_pdf(pointer, DPI / 72, page_buffer, ROOM)))
-        resized.append(_measure_ms(lambda: tiling.write_views(vision, pixels, MODE, grid, view_buffer)))
+        resized.append(_measure_ms(lambda: images.write_views(vision, pixels, MODE, grid, view_buffer)))
         if drawn.is_scalable:
-            redrawn.append(
-                _measure_ms(lambda: render_tiles.write_views(vision, pointer, pixels, MODE, grid, view_buffer))
-            )
+            redrawn.append(_measure_ms(lambda: images.write_views(vision, pixels, MODE, grid, view_buffer, pointer)))
     views = redrawn or resized
     median = statistics.median
     return PageCost(median(official), median(page), median(views), median(resized), not drawn.is_scalable)

@@ -7,7 +7,7 @@ import asyncio
 from scripts.bench.workload import STREAM_INTERVAL
 from twopass.engines.interface import Completion, GroupMember, Prompt
 from twopass.engines.vllm.engine import BUFFERS_PER_SEQUENCE
-from twopass.engines.vllm.tiled_image import TiledImages
+from twopass.engines.vllm.images import TiledImages
 from twopass.models import MODELS
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.engine_status import EngineStatus

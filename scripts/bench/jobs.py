@@ -31,7 +31,7 @@ from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.tiled_image import TiledImages
+from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
 from twopass.families.interface import FamilyOptions
 from twopass.models import MODELS

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import ROOT
-from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, STOCK_NGRAM, STOCK_NGRAM_ENVIRONMENT, draft_params
+from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V2, STOCK_NGRAM, STOCK_NGRAM_ENVIRONMENT, drafts
 
 MIX_FILE = ROOT / "docs" / "bench" / "mix.json"
 A4 = (1190, 1684)  # pixels at 144 dpi
@@ -40,7 +40,7 @@ def list_processors(ban: str, has_drafts: bool = False) -> list[str]:
 
 def add_draft(ngram_ban: dict[str, Any]) -> dict[str, Any]:
     """A request's extra arguments: the ban and a text of PAGE_TOKENS tokens to draft from."""
-    return {**ngram_ban, draft_params.DRAFT: draft_params.pack(range(1000, 1000 + PAGE_TOKENS))}
+    return {**ngram_ban, drafts.DRAFT: drafts.pack(range(1000, 1000 + PAGE_TOKENS))}
 
 
 def choose_load_format(model_dir: Path) -> str:

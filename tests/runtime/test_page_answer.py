@@ -22,7 +22,7 @@ from twopass.engines.cpu.layout_regions import load_layout_model
 from twopass.engines.cpu.page import read_page, read_page_simply
 from twopass.engines.detector.process import detect
 from twopass.engines.openai.request import build_body
-from twopass.engines.vllm import crop_image, render_tiles, tiling
+from twopass.engines.vllm import images
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
 from twopass.pages import canary_images, picture_page
 from twopass.pages.shared_pixels import PixelBufferPool
@@ -36,7 +36,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(fetch.inspect, render.draw_pdf, render.draw_bare_pdf, render.draw_image, render.read_text_only),
     *(render.draw_preview, upload.encode_png, upload.encode_thumbnail),
     *(read_page, read_page_simply, load_layout_model, detect, build_body),
-    *(tiling.write_views, render_tiles.write_views, crop_image.write_patches),
+    *(images.write_views, images.write_patches),
     *(pass1.parse, picture_page.find_picture, pass2.apply_replies, enrich.page),
     *(canary_images.draw_page, canary_images.draw_text, canary_images.draw_repeated_line),
 )

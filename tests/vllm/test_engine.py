@@ -21,7 +21,7 @@ from tests.vllm import phrase_model, tiny
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.tiled_image import TiledImages
+from twopass.engines.vllm.images import TiledImages
 from twopass.errors import Code, EngineError
 from twopass.models import MODELS, TileGrid
 from twopass.pages.rendered_page import PagePointer

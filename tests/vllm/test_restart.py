@@ -17,7 +17,7 @@ from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import build_speculative_config
 from twopass.engines.vllm.core_process import set_variables
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.engines.vllm.plugin import NGRAM_V1, exit_report
+from twopass.engines.vllm.plugin import NGRAM_V1, core_exit
 from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.errors import Code, EngineError
 from twopass.pages.shared_pixels import Pixels
@@ -232,7 +232,7 @@ class StartingCore:
 
     def wait(self) -> None:
         if self.has_graphs or self._always_fails:
-            with set_variables(self._variables), exit_report.report_no_graphs():  # as in the core's process
+            with set_variables(self._variables), core_exit.report_no_graphs():  # as in the core's process
                 raise RuntimeError("Engine core initialization failed")
 
     def stop(self) -> None:
@@ -293,7 +293,7 @@ def test_an_engine_that_fails_without_cuda_graphs_is_an_error(monkeypatch: pytes
 def report_out_of_memory(variables: dict[str, str]) -> None:
     """Report as a core does, in whose process the variables are set."""
     with set_variables(variables):
-        exit_report._write(exit_report.OUT_OF_MEMORY)
+        core_exit._write(core_exit.OUT_OF_MEMORY)
 
 
 class FullEngine(Engine):

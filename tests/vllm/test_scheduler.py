@@ -13,7 +13,7 @@ from vllm import SamplingParams
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.request import Request
 
-from twopass.engines.vllm.plugin import draft_params
+from twopass.engines.vllm.plugin import drafts
 from twopass.engines.vllm.plugin.scheduler import (
     MAX_WAIT_STEPS,
     MIN_GROUP,
@@ -114,7 +114,7 @@ def test_log_probabilities_are_sent_at_once(steps: list[list[int]]) -> None:
 
 def test_a_request_without_a_text_has_no_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's scheduler gives the same number of them to every request."""
-    draft = {draft_params.DRAFT: draft_params.pack([5, 6, 7])}
+    draft = {drafts.DRAFT: drafts.pack([5, 6, 7])}
     requests = {"drafted": build_request("drafted", extra_args=draft), "plain": build_request("plain")}
 
     def give_drafts(scheduler: Any, output: Any) -> None:

@@ -8,12 +8,11 @@ import os
 import numpy as np
 import torch
 
-from twopass.engines.vllm import tiling
-from twopass.engines.vllm.plugin import inputs
-from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
-from twopass.engines.vllm.plugin.shared_views import SharedBuffers
+from twopass.engines.vllm import images, tiling
+from twopass.engines.vllm.plugin import shared_images
+from twopass.engines.vllm.plugin.shared_images import BUFFER, BufferRef, SharedBuffers
 from twopass.models import MODELS
-from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
+from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 
 DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
@@ -28,11 +27,12 @@ def test_a_core_reads_the_views_that_a_page_worker_made() -> None:
     """Global view and tiles arrive bit by bit, by process id and descriptor alone."""
     image = np.random.default_rng(1).integers(0, 256, (900, 1300, 3), np.uint8)
     grid = DEEPSEEK_OCR.choose_grid(1300, 900, "gundam", 6)
+    pixels = Pixels(1300, 900, data=image.tobytes())
     views = tiling.make_views(DEEPSEEK_OCR, image, "gundam", grid)
     buffers = PixelBufferPool(1, 1 << 62, fixed_size=DEEPSEEK_OCR.max_nbytes)
     (number,) = buffers.descriptors
-    tiling.copy_views(views, tiling.map_views(DEEPSEEK_OCR, PixelBuffer(number), "gundam", grid))
-    item = inputs.build_views(PixelBuffer(number), 1024, 640, grid)
+    images.write_views(DEEPSEEK_OCR, pixels, "gundam", grid, PixelBuffer(number))
+    item = shared_images.build_views(PixelBuffer(number), 1024, 640, grid)
     ref = BufferRef(*item[BUFFER].data.tolist())
 
     with multiprocessing.get_context("spawn").Pool(1) as pool:

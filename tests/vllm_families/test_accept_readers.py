@@ -17,7 +17,7 @@ from twopass.acceptance.checks import Check, Outcome
 from twopass.acceptance.plan import Plan, RequestCounts
 from twopass.acceptance.region_reader_model import CutPatches, RegionReaderModel
 from twopass.acceptance.run import run
-from twopass.engines.vllm import crop_image
+from twopass.engines.vllm import images, tiling
 from twopass.families.regions.reader import READERS
 from twopass.settings import Settings
 
@@ -91,12 +91,12 @@ def test_another_chat_template_is_caught(model: str, tmp_path: Path) -> None:
     assert find_failed(checks) == ["prompts"]
 
 
-def reverse_patches(spec: CropInput, image: crop_image.Array) -> crop_image.Array:
-    return crop_image.cut_patches(spec, image)[::-1]
+def reverse_patches(spec: CropInput, image: tiling.Array) -> tiling.Array:
+    return images.cut_patches(spec, image)[::-1]
 
 
-def move_down(spec: CropInput, image: crop_image.Array) -> crop_image.Array:
-    return crop_image.cut_patches(spec, np.ascontiguousarray(np.roll(image, 1, axis=0)))
+def move_down(spec: CropInput, image: tiling.Array) -> tiling.Array:
+    return images.cut_patches(spec, np.ascontiguousarray(np.roll(image, 1, axis=0)))
 
 
 @pytest.mark.parametrize("cut_patches", [reverse_patches, move_down])

@@ -1,4 +1,4 @@
-"""The GPU's drafts equal those of `draft_match.find_draft`, which defines them, request for request."""
+"""The GPU's drafts equal those of `drafts.find_draft`, which defines them, request for request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 import torch
 from vllm.sampling_params import SamplingParams
 
-from twopass.engines.vllm.plugin.draft_match import find_draft
-from twopass.engines.vllm.plugin.draft_params import DRAFT, pack
 from twopass.engines.vllm.plugin.draft_texts import DraftTexts
+from twopass.engines.vllm.plugin.drafts import DRAFT, find_draft, pack
 from twopass.engines.vllm.plugin.speculator import TextSpeculator, find_numbers
 
 VOCABULARY, SLOTS, CONTEXT = 12, 6, 600  # few tokens, so that much repeats

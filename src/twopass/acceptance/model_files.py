@@ -9,7 +9,7 @@ from typing import Any
 from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, judge, skip
 from twopass.engines import hub
-from twopass.engines.vllm import prompt_tokens
+from twopass.engines.vllm.images import IMAGE, TiledImages
 from twopass.models import find_model
 
 STAGE = "a"
@@ -92,9 +92,9 @@ def check_prompts(tokenizer: Any, folder: Path, prompts: Sequence[str]) -> list[
 
     wrong = []
     for prompt in prompts:
-        before, _, after = prompt.partition(prompt_tokens.IMAGE)
+        before, _, after = prompt.partition(IMAGE)
         official = [TOKEN_IDS["<｜begin▁of▁sentence｜>"], *encode(before)], TOKEN_IDS["<image>"], encode(after)
-        if prompt_tokens.tokenize(tokenizer, prompt) != official:
+        if TiledImages.tokenize(tokenizer, prompt) != official:
             wrong.append(prompt)
     return [judge(STAGE, "prompts", not wrong, wrong or f"{len(prompts)} prompts", "official ids", WRONG_TOKENIZER)]
 
@@ -102,6 +102,6 @@ def check_prompts(tokenizer: Any, folder: Path, prompts: Sequence[str]) -> list[
 def check_prompt_lengths(tokenizer: Any, recorded: Sequence[tuple[str, int]]) -> Iterator[Check]:
     """Compare the lengths of prompts with those that the official code reported, in tokens without the image."""
     for prompt, expected in dict.fromkeys(recorded):
-        before, _, after = prompt_tokens.tokenize(tokenizer, prompt)
+        before, _, after = TiledImages.tokenize(tokenizer, prompt)
         count = len(before) + len(after)
         yield judge(STAGE, f"length of {prompt!r}", count == expected, count, expected, WRONG_TOKENIZER)

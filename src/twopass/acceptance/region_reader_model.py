@@ -17,9 +17,9 @@ from twopass.acceptance.records import Record
 from twopass.acceptance.tested_model import TestedModel
 from twopass.acceptance.vision_inputs import WRONG_INPUT
 from twopass.engines.interface import Prompt, Sampling, build_sampling
-from twopass.engines.vllm import crop_image
-from twopass.engines.vllm.crop_image import CropImages
 from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.images import CropImages, cut_patches
+from twopass.engines.vllm.tiling import Array
 from twopass.families.regions.reader import READERS
 from twopass.families.registry import FAMILIES
 from twopass.models import CropInput, find_model
@@ -32,7 +32,7 @@ WRONG_CHAT = (
 )
 MAX_DIFFERENCE = 1e-4  # of a normalised pixel, in float32: 1 of 255 levels is 0.015 or more
 
-CutPatches = Callable[[CropInput, crop_image.Array], crop_image.Array]
+CutPatches = Callable[[CropInput, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RegionReaderModel(TestedModel):
 
     name: str
     max_tiles: None = None
-    cut_patches: CutPatches = crop_image.cut_patches
+    cut_patches: CutPatches = cut_patches
 
     @property
     def sampling(self) -> Sampling:  # type: ignore[override]

@@ -12,7 +12,8 @@ import numpy as np
 from twopass.acceptance import reference
 from twopass.acceptance.checks import Check, Outcome, judge
 from twopass.acceptance.pictures import Picture
-from twopass.engines.vllm import prompt_tokens, tiling
+from twopass.engines.vllm import tiling
+from twopass.engines.vllm.images import IMAGE, TiledImages
 from twopass.models import TileGrid, VisionSpec, find_model
 
 STAGE = "b"
@@ -80,7 +81,7 @@ def _check_picture(model: str, tokenizer: Any, prompt: str, picture: Picture, ma
     official = reference.process(model, tokenizer, prompt, image)
     grid = spec.choose_grid(image.width, image.height, reference.MODE, spec.official_crops)
     tokens = spec.count_tokens(reference.MODE, grid)
-    before, image_token, after = prompt_tokens.tokenize(tokenizer, prompt)
+    before, image_token, after = TiledImages.tokenize(tokenizer, prompt)
     views = make_views(spec, image.array(), reference.MODE, grid)
     differences = [
         name
@@ -131,7 +132,7 @@ def compare_in_worker(worker: Any, model: str, width: int, height: int, rgb: byt
     grid = spec.choose_grid(width, height, reference.MODE, spec.official_crops)
     views = tiling.make_views(spec, image.array(), reference.MODE, grid)
     tokenizer = _load_tokenizer(runner.model_config.tokenizer)
-    official = reference.process(model, tokenizer, prompt_tokens.IMAGE, image)
+    official = reference.process(model, tokenizer, IMAGE, image)
     stock: Any = next(kind for kind in type(module).__mro__ if kind.__module__.startswith("vllm."))
     dtype = next(module.sam_model.parameters()).dtype
     with torch.inference_mode():

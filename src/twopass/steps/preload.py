@@ -14,7 +14,7 @@ MUPDF = "twopass.pages.source_files:import_mupdf"
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "cpu": ("twopass.engines.cpu.layout_regions:load_layout_model", "twopass.engines.cpu.page"),
     "openai": (MUPDF, "twopass.engines.openai.request"),
-    "vllm": (MUPDF, "twopass.engines.vllm.render_tiles", "twopass.engines.vllm.crop_image"),
+    "vllm": (MUPDF, "twopass.engines.vllm.images"),
 }
 FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
 READING = (

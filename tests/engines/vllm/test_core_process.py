@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from twopass.engines.vllm.core_process import set_variables
-from twopass.engines.vllm.plugin.exit_report import ExitReport, OutOfMemoryHandler, report_no_graphs
+from twopass.engines.vllm.plugin.core_exit import ExitReport, OutOfMemoryHandler, report_no_graphs
 
 MAX_WAIT_S = 30
 

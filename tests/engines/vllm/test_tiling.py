@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image, ImageOps
 
-from twopass.engines.vllm import tiling
+from twopass.engines.vllm import images, tiling
 from twopass.models import MODELS, TileGrid
 from twopass.pages import pillow_image
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
@@ -159,7 +159,7 @@ async def test_a_page_worker_writes_the_views_into_a_buffer() -> None:
             np.frombuffer(page_buffer.map(page.nbytes), np.uint8)[:] = page.reshape(-1)
             crop = Pixels(900, 700, page_buffer).crop(100, 50, 500, 650).crop(0, 0, 300, 600)
             async with view_buffers.lend(size) as buffer:
-                await page_pool.call(tiling.write_views, DEEPSEEK_OCR, crop, "tiny", TileGrid(1, 1), buffer)
+                await page_pool.call(images.write_views, DEEPSEEK_OCR, crop, "tiny", TileGrid(1, 1), buffer)
                 written = tiling.map_views(DEEPSEEK_OCR, buffer, "tiny", TileGrid(1, 1))
     finally:
         await page_pool.close()

@@ -1,4 +1,4 @@
-"""vLLM's engine arguments, which follow from the settings, the preset and the GPU; and how a model takes images."""
+"""vLLM's engine arguments, which follow from the settings, the preset and the GPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 
 from twopass.engines.detector import placement
 from twopass.engines.gpus import GpuInfo
-from twopass.engines.vllm import startup
-from twopass.engines.vllm.crop_image import CropImages
-from twopass.engines.vllm.image_input import ImageInput
+from twopass.engines.vllm import images, startup
+from twopass.engines.vllm.images import ImageInput
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, STOCK_NGRAM, WORKER, compatibility
-from twopass.engines.vllm.tiled_image import TiledImages
-from twopass.models import CropInput, Model, Preset, find_model
+from twopass.models import Model, Preset, find_model
 from twopass.settings import Settings
 
 NEEDED_FOR_DRAFTS = {compatibility.SCHEDULER, compatibility.WORKER, compatibility.DRAFTS, compatibility.BAN}
@@ -90,7 +88,7 @@ def _choose_step_tokens(settings: Settings, defaults: Preset, sequences: int, dr
     MAX_NUM_BATCHED_TOKENS includes the drafts. An image that has more tokens than a step would never be encoded.
     """
     usual = max(defaults.batched_tokens, sequences) + drafts * sequences
-    least = max(choose_image_input(settings).max_tokens, (1 + drafts) * sequences)
+    least = max(images.choose(settings).max_tokens, (1 + drafts) * sequences)
     return max(settings.max_num_batched_tokens or usual, least)
 
 
@@ -122,14 +120,6 @@ def _choose_attention(model: Model, has_gpu: bool, compiler: str = "cutlass") ->
     return decoder if has_gpu else {**decoder, "mm_encoder_attn_backend": "TORCH_SDPA"}
 
 
-def choose_image_input(settings: Settings) -> ImageInput:
-    """Return how the settings' model takes images; raises InvalidSetting for an unknown model."""
-    image = find_model(settings.model).image
-    if isinstance(image, CropInput):
-        return CropImages(image)
-    return TiledImages(image.with_crops(settings.max_tiles), settings.draw_views)
-
-
 def choose_preset(settings: Settings, memory_gb: float) -> Preset:
     """The preset of these settings, with room for a detector on the GPU if there is one."""
     return placement.leave_room(find_model(settings.model).find_preset(settings.preset, memory_gb), settings, memory_gb)
@@ -140,13 +130,13 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     gpus = GpuInfo() if settings.preset == "cpu" else gpus
     preset = choose_preset(settings, gpus.memory_gb)
     arguments = build_arguments(settings, Path(), preset, gpus.count > 0)
-    return describe_precision(arguments, choose_image_input(settings))
+    return describe_precision(arguments, images.choose(settings))
 
 
-def describe_precision(arguments: dict[str, Any], images: ImageInput) -> str:
+def describe_precision(arguments: dict[str, Any], image_input: ImageInput) -> str:
     """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
     parts = [arguments["dtype"], arguments["quantization"]]
     parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
     parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
     parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
-    return "+".join(filter(None, [*parts, images.precision]))
+    return "+".join(filter(None, [*parts, image_input.precision]))

@@ -23,19 +23,17 @@ import structlog
 from twopass.engines import preflight
 from twopass.engines.gpus import GpuInfo
 from twopass.engines.interface import Completion, EngineDied, GroupMember, Incident, Prompt, Sampling
-from twopass.engines.vllm import startup
+from twopass.engines.vllm import images, startup
 from twopass.engines.vllm.arguments import (
     build_arguments,
     choose_drafts,
-    choose_image_input,
     choose_preset,
     describe_precision,
 )
 from twopass.engines.vllm.core_process import CoreProcess
 from twopass.engines.vllm.detokenize import IncrementalDetokenizer
-from twopass.engines.vllm.image_input import PlannedImage
-from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, compatibility, draft_params
-from twopass.engines.vllm.plugin.exit_report import ExitReport
+from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, compatibility, drafts
+from twopass.engines.vllm.plugin.core_exit import ExitReport
 from twopass.engines.vllm.shared_lock import SharedExclusiveLock
 from twopass.engines.vllm.silence import SilenceMonitor
 from twopass.engines.vllm.time_share import TimeShare
@@ -71,7 +69,7 @@ class VllmEngine(GroupMember):
         `wait_for_core` and `connect` follow. `overrides` are arguments of vLLM's engine that no setting names.
         """
         preflight.check_engine(settings)
-        self.images = choose_image_input(settings)
+        self.images = images.choose(settings)
         self.family = settings.model
         self.has_ngram_ban = find_model(settings.model).has_ngram_ban
         self._page_pool: PagePool | None = None
@@ -354,11 +352,13 @@ class VllmEngine(GroupMember):
             await image.write(buffer, self._page_pool)
             return await self._request(prompt, self._build_input(prompt.text, image, buffer))
 
-    def _build_input(self, text: str, image: PlannedImage, buffer: PixelBuffer) -> Any:
-        from twopass.engines.vllm.plugin import inputs
+    def _build_input(self, text: str, image: images.PlannedImage, buffer: PixelBuffer) -> Any:
+        from twopass.engines.vllm.plugin import shared_images
 
         before, image_token, after = self._tokenize(text)
-        return inputs.build_prompt(before, image_token, image.tokens, after, image.build_item(buffer), uuid.uuid4().hex)
+        return shared_images.build_prompt(
+            before, image_token, image.tokens, after, image.build_item(buffer), uuid.uuid4().hex
+        )
 
     async def _request(self, prompt: Prompt, engine_input: Any) -> Completion:
         from vllm.exceptions import VLLMClientError
@@ -402,7 +402,7 @@ class VllmEngine(GroupMember):
     def _pack_draft(self, text: str) -> bytes:
         if not (text and self.uses_drafts):
             return b""
-        return draft_params.pack(self.tokenizer.encode(text, add_special_tokens=False))
+        return drafts.pack(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _decode(self, tokens: Sequence[int]) -> str:
         """Keep special tokens: they are the grammar of grounded answers."""
@@ -414,7 +414,7 @@ def _build_params(sampling: Sampling, max_tokens: int, logprobs: bool, draft: by
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    extra: dict[str, Any] = {draft_params.DRAFT: draft} if draft else {}
+    extra: dict[str, Any] = {drafts.DRAFT: draft} if draft else {}
     if sampling.ngram:
         extra |= {
             "ngram_size": sampling.ngram,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from twopass.models import TileGrid, VisionSpec
 from twopass.pages import pillow_image
-from twopass.pages.shared_pixels import PixelBuffer, Pixels
+from twopass.pages.shared_pixels import PixelBuffer
 
 GREY = 127  # int(0.5 * 255): the mean that pixels are normalised with
 MAX_STRETCHED_SIDE = 640  # in modes without tiles, a global view up to this side is stretched, a larger one padded
@@ -68,13 +68,3 @@ def map_views(spec: VisionSpec, buffer: PixelBuffer, mode: str, grid: TileGrid) 
     memory = np.frombuffer(buffer.map(spec.nbytes(mode, grid)), np.uint8)
     global_view = memory[: 3 * base_size * base_size].reshape(base_size, base_size, 3)
     return Views(global_view, memory[3 * base_size * base_size :].reshape(-1, spec.tile_size, spec.tile_size, 3))
-
-
-def write_views(spec: VisionSpec, pixels: Pixels, mode: str, grid: TileGrid, buffer: PixelBuffer) -> None:
-    """Write an image's views into a buffer; runs in a page worker."""
-    copy_views(make_views(spec, pixels.array(), mode, grid), map_views(spec, buffer, mode, grid))
-
-
-def copy_views(source: Views, target: Views) -> None:
-    target.global_view[:] = source.global_view
-    target.tiles[:] = source.tiles

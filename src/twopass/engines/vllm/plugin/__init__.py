@@ -51,7 +51,7 @@ def activate() -> None:
 
     from vllm import ModelRegistry
 
-    from twopass.engines.vllm.plugin.exit_report import OutOfMemoryHandler
+    from twopass.engines.vllm.plugin.core_exit import OutOfMemoryHandler
 
     if not any(isinstance(handler, OutOfMemoryHandler) for handler in log.handlers):
         log.addHandler(OutOfMemoryHandler())

@@ -8,7 +8,7 @@ import torch
 from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsContext, LogitsProcessor, LogitsProcRequestState
 
-from twopass.engines.vllm.plugin.draft_params import MAX_TOKENS, unpack
+from twopass.engines.vllm.plugin.drafts import MAX_TOKENS, unpack
 
 
 class DraftTexts(LogitsProcessor):

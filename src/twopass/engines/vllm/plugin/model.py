@@ -24,9 +24,8 @@ from vllm.platforms import current_platform
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.plugin import DEFAULT_MODE, MAX_CROPS_KEY, MODE_KEY
 from twopass.engines.vllm.plugin.encoder import Encode, Encoder, Features, ViewTensors
-from twopass.engines.vllm.plugin.inputs import BUFFER, BufferRef
 from twopass.engines.vllm.plugin.sam import Sam
-from twopass.engines.vllm.plugin.shared_views import SharedBuffers
+from twopass.engines.vllm.plugin.shared_images import BUFFER, BufferRef, SharedBuffers
 from twopass.models import MIN_TILES, MODELS, TileGrid, VisionSpec
 
 IMAGE = "<image>"

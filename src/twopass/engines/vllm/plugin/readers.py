@@ -16,8 +16,7 @@ from transformers.image_processing_base import ImageProcessingMixin
 from vllm.model_executor.models import glm4_1v, glm_ocr, paddleocr_vl
 from vllm.multimodal import MULTIMODAL_REGISTRY
 
-from twopass.engines.vllm.plugin.inputs import BUFFER, GRID, PatchesRef
-from twopass.engines.vllm.plugin.shared_views import SharedBuffers
+from twopass.engines.vllm.plugin.shared_images import BUFFER, GRID, PatchesRef, SharedBuffers
 
 CHANNELS, LEVELS = 3, 255
 # A patch takes about 60 KB while it is encoded. vLLM's memory profile has no images in it, and a step of 32,768 image

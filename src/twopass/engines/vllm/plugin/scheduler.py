@@ -15,8 +15,8 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-from twopass.engines.vllm.plugin import parent_watch
-from twopass.engines.vllm.plugin.draft_params import has_drafts
+from twopass.engines.vllm.plugin import core_exit
+from twopass.engines.vllm.plugin.drafts import has_drafts
 
 # Prompts that enter together: four A4 pages fill the encoder's largest CUDA graph, and eight fill a step.
 MIN_GROUP, MAX_GROUP = 4, 8
@@ -31,7 +31,7 @@ class GroupScheduler(AsyncScheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        parent_watch.end_with_parent()  # every core has a scheduler
+        core_exit.end_with_parent()  # every core has a scheduler
         self._waited_steps = 0
         if allocator := SlotAllocator.for_manager(self.kv_cache_manager):
             self.kv_cache_manager.allocate_slots = allocator

@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm.platforms import current_platform
 
-from twopass.engines.vllm.plugin import exit_report
+from twopass.engines.vllm.plugin import core_exit
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Worker
@@ -33,7 +33,7 @@ class DraftingWorker(Worker):
         """
         with self._measure_stage("weights_s"):
             super().load_model(*arguments, **more)
-        self.model_runner.capture_model = exit_report.report_no_graphs()(self.model_runner.capture_model)
+        self.model_runner.capture_model = core_exit.report_no_graphs()(self.model_runner.capture_model)
         if self.use_v2_model_runner and self.vllm_config.num_speculative_tokens:
             self._replace_speculator()
 

@@ -1,15 +1,19 @@
-"""Tell the process that restarts an engine core why the last one ended: no memory, or CUDA graphs not captured.
+"""How an engine core ends: with the process that started it, and with a report of why, which that process reads.
 
-vLLM itself reports only that the core died. The core writes a marker into a file that the parent has named: its worker
-when the graphs cannot be captured, and a handler on its log, where the core logs the exception that ends it. The first
-marker is kept, because the exception of the graphs is logged, too.
+vLLM's own core keeps the GPU's memory when its parent is killed. Of a core that died, vLLM reports only that it did, so
+the core writes a marker into a file that the parent has named: its worker when CUDA graphs cannot be captured, and a
+handler on its log, where the core logs the exception that ends it, when there was no memory. The first marker is kept,
+because the exception of the graphs is logged, too.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -83,3 +87,14 @@ def _write(marker: str) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """True for torch's error, or for its text in the error of a core whose workers are separate processes."""
     return type(error).__name__ == "OutOfMemoryError" or "out of memory" in str(error)
+
+
+def end_with_parent() -> None:
+    """Watch the parent in a thread. The kernel's signal would come when the thread that started this process ends."""
+    if parent := multiprocessing.parent_process():  # none in a program that runs vLLM in its own process
+        threading.Thread(target=_wait_for, args=(parent,), name="parent-watch", daemon=True).start()
+
+
+def _wait_for(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)  # vLLM's workers end with it

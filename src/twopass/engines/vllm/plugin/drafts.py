@@ -1,12 +1,18 @@
-"""Find draft tokens for an answer in the text of its page and in the answer itself.
+"""A text that an answer probably contains: how a request carries it, and the tokens that it drafts.
 
-This is the definition of drafting: the GPU kernel has to propose the same tokens. The cursor is the only state, and the
-prompt is never searched.
+`find_draft` is the definition of drafting: the GPU kernel (speculator.py) has to propose the same tokens. The cursor is
+the only state, and the prompt is never searched. It runs in tests and in the draft replay, not in an engine.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Sequence
+from typing import Any
+
+DRAFT = "draft"  # the key in a request's extra_args; its value is bytes, because vLLM inspects every number of a list
+MAX_TOKENS = 4096  # of a text; the rest is left out
+TOKEN_TYPE = "i"
 
 # Longer matches count as this long. Eight tokens tell the third coordinate of a box, `[[1, 2, 3`, from the fourth, so
 # that after an unseen coordinate `,` or `]]` is drafted rightly.
@@ -14,6 +20,20 @@ MAX_MATCH = 8
 MIN_MATCH = 2  # tokens that have to match in the text, where a single token occurs in too many places
 
 _Match = tuple[int, bool, bool, int, int]  # length, in the text, not before the cursor, nearness, where it ends
+
+
+def pack(tokens: Sequence[int]) -> bytes:
+    return array(TOKEN_TYPE, tokens[:MAX_TOKENS]).tobytes()
+
+
+def unpack(params: Any) -> array[int]:
+    """The tokens that vLLM's SamplingParams carry; empty if they carry none."""
+    return array(TOKEN_TYPE, (params.extra_args or {}).get(DRAFT, b""))
+
+
+def has_drafts(params: Any) -> bool:
+    """Whether they carry any. Every step asks this about every request, so nothing is unpacked."""
+    return bool((params.extra_args or {}).get(DRAFT))
 
 
 def find_draft(

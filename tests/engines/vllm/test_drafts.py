@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.vllm.plugin.draft_match import MAX_MATCH, MIN_MATCH, find_draft
+from twopass.engines.vllm.plugin.drafts import MAX_MATCH, MIN_MATCH, find_draft
 
 NUMBERS = range(10, 20)
 REF, LABEL, REF_END, DET, OPEN, COMMA, CLOSE, DET_END, NEWLINE = range(100, 109)
