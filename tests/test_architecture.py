@@ -145,9 +145,9 @@ HOMES = {
     "uvicorn": {"server/serve.py", "server/connections.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
-    "markdown_it": {"formats/html/inline_markdown.py"},
+    "markdown_it": {"formats/html/text.py"},
     "markupsafe": {"formats/html/", "formats/review.py"},
-    "math_core": {"formats/mathml.py"},
+    "math_core": {"formats/html/text.py"},
     "tenacity": {"runtime/retry.py"},
     "rapidocr": {"pages/ocr.py"},
     "cv2": {

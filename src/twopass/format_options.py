@@ -59,7 +59,7 @@ class Markdown(OptionsModel):
 
 
 class Chunks(OptionsModel):
-    """How large the pieces for a vector index are, in estimated tokens (`token_estimate.count`)."""
+    """How large the pieces for a vector index are, in estimated tokens."""
 
     max_tokens: int = Field(512, ge=64, le=32_768)
     min_tokens: int = Field(128, ge=0, description="smaller neighbours below one heading are joined")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fakes.documents import MIDDLE, build_document, checkpoint, documents, element, plain_table, texts
 from twopass.document import Box, Document, Element, Kind, Link
 from twopass.format_options import Chunks, FormatOptions, Markdown
-from twopass.formats import chunks, markdown, splitting, token_estimate
+from twopass.formats import chunks, markdown, splitting
 from twopass.formats.writer_input import WriterInput
 from twopass.steps import enrich
 from twopass.text import prose
@@ -60,7 +60,7 @@ def test_no_word_is_lost_and_no_chunk_is_too_large(document: Document, max_token
     words = {word for chunk in found for word in prose.split_words(chunk["text"])}
 
     assert set(prose.split_words(body)) <= words
-    assert all(chunk["tokens"] == token_estimate.count(chunk["text"]) <= max_tokens for chunk in found)
+    assert all(chunk["tokens"] == splitting.count_tokens(chunk["text"]) <= max_tokens for chunk in found)
     assert len({chunk["id"] for chunk in found}) == len(found)
     assert all(0 <= chunk["md_span"][0] < chunk["md_span"][1] <= len(text) for chunk in found)
 
@@ -73,7 +73,7 @@ def test_splitting_a_block_loses_only_whitespace(block: str, limit: int) -> None
     parts = splitting.split(block, limit)
 
     assert "".join("".join(block[p.start : p.end].split()) for p in parts) == "".join(block.split())
-    assert all(token_estimate.count(part.text) <= limit for part in parts)
+    assert all(splitting.count_tokens(part.text) <= limit for part in parts)
 
 
 def test_chunks_end_where_sections_end() -> None:
@@ -191,8 +191,8 @@ def test_pictures_in_the_markdown_stay_out_of_the_chunks() -> None:
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_tokens_add_up(one: str, other: str) -> None:
     """Appending text never lowers the estimated token count, and whitespace alone counts nothing."""
-    assert token_estimate.count(one + " " + other) >= token_estimate.count(one)
-    assert token_estimate.count("   ") == 0 and token_estimate.count("word") == 1
+    assert splitting.count_tokens(one + " " + other) >= splitting.count_tokens(one)
+    assert splitting.count_tokens("   ") == 0 and splitting.count_tokens("word") == 1
 
 
 def test_a_chunk_lists_the_kinds_of_its_elements() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.fakes.documents import BOTTOM, MIDDLE, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Document, Figure, Formula, PageImage
-from twopass.formats import docling, token_estimate
+from twopass.formats import docling, splitting
 from twopass.formats.writer_input import WriterInput
 
 
@@ -22,13 +22,13 @@ class EstimatingTokenizer(BaseTokenizer):
     limit: int = 128
 
     def count_tokens(self, text: str) -> int:
-        return token_estimate.count(text)
+        return splitting.count_tokens(text)
 
     def get_max_tokens(self) -> int:
         return self.limit
 
     def get_tokenizer(self) -> object:
-        return token_estimate.count
+        return splitting.count_tokens
 
 
 @settings(max_examples=60)
@@ -106,7 +106,7 @@ def test_doclings_chunkers_split_it() -> None:
     (spring,) = (chunk for chunk in sections if "reservoir" in chunk.text)
     assert spring.meta.headings == ["Water in the Hills", "1 Springs"] or spring.meta.headings == ["1 Springs"]
     assert {place.page_no for item in spring.meta.doc_items for place in item.prov} == {1, 2}
-    assert len(fitted) > 1 and all(token_estimate.count(chunk.text) <= 24 for chunk in fitted)
+    assert len(fitted) > 1 and all(splitting.count_tokens(chunk.text) <= 24 for chunk in fitted)
 
 
 def test_a_docling_document_of_another_program_is_refused() -> None:

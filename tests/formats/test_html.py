@@ -22,7 +22,6 @@ from twopass.errors import Code
 from twopass.format_options import FormatOptions, Markdown
 from twopass.formats import flow
 from twopass.formats.html import document as html_document
-from twopass.formats.html import inline_markdown
 from twopass.formats.html.text import TextRenderer
 from twopass.formats.writer_input import WriterInput
 from twopass.text import prose
@@ -128,7 +127,7 @@ def test_every_tag_is_closed_where_it_should_be(document: Document) -> None:
 @given(st.lists(st.sampled_from([*"*_~`[]()<>&\\ ab1\n", *MARKDOWN_MARKS]), max_size=20).map("".join))
 def test_any_markdown_gives_balanced_tags(markdown: str) -> None:
     """Any line of a model's Markdown gives tags that are closed in the right order."""
-    rendered = inline_markdown.to_html(markdown, TextRenderer().render)
+    rendered = TextRenderer().render(markdown, is_markdown=True)
 
     etree.fromstring(f"<p>{rendered.replace('<br>', '<br/>')}</p>")
 
@@ -348,8 +347,9 @@ def test_unreadable_text_has_a_visible_note() -> None:
     noise = element("text", "mmtZk rrnbh", flags=("unreadable",))
     article = parse_elements(element("text", "Before."), noise, element("text", "After."), page_marks=False)
 
+    begin, end = flow.UNREADABLE_NOTES
     assert [p.text for p in article.iter("p")] == [
-        "Before.", f"[{flow.UNREADABLE_BEGIN}]", "mmtZk rrnbh", f"[{flow.UNREADABLE_END}]", "After.",
+        "Before.", f"[{begin}]", "mmtZk rrnbh", f"[{end}]", "After.",
     ]  # fmt: skip
 
 

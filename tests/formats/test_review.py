@@ -16,8 +16,9 @@ from tests import ROOT
 from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint, documents, element, plain_table
 from twopass.document import Attempt, Box, Confidence, Document, Figure, Formula, Problem, Severity, State
 from twopass.errors import Code
-from twopass.formats import mathml, review
+from twopass.formats import review
 from twopass.formats.explanations import FLAGS, STATES, explain_attempt
+from twopass.formats.html.text import make_mathml_converter
 from twopass.formats.writer_input import WriterInput
 
 TAGS = {
@@ -61,7 +62,7 @@ def test_the_policy_allows_the_script_and_style_by_hash() -> None:
 @given(st.one_of(any_texts, st.text(alphabet="\\{}[]&%$_^abc12<>'\" \n", max_size=40)), st.booleans())
 def test_any_latex_gives_mathml_or_none(latex: str, display: bool) -> None:
     """Any LaTeX converts to MathML or to None; it never raises and never adds a tag outside MathML."""
-    converted = mathml.make_converter()(latex, display)
+    converted = make_mathml_converter()(latex, display)
 
     assert converted is None or re.fullmatch(r"<math[ >].*</math>", converted, re.S)
     assert not converted or not re.search(r"<(?!/?(?:math|m[a-z]+|semantics|annotation)\b)", converted)
@@ -78,7 +79,7 @@ def test_any_latex_gives_mathml_or_none(latex: str, display: bool) -> None:
 )
 def test_formulas_as_models_write_them_are_converted(latex: str, mathml_part: str) -> None:
     """Equation numbers, rows without an environment and comparison signs convert to MathML."""
-    assert mathml_part in (mathml.make_converter()(latex, True) or "")
+    assert mathml_part in (make_mathml_converter()(latex, True) or "")
 
 
 def test_a_formula_that_cannot_be_converted_is_shown_as_source() -> None:

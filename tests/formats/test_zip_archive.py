@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from twopass.formats.zip_archive import ZipBuilder
+from twopass.formats.registry import ZipBuilder
 
 FILES = {"document.md": b"# Springs\n" * 50, "images/a.png": b"\x89PNG", "관/章.json": b"{}"}
 

@@ -18,12 +18,13 @@ from typing import Any
 
 from twopass.document import Document, Element, Kind, Layer, Page, Section, Span
 from twopass.format_options import Chunks, Images
-from twopass.formats import markdown, splitting, token_estimate
+from twopass.formats import markdown, splitting
 from twopass.formats.writer_input import WriterInput
 from twopass.text import prose, sections
 
 _UNICODE_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")  # some readers end a line here; JSON does not escape them
-PART_SUMMARY_SENTENCES = 3  # sentences in the summary of a part
+_TABLE_END = "\n</table>"  # the tag that closes a joined table belongs to no element
+_PART_SUMMARY_SENTENCES = 3  # sentences in the summary of a part
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Unit:
 
     @cached_property
     def size(self) -> int:
-        return token_estimate.count(self.text)
+        return splitting.count_tokens(self.text)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ class Chunk:
 
     @cached_property
     def size(self) -> int:
-        return token_estimate.count(self.text)
+        return splitting.count_tokens(self.text)
 
     @property
     def first(self) -> Unit:
@@ -133,7 +134,7 @@ def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> l
     units = []
     for group in groups:
         start, end = spans[group[0].id].start, spans[group[-1].id].end
-        end = max(end, splitting.include_closing_tag(text, end))
+        end += len(_TABLE_END) if text.startswith(_TABLE_END, end) else 0
         own_spans = tuple(document_spans[e.id] for e in group)
         units.append(Unit(tuple(group), text[start:end], start, end, own_spans, section_of.get(group[0].id)))
     limit = inputs.options.chunks.max_tokens
@@ -191,7 +192,7 @@ def _pack(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
         related = units[n + 1] if n + 1 < len(units) and units[n + 1].is_related_to(unit) else None
         fits = last and _fits(last, chunk, text, limits) and last.first.section == unit.section
         if fits and last and related and unit.size + related.size <= limits.max_tokens:
-            fits = token_estimate.count(text[last.first.start : related.end]) <= limits.max_tokens
+            fits = splitting.count_tokens(text[last.first.start : related.end]) <= limits.max_tokens
         if fits and last:
             packed[-1] = last.join(chunk, text)
         else:
@@ -226,7 +227,7 @@ def _make_row(
     elements, part = chunk.elements, chunk.first.part or 1
     keywords, summary = sections.summarize(elements)
     if chunk.is_part and all(element.kind is Kind.TEXT for element in elements):
-        summary = prose.summarize(prose.to_one_line(chunk.text), keywords, PART_SUMMARY_SENTENCES)
+        summary = prose.summarize(prose.to_one_line(chunk.text), keywords, _PART_SUMMARY_SENTENCES)
     spans = [span for unit in chunk.units for span in unit.spans]
     numbers = sorted({element.page for element in elements})
     section_ids = dict.fromkeys(unit.section.id for unit in chunk.units if unit.section)

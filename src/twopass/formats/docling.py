@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twopass.document import Cell, Document, Element, Figure, Kind, Page, Table
+from twopass.format_options import Markdown
 from twopass.formats import escaping, flow
 from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, maths, prose
@@ -101,7 +102,7 @@ class _Converter:
 
         self._document = document
         self._pages = {page.number: page for page in document.pages}
-        self._next_of = flow.find_continuations(document)
+        self._next_of = flow.build(document, Markdown(merge_tables=False)).next_of
         self._by_id = {element.id: element for element in document.elements}
         self._docling = DoclingDocument(name=document.meta.title or document.id, origin=self._make_origin())
         self._items: dict[str, NodeItem] = {}  # by element id

@@ -6,7 +6,7 @@ import html
 import re
 
 from twopass.format_options import Maths
-from twopass.text import markdown_escapes, maths, prose
+from twopass.text import markdown_escapes, maths
 
 # A formula in a model's Markdown may have dollars, too; as in GitHub's reader, no blank is inside of them.
 _STYLED_MATHS = re.compile(
@@ -30,7 +30,7 @@ _UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdow
 _BEGIN_DELIMITER = re.compile(r"\A(?:\\\[|\\\(|\$\$?)")
 _END_DELIMITER = re.compile(r"(?:\\\]|\\\)|\$\$?)\Z")
 _PLACEHOLDER = "\ufdd0"  # a noncharacter of Unicode, for a formula while the text around it is escaped
-MATHS_DELIMITERS = {  # inline, display
+_MATHS_DELIMITERS = {  # inline, display
     Maths.DOLLAR: (("$", "$"), ("$$", "$$")),
     Maths.BACKSLASH: (("\\(", "\\)"), ("\\[", "\\]")),
 }
@@ -158,10 +158,10 @@ def _join(found: re.Match[str]) -> str:
 
 def _delimit(latex: str, found: re.Match[str], style: Maths) -> str:
     is_display = found.lastindex in (2, 3)
-    begin, end = MATHS_DELIMITERS[style][is_display]
+    begin, end = _MATHS_DELIMITERS[style][is_display]
     return f"{begin}{latex}{end}" if latex else ""
 
 
-def html_to_text(text: str) -> str:
-    """Return the text of an HTML string on one line."""
-    return prose.to_one_line(prose.unescape(prose.strip_markup(text)))
+def write_display_formula(latex: str, style: Maths = Maths.DOLLAR) -> str:
+    begin, end = _MATHS_DELIMITERS[style][1]
+    return f"{begin}\n{maths.escape_display(latex)}\n{end}"

@@ -1,4 +1,4 @@
-"""The text of a document as a reader sees it: which elements are written, which are joined, and with which text.
+"""The text of a document as a reader sees it: which elements are written, joined or linked, and with which text.
 
 Markdown and HTML write the same flow; only their markup differs.
 """
@@ -6,28 +6,46 @@ Markdown and HTML write the same flow; only their markup differs.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
-from twopass.document import HEADINGS, Document, Element, Kind, Page
+from twopass.document import HEADINGS, Cell, Document, Element, Kind, Page, Table
 from twopass.format_options import Markdown
-from twopass.formats import escaping, note_links
-from twopass.formats.note_links import Reference
-from twopass.text import list_items, prose
+from twopass.formats import escaping
+from twopass.text import footnotes, list_items, prose, table_markup
 
-PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
-JOINABLE = PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
-MAX_HEADING_LEVEL = 6  # of Markdown and HTML
-MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes text below the image
-UNREADABLE_BEGIN = "The following text could not be read reliably."  # notes around text with the flag `unreadable`
-UNREADABLE_END = "End of the text that could not be read reliably."
+_PARAGRAPHS = frozenset({Kind.TEXT, Kind.LIST_ITEM})
+JOINABLE = _PARAGRAPHS | HEADINGS  # joined with their continuation on the next page
+_MAX_HEADING_LEVEL = 6  # of Markdown and HTML
+MAX_COLUMNS = 200  # of a table, counting empty columns
+_MAX_ALT_LENGTH = 200  # characters of alternative text; longer visible text becomes text below the image
+# The notes before and after text with the flag `unreadable`.
+UNREADABLE_NOTES = (
+    "The following text could not be read reliably.",
+    "End of the text that could not be read reliably.",
+)
+_MAX_NOTES = 100  # of a page that are linked: each is looked for in all texts of its page
+_LABEL = re.compile(r"\w+", flags=re.ASCII)
 # Markdown of more than one paragraph, or of another block.
 _BLOCK_MARKUP = re.compile(r"\A(?:[#|!>]|<(?!su[bp]>)|```|\$\$)|\n\s*(?:\n|[#|<>]|[-*+]\s|\d+[.)]\s|```|\$\$)")
 _INLINE_MARKUP = re.compile(r"</?su[bp]>|\*+")  # may stand inside a word
 
 
-class Line(NamedTuple):
+class Reference(NamedTuple):
+    """A paragraph's reference to a footnote; `others` are the other texts of its page."""
+
+    mark: str
+    label: str
+    others: tuple[str, ...]
+
+    def find(self, text: str) -> tuple[int, int] | None:
+        return footnotes.find_reference(text, self.mark, self.others)
+
+
+class InlineText(NamedTuple):
     """A paragraph or list item on one line, and whether it is Markdown."""
 
     text: str
@@ -38,8 +56,20 @@ class JoinedPart(NamedTuple):
     """What one element contributes to a joined text; `gap` separates it from the part before it."""
 
     element: Element
-    line: Line
+    line: InlineText
     gap: str
+
+
+class FigureTexts(NamedTuple):
+    """What is written of a picture or chart beside its data; each text is empty if there is nothing to write.
+
+    `visible` is the text that can be seen in the figure, unless the image has it as its alternative text.
+    """
+
+    alt_text: str
+    visible: str
+    description: str
+    mermaid: str
 
 
 class PageFlow(NamedTuple):
@@ -77,23 +107,33 @@ class Flow:
         for n in range(1, len(texts)):
             texts[n - 1], gap, texts[n] = prose.join_lines(texts[n - 1], texts[n])
             gaps.append(gap)
-        lines = (Line(text, source.is_markdown) for text, source in zip(texts, sources, strict=True))
+        lines = (InlineText(text, source.is_markdown) for text, source in zip(texts, sources, strict=True))
         return [JoinedPart(*part) for part in zip(chain, lines, gaps, strict=True)]
 
     def is_several_items(self, element: Element) -> bool:
         """Whether the element is several paragraphs or list items that no other element continues."""
-        is_single = element.kind not in PARAGRAPHS or element.id in self.next_of
+        is_single = element.kind not in _PARAGRAPHS or element.id in self.next_of
         return not is_single and len(list_items.split(element.text)) > 1
 
     def get_heading_level(self, element: Element) -> int:
-        """Return a heading's level from 1 to MAX_HEADING_LEVEL: chapters are below the title, if there is one."""
+        """Return a heading's level from 1 to _MAX_HEADING_LEVEL: chapters are below the title, if there is one."""
         level = 1 if element.kind is Kind.TITLE else (element.level or 1) + self.has_title
-        return max(1, min(level, MAX_HEADING_LEVEL))
+        return max(1, min(level, _MAX_HEADING_LEVEL))
 
-    def choose_alt_text(self, element: Element) -> str:
+    def describe_figure(self, element: Element) -> FigureTexts:
+        figure, visible = element.figure, _collect_visible_text(element)
+        is_short = len(visible) <= _MAX_ALT_LENGTH
+        return FigureTexts(
+            alt_text=visible if visible and is_short else self._choose_alt_text(element),
+            visible="" if element.image and is_short else visible,
+            description=_get_description(element),
+            mermaid=_clean_mermaid(figure.mermaid or "") if figure else "",
+        )
+
+    def _choose_alt_text(self, element: Element) -> str:
         """Return the alternative text of an image that shows no text: captions, summary or kind."""
         captions = [self.by_id[name].text for name in element.caption_ids if name in self.by_id]
-        return prose.to_one_line("\n".join(captions) or element.summary or element.kind)[:MAX_ALT_LENGTH]
+        return prose.to_one_line("\n".join(captions) or element.summary or element.kind)[:_MAX_ALT_LENGTH]
 
 
 def build(document: Document, options: Markdown) -> Flow:
@@ -101,32 +141,29 @@ def build(document: Document, options: Markdown) -> Flow:
     body = [element for element in document.elements if element.is_body or options.furniture]
     by_id = {element.id: element for element in body}
     next_of = _link_continuations(body, by_id, options)
-    notes, marks = note_links.link(body, by_id, PARAGRAPHS, lambda element: choose_text(element).text)
+    notes, marks = _link_notes(body, by_id)
     has_title = any(element.kind is Kind.TITLE for element in body)
     joined = set(next_of.values())
     first_parts = [element for element in body if element.id not in joined]
     return Flow(list(_group_by_page(document, first_parts)), by_id, next_of, has_title, notes, marks)
 
 
-def find_continuations(document: Document) -> Mapping[str, str]:
-    """Map the id of each body paragraph, list item or heading to the id of its continuation, if it has one."""
-    return build(document, Markdown(merge_tables=False)).next_of
-
-
-def choose_text(element: Element) -> Line:
+def choose_text(element: Element) -> InlineText:
     """Return an element's text or its Markdown: the model's own Markdown only if it has all the words."""
-    return Line(element.text, False) if element.is_heading else _choose_line(element.text, element.markdown.strip())
+    return (
+        InlineText(element.text, False) if element.is_heading else _choose_line(element.text, element.markdown.strip())
+    )
 
 
-def split_items(element: Element) -> list[Line]:
+def split_items(element: Element) -> list[InlineText]:
     """Return the paragraphs and list items of one element."""
     texts, own = list_items.split(element.text), list_items.split(element.markdown)
     if len(texts) != len(own):
-        return [Line(text, False) for text in texts]
+        return [InlineText(text, False) for text in texts]
     return [_choose_line(*pair) for pair in zip(texts, own, strict=True)]
 
 
-def collect_visible_text(element: Element) -> str:
+def _collect_visible_text(element: Element) -> str:
     """Return the text that can be seen in a figure, on one line."""
     texts, figure = [element.text], element.figure
     if figure and figure.visible_text and lacks_words(figure.visible_text, element.text):
@@ -135,7 +172,7 @@ def collect_visible_text(element: Element) -> str:
     return " ".join(filter(None, map(prose.to_one_line, texts)))
 
 
-def get_description(element: Element) -> str:
+def _get_description(element: Element) -> str:
     """Return a figure's description on one line; empty if it is the element's text."""
     description = element.figure.description if element.figure else None
     return prose.to_one_line(description) if description and description != element.text else ""
@@ -147,12 +184,17 @@ def get_latex(element: Element) -> str:
     return latex if latex.strip() else ""
 
 
+def get_table_text(table: Table) -> str:
+    """Return the text of a table without cells, on one line."""
+    return prose.to_one_line(prose.unescape(prose.strip_markup(table.markdown or table.html)))
+
+
 def clean_code(text: str) -> str:
     """Return code without more than one blank line in a row."""
     return re.sub(r"\n\s*\n(\s*\n)+", "\n\n", text.replace("\r", "\n")).strip("\n")
 
 
-def clean_mermaid(code: str) -> str:
+def _clean_mermaid(code: str) -> str:
     """Return a diagram's Mermaid code without blank lines and fences."""
     return "\n".join(line for line in code.splitlines() if line.strip() and "```" not in line)
 
@@ -160,6 +202,17 @@ def clean_mermaid(code: str) -> str:
 def lacks_words(text: str, rendered: str) -> bool:
     """Whether any word of the text is missing from what was rendered."""
     return bool(set(prose.split_words(text)) - set(prose.split_words(rendered)))
+
+
+def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
+    """Return the cells of all tables as those of one, and how many rows each table contributes."""
+    first = table_markup.group_rows(parts[0].cells)
+    joined: list[Cell] = []
+    counts: list[int] = []
+    for rows in (first, *(_drop_repeated_head(first, table_markup.group_rows(part.cells)) for part in parts[1:])):
+        joined += _shift_below(joined, rows)
+        counts.append(len(rows))
+    return joined, counts
 
 
 def _group_by_page(document: Document, elements: Sequence[Element]) -> Iterator[PageFlow]:
@@ -209,10 +262,86 @@ def _has_words(element: Element) -> bool:
     return bool(prose.to_one_line(choose_text(element).text))
 
 
-def _choose_line(text: str, markdown: str) -> Line:
+def _choose_line(text: str, markdown: str) -> InlineText:
     # Without markup the plain text says the same, and it gets escaped.
     has_markup = list_items.parse(prose.to_one_line(markdown))[1] != list_items.parse(prose.to_one_line(text))[1]
     if not markdown or not has_markup or _BLOCK_MARKUP.search(markdown):
-        return Line(text, False)
+        return InlineText(text, False)
     is_incomplete = lacks_words(text, markdown) and lacks_words(text, _INLINE_MARKUP.sub("", markdown))
-    return Line(text, False) if is_incomplete else Line(markdown, True)
+    return InlineText(text, False) if is_incomplete else InlineText(markdown, True)
+
+
+def _drop_repeated_head(first: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]) -> Sequence[Sequence[Cell]]:
+    """Drop empty rows and a repetition of the first part's header rows from the top of a further part."""
+    empty = next((n for n, row in enumerate(rows) if any(cell.text.strip() for cell in row)), len(rows))
+    rows = _drop_rows(rows, empty)
+    header_rows = list(takewhile(lambda row: all(cell.header for cell in row), first))
+    repeated = 0
+    while repeated < min(len(header_rows), len(rows)) and _has_same_texts(header_rows[repeated], rows[repeated]):
+        repeated += 1
+    return _drop_rows(rows, repeated)
+
+
+def _has_same_texts(one: Sequence[Cell], other: Sequence[Cell]) -> bool:
+    return _make_comparison_key(one) == _make_comparison_key(other)
+
+
+def _make_comparison_key(row: Sequence[Cell]) -> list[tuple[int, int, str]]:
+    return [(cell.col, cell.col_span, prose.to_one_line(cell.text).casefold()) for cell in row]
+
+
+def _drop_rows(rows: Sequence[Sequence[Cell]], count: int) -> Sequence[Sequence[Cell]]:
+    """Drop the first `count` rows, unless one of their cells spans into the rows after them."""
+    if count < len(rows) and any(cell.row + cell.row_span > rows[count][0].row for row in rows[:count] for cell in row):
+        return rows
+    return rows[count:]
+
+
+def _shift_below(above: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """Move rows to directly below the cells above, and cut row spans at the end of these rows."""
+    if not rows:
+        return []
+    shift = 1 + max((cell.row for cell in above), default=-1) - rows[0][0].row
+    end = 1 + rows[-1][0].row
+    return [
+        cell.model_copy(update={"row": cell.row + shift, "row_span": min(cell.row_span, end - cell.row)})
+        for row in rows
+        for cell in row
+    ]
+
+
+def _link_notes(
+    body: Sequence[Element], by_id: Mapping[str, Element]
+) -> tuple[dict[str, str], dict[str, list[Reference]]]:
+    """Label the footnotes whose mark occurs in their paragraph: labels by footnote, references by paragraph.
+
+    All other footnotes stay plain text, because Markdown readers drop notes without a reference.
+    """
+    on_page: dict[int, list[Element]] = defaultdict(list)
+    for element in body:
+        on_page[element.page].append(element)
+    found = []
+    counted: Counter[int] = Counter()
+    for element in body:
+        parent = by_id.get(element.parent_id or "")
+        note = footnotes.parse_note(element.text) if element.kind is Kind.FOOTNOTE else None
+        if not note or not parent or parent.kind not in _PARAGRAPHS:
+            continue
+        counted[element.page] += 1
+        if counted[element.page] > _MAX_NOTES:
+            continue
+        others = tuple(other.text for other in on_page[parent.page] if other is not parent)
+        if footnotes.find_reference(choose_text(parent).text, note[0], others):
+            found.append((element, parent, note[0], others))
+    times = Counter(mark for _, _, mark, _ in found)
+    labels: dict[str, str] = {}
+    references: dict[str, list[Reference]] = defaultdict(list)
+    taken: set[str] = set()
+    for element, parent, mark, others in found:
+        name = mark if _LABEL.fullmatch(mark) else "note"
+        label = name if times[mark] == 1 and name == mark else f"{element.page}-{name}"
+        if label not in taken:
+            taken.add(label)
+            labels[element.id] = label
+            references[parent.id].append(Reference(mark, label, others))
+    return labels, references

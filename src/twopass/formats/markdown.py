@@ -7,27 +7,32 @@ same document gives the same bytes.
 
 from __future__ import annotations
 
+import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
+from itertools import accumulate, groupby, pairwise
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from twopass.document import Document, Element, Kind, Page, Span
-from twopass.format_options import Markdown, Maths
-from twopass.formats import escaping, flow, front_matter, markdown_tables
-from twopass.formats.flow import Flow
-from twopass.formats.note_links import Reference
-from twopass.text import direction, footnotes, list_items, markdown_escapes, maths, prose
+from twopass.document import Cell, Document, Element, Kind, Page, Span, Table
+from twopass.format_options import Markdown, Maths, Tables
+from twopass.formats import escaping, flow
+from twopass.formats.flow import Flow, Reference
+from twopass.text import direction, footnotes, list_items, markdown_escapes, prose, table_markup
 from twopass.text.confidence import UNREADABLE
 
 DEFAULT_OPTIONS = Markdown()
-RTL_BEGIN, RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
+_RTL_BEGIN, _RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
+# YAML allows the first ones only escaped, and all of them may be escaped.
+_UNPRINTABLE_IN_YAML = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
+_ESCAPED_IN_YAML = re.compile(rf"{_UNPRINTABLE_IN_YAML}|[<>\[\]`*~]|(?<!\w)_|_(?!\w)|&(?=#|\w+;)")
 _MAY_BE_ADDRESS = re.compile(r"(?:<[^>]*>|\S+)(?:\s+[\"'(].*)?|\S*[\"'(].*[\"')]")  # of a link, with a title
 
 
-class BlockPiece(NamedTuple):
+class _Piece(NamedTuple):
     """The text that one element contributes to a block; no id for separators and page marks."""
 
     element_id: str | None
@@ -35,21 +40,21 @@ class BlockPiece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MarkdownBlock:
+class _Block:
     """A Markdown block, from one or more elements.
 
     `first_marker` and `last_marker` are those of the list items that it begins and ends with; empty for other text.
     `direction` is None for a block without letters, which has no direction of its own.
     """
 
-    pieces: tuple[BlockPiece, ...]
+    pieces: tuple[_Piece, ...]
     first_marker: str = ""
     last_marker: str = ""
     direction: Literal["ltr", "rtl"] | None = None
 
 
 @dataclass(frozen=True)
-class RenderContext:
+class _Context:
     """What rendering one element needs."""
 
     flow: Flow
@@ -67,31 +72,24 @@ def write(
 
     `mark_direction` puts text that runs from right to left into elements that say so.
     """
-    context = RenderContext(flow.build(document, options), options, crops or {})
-    blocks = [MarkdownBlock((BlockPiece(None, front_matter.render(document)),))] if options.front_matter else []
+    context = _Context(flow.build(document, options), options, crops or {})
+    blocks = [_Block((_Piece(None, _render_front_matter(document)),))] if options.front_matter else []
     for number, page, elements in context.flow.pages:
         if options.page_marks:
-            blocks.append(MarkdownBlock((BlockPiece(None, _make_page_mark(number, page)),)))
+            blocks.append(_Block((_Piece(None, _make_page_mark(number, page)),)))
         filled = [block for block in _render_page(elements, context) if any(piece.text for piece in block.pieces)]
         blocks += _mark_direction(filled) if mark_direction else filled
     return _join_blocks(blocks)
 
 
-def _render_page(elements: Sequence[Element], context: RenderContext) -> list[MarkdownBlock]:
+def _render_page(elements: Sequence[Element], context: _Context) -> list[_Block]:
     """Render the elements, with a visible note before and after text that the reader calls unreadable."""
     blocks = []
+    begin, end = (_Block((_Piece(None, f"**[{note}]**"),)) for note in flow.UNREADABLE_NOTES)
     for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
         rendered = [replace(_render_block(element, context), direction=_find_direction(element)) for element in group]
-        blocks += (
-            [_make_note(flow.UNREADABLE_BEGIN), *rendered, _make_note(flow.UNREADABLE_END)]
-            if is_unreadable
-            else rendered
-        )
+        blocks += [begin, *rendered, end] if is_unreadable else rendered
     return blocks
-
-
-def _make_note(text: str) -> MarkdownBlock:
-    return MarkdownBlock((BlockPiece(None, f"**[{text}]**"),))
 
 
 def _find_direction(element: Element) -> Literal["ltr", "rtl"] | None:
@@ -101,26 +99,26 @@ def _find_direction(element: Element) -> Literal["ltr", "rtl"] | None:
     return direction.find_direction(element.text or "".join(cell.text for cell in cells))
 
 
-def _mark_direction(blocks: Sequence[MarkdownBlock]) -> list[MarkdownBlock]:
+def _mark_direction(blocks: Sequence[_Block]) -> list[_Block]:
     """Put each run of right-to-left blocks between marks."""
-    marked: list[MarkdownBlock] = []
+    marked: list[_Block] = []
     is_rtl = False
     for block in blocks:
         if block.direction and is_rtl != (block.direction == "rtl"):
             is_rtl = not is_rtl
-            marked.append(MarkdownBlock((BlockPiece(None, RTL_BEGIN if is_rtl else RTL_END),)))
+            marked.append(_Block((_Piece(None, _RTL_BEGIN if is_rtl else _RTL_END),)))
         marked.append(block)
-    return [*marked, MarkdownBlock((BlockPiece(None, RTL_END),))] if is_rtl else marked
+    return [*marked, _Block((_Piece(None, _RTL_END),))] if is_rtl else marked
 
 
-def _join_blocks(blocks: Sequence[MarkdownBlock]) -> tuple[str, dict[str, Span]]:
+def _join_blocks(blocks: Sequence[_Block]) -> tuple[str, dict[str, Span]]:
     parts: list[str] = []
     spans: dict[str, Span] = {}
     position = 0
-    previous: MarkdownBlock | None = None
+    previous: _Block | None = None
     for block in blocks:
         separator = "" if previous is None else _choose_separator(previous.last_marker, block.first_marker)
-        for element_id, text in (BlockPiece(None, separator), *block.pieces):
+        for element_id, text in (_Piece(None, separator), *block.pieces):
             if element_id is not None and text:
                 spans[element_id] = Span(position, position + len(text))
             parts.append(text)
@@ -146,7 +144,7 @@ def _make_page_mark(number: int, page: Page | None) -> str:
     return f"{mark}\n<!-- page {number}: {' '.join(filter(None, (page.state, page.reason)))} -->"
 
 
-def _render_block(element: Element, context: RenderContext) -> MarkdownBlock:
+def _render_block(element: Element, context: _Context) -> _Block:
     if context.flow.is_several_items(element):
         return _render_items(element, context)
     if element.kind in flow.JOINABLE:
@@ -156,10 +154,10 @@ def _render_block(element: Element, context: RenderContext) -> MarkdownBlock:
     text = _RENDERERS.get(element.kind, _render_plain)(element, context)
     if element.kind in _RENDERED_FROM_DATA and flow.lacks_words(element.text, text):
         text = "\n\n".join(part for part in (text, _render_paragraph(prose.to_one_line(element.text), context)) if part)
-    return MarkdownBlock((BlockPiece(element.id, text),))
+    return _Block((_Piece(element.id, text),))
 
 
-def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
+def _render_chain(element: Element, context: _Context) -> _Block:
     """Render a paragraph, list item or heading joined with all its continuations."""
     parts = context.flow.join(element)
     first = parts[0].line.text
@@ -168,7 +166,7 @@ def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
         marker, first = list_items.parse(first)
     elif element.is_heading and first:
         marker = "#" * context.flow.get_heading_level(element) + " "
-    pieces: list[BlockPiece] = []
+    pieces: list[_Piece] = []
     for part, (text, is_markdown), gap in parts:
         marks = context.flow.marks.get(part.id, ())
         text = first if part is element else text
@@ -176,14 +174,14 @@ def _render_chain(element: Element, context: RenderContext) -> MarkdownBlock:
         if part is element:
             is_safe = element.is_heading or (is_markdown and not marker)
             line = marker + (line if is_safe else markdown_escapes.escape_line_start(line, in_list=bool(marker)))
-        pieces += [BlockPiece(None, gap), BlockPiece(part.id, line)]
+        pieces += [_Piece(None, gap), _Piece(part.id, line)]
     if element.is_heading:
         pieces[-1] = pieces[-1]._replace(text=escaping.escape_heading_end(pieces[-1].text))
-        return MarkdownBlock(tuple(pieces))
-    return MarkdownBlock(tuple(pieces), marker, marker)
+        return _Block(tuple(pieces))
+    return _Block(tuple(pieces), marker, marker)
 
 
-def _render_items(element: Element, context: RenderContext) -> MarkdownBlock:
+def _render_items(element: Element, context: _Context) -> _Block:
     """Render an element of several paragraphs or list items."""
     marks = context.flow.marks.get(element.id, ())
     rendered = ""
@@ -196,7 +194,7 @@ def _render_items(element: Element, context: RenderContext) -> MarkdownBlock:
         separator = _choose_separator(markers[-1], marker) if markers else ""
         rendered += separator + marker + line
         markers.append(marker)
-    return MarkdownBlock((BlockPiece(element.id, rendered),), markers[0], markers[-1])
+    return _Block((_Piece(element.id, rendered),), markers[0], markers[-1])
 
 
 def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style: Maths, alone: bool = False) -> str:
@@ -218,18 +216,18 @@ def _escape(text: str, is_markdown: bool, style: Maths, alone: bool = False) -> 
     return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style, alone)
 
 
-def _render_paragraph(text: str, context: RenderContext) -> str:
+def _render_paragraph(text: str, context: _Context) -> str:
     return escaping.escape_paragraph(text, context.options.maths)
 
 
-def _render_plain(element: Element, context: RenderContext) -> str:
+def _render_plain(element: Element, context: _Context) -> str:
     text, is_markdown = flow.choose_text(element)
     if is_markdown:
         return escaping.normalise_markdown(prose.to_one_line(text), context.options.maths)
     return _render_paragraph(prose.to_one_line(text), context)
 
 
-def _render_footnote(element: Element, context: RenderContext) -> str:
+def _render_footnote(element: Element, context: _Context) -> str:
     label, note = context.flow.notes.get(element.id), footnotes.parse_note(element.text)
     if label is None or note is None:
         return _render_plain(element, context)
@@ -238,56 +236,105 @@ def _render_footnote(element: Element, context: RenderContext) -> str:
     return f"[^{label}]: {text}" + (f" {escaping.BLOCK_END}" if _MAY_BE_ADDRESS.fullmatch(text.strip()) else "")
 
 
-def _render_code(element: Element, context: RenderContext) -> str:
+def _render_code(element: Element, context: _Context) -> str:
     text = flow.clean_code(element.text)
     return escaping.write_code(text) if text.strip() else ""
 
 
-def _render_formula(element: Element, context: RenderContext) -> str:
+def _render_formula(element: Element, context: _Context) -> str:
     latex = flow.get_latex(element)
     if not latex:
         return _render_paragraph(prose.to_one_line(element.text), context)
-    begin, end = escaping.MATHS_DELIMITERS[context.options.maths][1]
-    return f"{begin}\n{maths.escape_display(latex)}\n{end}"
+    return escaping.write_display_formula(latex, context.options.maths)
 
 
-def _render_table(element: Element, context: RenderContext) -> str:
-    return markdown_tables.render_table(element.table, context.options) if element.table else ""
+def _render_table(element: Element, context: _Context) -> str:
+    return _render_data(element.table, context.options) if element.table else ""
 
 
-def _render_figure(element: Element, context: RenderContext) -> str:
+def _render_figure(element: Element, context: _Context) -> str:
     """Render the image, the text visible in it, its description and its data."""
-    figure, visible = element.figure, flow.collect_visible_text(element)
-    is_short = len(visible) <= flow.MAX_ALT_LENGTH
-    parts = []
+    texts, parts = context.flow.describe_figure(element), []
     if element.image:
-        alt_text = visible if visible and is_short else context.flow.choose_alt_text(element)
         address = context.crops.get(element.image) or quote(element.image, safe="/-._~")
-        parts.append(f"![{escaping.escape_alt_text(alt_text, context.options.maths)}]({address})")
-    if visible and not (element.image and is_short):
-        parts.append(_render_paragraph(visible, context))
-    parts.append(_render_paragraph(flow.get_description(element), context))
-    if figure:
-        parts.append(markdown_tables.render_table(figure.data, context.options) if figure.data else "")
-        parts.append(_render_mermaid(figure.mermaid or ""))
+        parts.append(f"![{escaping.escape_alt_text(texts.alt_text, context.options.maths)}]({address})")
+    parts += [_render_paragraph(texts.visible, context), _render_paragraph(texts.description, context)]
+    if element.figure and element.figure.data:
+        parts.append(_render_data(element.figure.data, context.options))
+    if lines := escaping.escape_mermaid(texts.mermaid):
+        parts.append(f"```mermaid\n{lines}\n```")
     return "\n\n".join(part for part in parts if part)
 
 
-def _render_mermaid(code: str) -> str:
-    lines = escaping.escape_mermaid(flow.clean_mermaid(code))
-    return f"```mermaid\n{lines}\n```" if lines else ""
-
-
-def _render_joined_table(parts: Sequence[Element], context: RenderContext) -> MarkdownBlock:
+def _render_joined_table(parts: Sequence[Element], context: _Context) -> _Block:
     """Render a table that spans several pages as one; each part's span holds its own rows."""
-    texts, end = markdown_tables.render_joined_tables([part.table for part in parts if part.table], context.options)
-    pieces: list[BlockPiece] = []
+    texts, end = _render_joined_data([part.table for part in parts if part.table], context.options)
+    pieces: list[_Piece] = []
     for part, text in zip(parts, texts, strict=True):
-        pieces += [BlockPiece(None, "\n" if pieces and text else ""), BlockPiece(part.id, text)]
-    return MarkdownBlock((*pieces, BlockPiece(None, end)))
+        pieces += [_Piece(None, "\n" if pieces and text else ""), _Piece(part.id, text)]
+    return _Block((*pieces, _Piece(None, end)))
 
 
-_RENDERERS: Mapping[Kind, Callable[[Element, RenderContext], str]] = {
+def _render_data(table: Table, options: Markdown) -> str:
+    """Render a table as the options ask; by default as GFM, or as HTML if a cell spans rows or columns."""
+    if not table.cells:
+        return escaping.escape_paragraph(flow.get_table_text(table), options.maths)
+    return _render_cells(table.cells, table.cols, options)
+
+
+def _render_cells(cells: Sequence[Cell], cols: int, options: Markdown) -> str:
+    has_spans = any(cell.row_span > 1 or cell.col_span > 1 for cell in cells)
+    is_huge = len({cell.row for cell in cells}) * len({cell.col for cell in cells}) > table_markup.MAX_GRID
+    if options.tables is Tables.HTML or is_huge or (has_spans and options.tables is Tables.AUTO):
+        return table_markup.to_html(cells, partial(escaping.escape_html_cell, style=options.maths))
+    return _render_gfm(cells, cols, options.maths)
+
+
+def _render_gfm(cells: Sequence[Cell], cols: int, style: Maths) -> str:
+    rows = sorted({cell.row for cell in cells})
+    columns = sorted({cell.col for cell in cells} | set(range(min(cols, flow.MAX_COLUMNS))))
+    texts: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for cell in cells:
+        texts[cell.row, cell.col].append(cell.text)
+    escaped = [[escaping.escape_gfm_cell(" ".join(texts[row, column]), style) for column in columns] for row in rows]
+    return table_markup.to_gfm(escaped, len(columns))
+
+
+def _render_joined_data(parts: Sequence[Table], options: Markdown) -> tuple[list[str], str]:
+    """Render tables as one. Returns the lines that each part contributes, and the text that closes the table."""
+    joined, counts = flow.join_tables(parts)
+    lines = _render_cells(joined, max(part.cols for part in parts), options).split("\n")  # each row is one line
+    # The first part has one line more: GFM's delimiter row below the head, or HTML's <table> above it.
+    ends = list(accumulate(counts, initial=1))[1:]
+    texts = ["\n".join(lines[start:end]) for start, end in pairwise([0, *ends])]
+    return texts, "".join(f"\n{line}" for line in lines[ends[-1] :])
+
+
+def _render_front_matter(document: Document) -> str:
+    """Return the front matter; fields without a value are left out."""
+    meta = document.meta
+    fields = {
+        "title": meta.title,
+        "author": meta.author,
+        "subject": meta.subject,
+        "date": meta.date,
+        "language": meta.language,
+        "source": document.source.uri,
+        "sha256": document.source.sha256,
+        "document": document.id,
+        "pages": len(document.pages),
+        "status": document.status,
+    }
+    lines = (f"{name}: {_quote_scalar(value)}" for name, value in fields.items() if value is not None)
+    return "\n".join(["---", *lines, "---"])
+
+
+def _quote_scalar(value: str | int) -> str:
+    # Every JSON string is a YAML string.
+    return _ESCAPED_IN_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(value, ensure_ascii=False))
+
+
+_RENDERERS: Mapping[Kind, Callable[[Element, _Context], str]] = {
     Kind.FOOTNOTE: _render_footnote,
     Kind.CODE: _render_code,
     Kind.FORMULA: _render_formula,

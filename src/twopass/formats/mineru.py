@@ -14,7 +14,7 @@ from typing import Any
 from twopass.document import Cell, Document, Element, Figure, Kind
 from twopass.formats import escaping, flow
 from twopass.formats.writer_input import WriterInput
-from twopass.text import list_items, markdown_escapes, maths, prose, table_markup
+from twopass.text import list_items, markdown_escapes, prose, table_markup
 
 GRID = 1000  # MinerU's boxes run from 0 to 1000
 Entry = dict[str, Any]
@@ -91,7 +91,7 @@ def _make_equation(element: Element, notes: Notes) -> Entry:
         }
     return {
         "type": "equation",
-        "text": f"$$\n{maths.escape_display(latex)}\n$$",
+        "text": escaping.write_display_formula(latex),
         "text_format": "latex",
         "img_path": element.image or "",
     }

@@ -1,7 +1,9 @@
-"""The artefacts: each with its file name, content type and the function that writes it from a WriterInput."""
+"""The artefacts: each with its file name, content type and the function that writes it; and the archive of them."""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -19,16 +21,12 @@ class Writer(NamedTuple):
     write: Callable[[WriterInput], bytes] | None  # None for the archive, which is packed from the other artefacts
 
 
-def _write_docjson(inputs: WriterInput) -> bytes:
-    return docjson.dumps(inputs.with_spans)
-
-
 def _write_markdown(inputs: WriterInput) -> bytes:
     return inputs.markdown[0].encode(errors="replace")
 
 
 WRITERS: dict[Format, Writer] = {
-    Format.DOCJSON: Writer("document.json", "application/json", _write_docjson),
+    Format.DOCJSON: Writer("document.json", "application/json", lambda inputs: docjson.dumps(inputs.with_spans)),
     Format.MARKDOWN: Writer("document.md", "text/markdown; charset=utf-8", _write_markdown),
     Format.HTML: Writer("document.html", "text/html; charset=utf-8", html_document.write),
     Format.REVIEW: Writer("review.html", "text/html; charset=utf-8", review.write),
@@ -37,18 +35,45 @@ WRITERS: dict[Format, Writer] = {
     Format.MINERU: Writer("content_list.json", "application/json", mineru.write),
     Format.ZIP: Writer("document.zip", "application/zip", None),
 }
-EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to install, and the module it provides
+_EXTRAS = {Format.DOCLING: ("docling", "docling_core")}  # format -> the extra to install, and the module it provides
 
 
 def check_installed(formats: Iterable[Format]) -> None:
     """Raise InvalidJob if a format needs a package that is not installed; called before anything is read."""
     for name in formats:
         if not is_installed(name):
-            extra, module = EXTRAS[name]
+            extra, module = _EXTRAS[name]
             message = f"formats: {name} needs {module}, in the worker's environment: {advise_install(extra)}"
             raise InvalidJob(Code.INVALID_JOB, message)
 
 
 def is_installed(name: Format) -> bool:
     """Whether this installation can write the format."""
-    return name not in EXTRAS or find_spec(EXTRAS[name][1]) is not None
+    return name not in _EXTRAS or find_spec(_EXTRAS[name][1]) is not None
+
+
+_COMPRESSED_SUFFIXES = (".png", ".webp")  # stored as they are: they are compressed already
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date ZIP allows, given to every file instead of the current time
+_FILE_MODE = 0o644 << 16
+
+
+class ZipBuilder:
+    """Packs document.zip, whose bytes depend only on the names, the bytes and the order of its files.
+
+    Files are added one at a time, so that memory holds only the archive and one file.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = io.BytesIO()
+        self._zip = zipfile.ZipFile(self._buffer, "w")
+
+    def add(self, name: str, data: bytes) -> None:
+        entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
+        entry.create_system = 3  # Unix, on every platform
+        entry.external_attr = _FILE_MODE
+        entry.compress_type = zipfile.ZIP_STORED if name.endswith(_COMPRESSED_SUFFIXES) else zipfile.ZIP_DEFLATED
+        self._zip.writestr(entry, data)
+
+    def finish(self) -> bytes:
+        self._zip.close()
+        return self._buffer.getvalue()

@@ -18,17 +18,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from twopass.document import Category, Document, Element, Page, Problem, State, Table
-from twopass.formats import escaping, explanations, flow
+from twopass.formats import explanations, flow
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
 from twopass.formats.writer_input import WriterInput
 from twopass.text import table_markup
 from twopass.text.confidence import UNCERTAIN_BELOW
 
-FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
-SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
+_FLAGGED_CONFIDENCE = 0.5  # upper limit for an element with a flag
+_SOUND_STATES = frozenset({State.READ, State.BLANK})  # pages that need no check unless they have a problem
 GRID = 10_000  # width and height of a page picture, in the units of the boxes drawn on it
-BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
+_BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
 
 
 class Shape(NamedTuple):
@@ -60,7 +60,7 @@ class ElementView:
     @property
     def shapes(self) -> list[Shape]:
         """The element's boxes with their margin, clipped to the page: outlines beyond its edge would be invisible."""
-        margin = round(BOX_MARGIN * GRID)
+        margin = round(_BOX_MARGIN * GRID)
         shapes = []
         for x0, y0, x1, y1 in (box.to_grid(GRID) for box in self.element.boxes):
             left, top = max(x0 - margin, 0), max(y0 - margin, 0)
@@ -93,7 +93,7 @@ class ElementView:
     def score(self) -> float:
         """The element's confidence, 1 if it has none; limited if a flag says that it may be wrong."""
         score = self.element.confidence.score if self.element.confidence else 1.0
-        return min(score, FLAGGED_CONFIDENCE) if self._alert_flags else score
+        return min(score, _FLAGGED_CONFIDENCE) if self._alert_flags else score
 
     @property
     def is_doubtful(self) -> bool:
@@ -113,7 +113,7 @@ class ElementView:
 
     def render_table(self, table: Table) -> Markup:
         if not table.cells:
-            return self.texts.render(escaping.html_to_text(table.markdown or table.html))
+            return self.texts.render(flow.get_table_text(table))
         return Markup(table_markup.to_html(table.cells, self.texts.render))
 
 
@@ -171,7 +171,7 @@ class PageView:
     def _page_doubts(self) -> list[Doubt]:
         """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
         page, reasons = self.page, [problem.message for problem in self.problems]
-        if page.state not in SOUND_STATES:
+        if page.state not in _SOUND_STATES:
             reasons = [f"{self.state.label}, because {self.reason}" if self.reason else self.state.label]
         reasons += [explanations.explain_flag(f) for f in self._flags if f not in explanations.INFORMATIONAL_FLAGS]
         if not reasons:
@@ -182,7 +182,7 @@ class PageView:
         """How certain the page as a whole is: lost pages come first, pages that a later attempt read come last."""
         if self.page.is_lost:
             return 0.0
-        return UNCERTAIN_BELOW if self.page.state is State.REPAIRED and not self.problems else FLAGGED_CONFIDENCE
+        return UNCERTAIN_BELOW if self.page.state is State.REPAIRED and not self.problems else _FLAGGED_CONFIDENCE
 
 
 def write(inputs: WriterInput) -> bytes:

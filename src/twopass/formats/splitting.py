@@ -1,18 +1,22 @@
-"""Split a Markdown block that is too large into parts that fit, each with its position in the block.
+"""Estimate how many tokens a text has, and split a Markdown block that has too many into parts that fit.
 
 A block is split between paragraphs, lines, sentences, clauses or words, as a last resort anywhere. Each part can stand
 alone: each part of a table repeats the table's head, each part of code and of a formula is code and a formula, and what
 begins within a line of text begins no other block.
+
+The estimate needs no vocabulary and no network access: chunks must fit models that are not known here, so that the
+exact count for one model would be an estimate, too, and vocabularies are tens of megabytes. docs/log/ compares it with
+two vocabularies.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from twopass.formats import token_estimate
 from twopass.formats.escaping import BLOCK_END, CODE_BEGIN, CODE_END
 from twopass.text import markdown_escapes, maths
 
@@ -38,8 +42,16 @@ _SPECIAL_BLOCK = re.compile(
     r"|(?:<!-- -->\n\n)?(?P<code> {4})[^\n]*(?:\n+ {4}[^\n]*)*)",
     flags=re.MULTILINE,
 )
+# The pieces of a text whose tokens are estimated.
+_PIECE = re.compile(
+    r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]{1,3})|(?P<hangul>[\uac00-\ud7a3])|(?P<space>\s+)|(?P<marks>[!-/:-@\[-`{-~]+)"
+    r"|(?P<cjk>[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])|(?P<other>\S)"
+)
+_WEIGHTS = {"digits": 1.0, "hangul": 1.3, "cjk": 1.2, "other": 1.3}
+_LINE_BREAK = 0.7
+_WHOLE_WORD = 6  # letters; most English words up to this length are one token
+_LONG_WORD = 12  # letters; longer words are compounds, about one token for every four letters
 _TAG = re.compile(r"<[a-z/][^<>]*>|&#?\w+;")
-_TABLE_END = "\n</table>"
 _RESERVE = 4  # tokens for what makes a part stand alone
 
 
@@ -59,11 +71,6 @@ class _Segment(NamedTuple):
     kind: str = "text"
     head: str = ""
     tail: str = ""
-
-
-def include_closing_tag(text: str, end: int) -> int:
-    """Extend a block over a closing table tag, because the tag of a joined table belongs to no element."""
-    return end + len(_TABLE_END) if text.startswith(_TABLE_END, end) else end
 
 
 def split(block: str, limit: int) -> list[SplitPart]:
@@ -96,10 +103,10 @@ def _make_segment(found: re.Match[str]) -> _Segment:
 
 def _split_segment(block: str, segment: _Segment, limit: int) -> Iterator[SplitPart]:
     start, end, kind, head, tail = segment
-    if limit - token_estimate.count(head) - token_estimate.count(tail) < limit // 2:
+    if limit - count_tokens(head) - count_tokens(tail) < limit // 2:
         # Repeating so large a head would leave no room for rows, but without its table a row of HTML is text.
         head = head[: head.index("\n") + 1] if kind == "html" else ""
-    room = limit - token_estimate.count(head) - token_estimate.count(tail) - _RESERVE
+    room = limit - count_tokens(head) - count_tokens(tail) - _RESERVE
     first = start + len(head)
     ranges = list(_split_range(block, first, end - len(tail), room, _find_tags(block, segment)))
     for begin, stop in ranges:
@@ -134,10 +141,10 @@ def _split_range(
     """Combine the pieces between this level's breaks while they fit; split a larger piece at the next level."""
     begin, fits_until = start, start
     for stop in [*_find_breaks(block, start, end, tags, level), end]:
-        if stop > begin and token_estimate.count(block[begin:stop]) > room and fits_until > begin:
+        if stop > begin and count_tokens(block[begin:stop]) > room and fits_until > begin:
             yield from _trim(block, begin, fits_until)
             begin = fits_until
-        if level + 1 < len(_BREAKS) and token_estimate.count(block[begin:stop]) > room:
+        if level + 1 < len(_BREAKS) and count_tokens(block[begin:stop]) > room:
             yield from _split_range(block, begin, stop, room, tags, level + 1)
             begin = stop
         fits_until = stop
@@ -159,3 +166,21 @@ def _trim(block: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if text:
         start = block.index(text, start)
         yield start, start + len(text)
+
+
+def count_tokens(text: str) -> int:
+    """Estimate the number of tokens; for prose it is more often too high than too low."""
+    return math.ceil(sum(_weight(str(found.lastgroup), found.group()) for found in _PIECE.finditer(text)))
+
+
+def _weight(kind: str, piece: str) -> float:
+    length = len(piece)
+    if kind == "space":
+        return _LINE_BREAK if "\n" in piece else 0.0
+    if kind == "marks":
+        return (1 + length) / 2
+    if kind != "word":
+        return _WEIGHTS[kind]
+    if length > _LONG_WORD:
+        return length / 4
+    return 1.0 if length <= _WHOLE_WORD else 1 + (length - _WHOLE_WORD) / 5

@@ -36,8 +36,7 @@ from twopass.document import (
 )
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions, Images
-from twopass.formats import zip_archive
-from twopass.formats.registry import WRITERS, Writer
+from twopass.formats.registry import WRITERS, Writer, ZipBuilder
 from twopass.formats.writer_input import WriterInput
 from twopass.job import Format
 from twopass.pages import pillow_image
@@ -303,7 +302,7 @@ async def _build_zip(folder: DocumentFolder, document: Document, names: Sequence
     """Pack these artefacts with the crops and page images that they refer to."""
     crops = (element.image for element in document.elements if element.image)
     pictures = (preview_name(page.number) for page in document.pages)
-    packing = zip_archive.ZipBuilder()
+    packing = ZipBuilder()
     for name in sorted({*names, *crops, *(await folder.list_names()).intersection(pictures)}):
         if stored := await folder.store.get(folder.key(name)):
             await asyncio.to_thread(packing.add, name, stored.data)

@@ -21,12 +21,12 @@ from twopass.engines.cpu.formulas.parts import Glyph
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
-from twopass.formats import mathml
+from twopass.formats.html.text import make_mathml_converter
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import Pixels
 
 ROOT = Path(__file__).parents[3]
-CONVERT = mathml.make_converter()
+CONVERT = make_mathml_converter()
 
 
 def write_glyphs(text: str, x: float = 0.0, y: float = 100.0, size: float = 10.0, italic: bool = True) -> list[Glyph]:

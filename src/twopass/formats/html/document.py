@@ -7,24 +7,24 @@ DocJSON ids, pages begin at `#page-N`. All text is escaped; formulas are MathML 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from twopass.document import FIGURES, Cell, Element, Kind, Table
-from twopass.formats import escaping, explanations, flow, markdown_tables
-from twopass.formats.flow import Line, PageFlow
-from twopass.formats.html import tables
+from twopass.formats import explanations, flow
+from twopass.formats.flow import InlineText, PageFlow, Reference
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
 from twopass.formats.html.text import Insertion, TextRenderer
-from twopass.formats.note_links import Reference
 from twopass.formats.writer_input import WriterInput
 from twopass.text import direction, footnotes, list_items, prose
 from twopass.text.confidence import UNREADABLE
+from twopass.text.table_markup import group_rows
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # what a file says of itself may be anything
 _ENGLISH = {"lang": "en", "dir": "ltr"}  # our own words
@@ -42,7 +42,7 @@ _CONTENTS_DEPTH = 3  # deeper headings would hide the others
 _MIN_CONTENTS = 5  # fewer headings are found without a list of them
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A block of the page.
 
     `marker` is the Markdown marker of a list item, empty for other blocks; `link` is a heading's entry in the contents.
@@ -75,7 +75,7 @@ def write(inputs: WriterInput) -> bytes:
     return encode(f"<!DOCTYPE html>\n{html}\n")
 
 
-def _build_contents(blocks: Iterable[Block]) -> Markup | None:
+def _build_contents(blocks: Iterable[_Block]) -> Markup | None:
     """Build a list of links to the headings, if there are many; it is folded, so that the document begins below it."""
     headings = [block for block in blocks if block.heading_level and block.heading_level <= _CONTENTS_DEPTH]
     if len(headings) < _MIN_CONTENTS:
@@ -83,7 +83,7 @@ def _build_contents(blocks: Iterable[Block]) -> Markup | None:
     return tag("nav", _fold("Contents", _nest_headings(headings)), aria_label="Contents")
 
 
-def _nest_headings(headings: Sequence[Block]) -> Markup:
+def _nest_headings(headings: Sequence[_Block]) -> Markup:
     """Put the headings below another one into a list inside its item."""
     items, remaining = list[Markup](), deque(headings)
     while remaining:
@@ -95,7 +95,7 @@ def _nest_headings(headings: Sequence[Block]) -> Markup:
     return tag("ul", _join_lines(["", *items, ""]))
 
 
-def _nest_sections(blocks: Iterable[Block]) -> Iterator[Markup]:
+def _nest_sections(blocks: Iterable[_Block]) -> Iterator[Markup]:
     """Put each heading and what follows it into a section, which lies in the section of the heading above it."""
     open_levels: list[int] = []
     for block in blocks:
@@ -109,7 +109,7 @@ def _nest_sections(blocks: Iterable[Block]) -> Iterator[Markup]:
     yield from [Markup("</section>")] * len(open_levels)
 
 
-def _build_lists(blocks: Sequence[Block]) -> Iterator[Block]:
+def _build_lists(blocks: Sequence[_Block]) -> Iterator[_Block]:
     """Put neighbouring items of one kind into a list. Its numbers may jump, because each item says its own."""
     for kind, group in groupby(blocks, key=lambda block: list_items.get_kind(block.marker)):
         if not kind:
@@ -117,7 +117,7 @@ def _build_lists(blocks: Sequence[Block]) -> Iterator[Block]:
         else:
             items = list(group)
             content = _join_lines(["", *(item.html for item in items), ""])
-            yield Block(tag("ul" if list_items.get_number(items[0].marker) is None else "ol", content))
+            yield _Block(tag("ul" if list_items.get_number(items[0].marker) is None else "ol", content))
 
 
 def _attach_captions(pages: Sequence[PageFlow]) -> dict[str, list[Element]]:
@@ -136,8 +136,8 @@ def _join_lines(lines: Iterable[str]) -> Markup:
     return Markup("\n").join(lines)
 
 
-def _make_note(text: str) -> Block:
-    return Block(tag("p", f"[{text}]", class_="note", **_ENGLISH))
+def _make_note(text: str) -> _Block:
+    return _Block(tag("p", f"[{text}]", class_="note", **_ENGLISH))
 
 
 def _get_primary(language: str | None) -> str | None:
@@ -169,8 +169,8 @@ class _DocumentWriter:
             Kind.CHART: self._render_figure,
         }
 
-    def write_blocks(self) -> list[Block]:
-        blocks: list[Block] = []
+    def write_blocks(self) -> list[_Block]:
+        blocks: list[_Block] = []
         attached = {caption.id for captions in self._captions.values() for caption in captions}
         for page in self._flow.pages:
             if self._options.page_marks:
@@ -178,30 +178,30 @@ class _DocumentWriter:
             elements = [element for element in page.elements if element.id not in attached]
             for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
                 rendered = [block for element in group for block in self._render_blocks(element)]
-                notes = map(_make_note, (flow.UNREADABLE_BEGIN, flow.UNREADABLE_END))
-                blocks += [next(notes), *rendered, next(notes)] if is_unreadable else rendered
+                begin, end = map(_make_note, flow.UNREADABLE_NOTES)
+                blocks += [begin, *rendered, end] if is_unreadable else rendered
         return blocks
 
-    def _render_blocks(self, element: Element) -> list[Block]:
+    def _render_blocks(self, element: Element) -> list[_Block]:
         if self._flow.is_several_items(element):
             return self._render_items(element)
         if element.kind in flow.JOINABLE:
             return self._render_joined(element)
         html = self._renderers.get(element.kind, self._render_plain)(element)
-        return [Block(html)] if html else []
+        return [_Block(html)] if html else []
 
-    def _render_items(self, element: Element) -> list[Block]:
+    def _render_items(self, element: Element) -> list[_Block]:
         """Render the paragraphs and list items of one element; the first one has its id."""
         blocks = []
-        for n, (text, is_markdown) in enumerate(flow.split_items(element)):
-            attributes = self._describe(element, text) | {"id": None if n else element.id}
-            marker, rest = list_items.parse(text) if list_items.begins_item(text) else ("", text)
-            content = self._render_line(element, Line(rest, is_markdown))
-            paragraph = Block(tag("p", content, **attributes))
+        for n, item in enumerate(flow.split_items(element)):
+            attributes = self._describe(element, item.text) | {"id": None if n else element.id}
+            marker, rest = list_items.parse(item.text) if list_items.begins_item(item.text) else ("", item.text)
+            content = self._render_line(element, item._replace(text=rest))
+            paragraph = _Block(tag("p", content, **attributes))
             blocks.append(_make_list_item(marker, content, attributes) if marker else paragraph)
         return blocks
 
-    def _render_joined(self, element: Element) -> list[Block]:
+    def _render_joined(self, element: Element) -> list[_Block]:
         """Render a paragraph, list item or heading with its continuations, each of which has its id."""
         first, *following = self._flow.join(element)
         if not first.line.text:
@@ -214,13 +214,13 @@ class _DocumentWriter:
         if marker:
             return [_make_list_item(marker, content, attributes)]
         if not element.is_heading:
-            return [Block(tag("p", content, **attributes))]
+            return [_Block(tag("p", content, **attributes))]
         level = self._flow.get_heading_level(element)
         parts = (Markup(part.gap) + self._render_unlinked(part.element) for part in (first, *following))
         link = tag("a", Markup("").join(parts), **attributes | {"id": None}, href=f"#{quote(element.id, safe='/-._~')}")
-        return [Block(tag(f"h{level}", content, **attributes), heading_level=level, link=link)]
+        return [_Block(tag(f"h{level}", content, **attributes), heading_level=level, link=link)]
 
-    def _render_line(self, element: Element, line: Line) -> Markup:
+    def _render_line(self, element: Element, line: InlineText) -> Markup:
         """Render one line, with links to the footnotes that it refers to."""
         insertions = [
             Insertion(*span, self._link_note(reference))
@@ -277,9 +277,9 @@ class _DocumentWriter:
         """Render a table with its captions and with the tables that continue it."""
         chain = self._flow.collect_chain(element)
         parts = [part.table for part in chain if part.table]
-        cells = markdown_tables.join_tables(parts)[0] if parts and parts[0].cells else []
+        cells = flow.join_tables(parts)[0] if parts and parts[0].cells else []
         if not cells:
-            text = escaping.html_to_text(parts[0].markdown or parts[0].html) if parts else ""
+            text = flow.get_table_text(parts[0]) if parts else ""
             contents = [self._render_own(element, text), self._render_missing(element, text)]
             return self._enclose(element, contents, self._render_captions(element))
         anchors = [tag("span", id=part.id) for part in chain[1:]]
@@ -292,7 +292,7 @@ class _DocumentWriter:
     ) -> Markup:
         attributes = self._describe(element, "\n".join(cell.text for cell in cells)) | {"id": table_id}
         caption = tag("caption", _join_lines(captions)) if captions else Markup("")
-        return tag("div", tables.render(cells, caption, self._texts.render, **attributes), class_="scroll")
+        return tag("div", _build_table(cells, caption, self._texts.render, **attributes), class_="scroll")
 
     def _render_data(self, element: Element, table: Table | None) -> Markup | None:
         """Render the data of a figure."""
@@ -300,7 +300,7 @@ class _DocumentWriter:
             return None
         if table.cells:
             return self._render_cells(element, table.cells)
-        return self._render_own(element, escaping.html_to_text(table.markdown or table.html))
+        return self._render_own(element, flow.get_table_text(table))
 
     def _render_own(self, element: Element, text: str) -> Markup | None:
         """Render a text as a paragraph without id, inside its element."""
@@ -313,22 +313,16 @@ class _DocumentWriter:
 
     def _render_figure(self, element: Element) -> Markup | None:
         """Render the image, the text visible in it, its description and its data."""
-        figure, visible = element.figure, flow.collect_visible_text(element)
-        is_short = len(visible) <= flow.MAX_ALT_LENGTH
-        contents: list[Markup | None] = []
+        texts, contents = self._flow.describe_figure(element), list[Markup | None]()
+        visible = self._render_own(element, texts.visible)
         if element.image:
-            alt = visible if visible and is_short else self._flow.choose_alt_text(element)
             source = self._crops.get(element.image) or quote(element.image, safe="/-._~")
-            contents.append(open_tag("img", src=source, alt=alt, loading="lazy"))
-            if not is_short:
-                contents.append(_fold("Text in the figure", self._render_own(element, visible)))
-        else:
-            contents.append(self._render_own(element, visible))
-        contents.append(self._render_own(element, flow.get_description(element)))
-        if figure:
-            contents.append(self._render_data(element, figure.data))
-            mermaid = flow.clean_mermaid(figure.mermaid or "")
-            contents.append(_fold("Diagram as Mermaid code", tag("pre", tag("code", mermaid))) if mermaid else None)
+            contents.append(open_tag("img", src=source, alt=texts.alt_text, loading="lazy"))
+            visible = visible and _fold("Text in the figure", visible)
+        contents += [visible, self._render_own(element, texts.description)]
+        contents.append(self._render_data(element, element.figure.data if element.figure else None))
+        if texts.mermaid:
+            contents.append(_fold("Diagram as Mermaid code", tag("pre", tag("code", texts.mermaid))))
         return self._enclose(element, contents, self._render_captions(element))
 
     def _enclose(
@@ -357,21 +351,93 @@ class _DocumentWriter:
         return found if found != self.direction else None
 
 
-def _make_list_item(marker: str, content: Markup, attributes: Mapping[str, str | None]) -> Block:
-    return Block(tag("li", content, **attributes, value=list_items.get_number(marker)), marker=marker)
+def _make_list_item(marker: str, content: Markup, attributes: Mapping[str, str | None]) -> _Block:
+    return _Block(tag("li", content, **attributes, value=list_items.get_number(marker)), marker=marker)
 
 
-def _mark_page(page: PageFlow) -> list[Block]:
+def _mark_page(page: PageFlow) -> list[_Block]:
     """Return the place where a page begins, with a note if nothing of it was read."""
     number = page.number
     mark = tag(
         "div", str(number), id=f"page-{number}", class_="page", role="doc-pagebreak", aria_label=f"page {number}"
     )
     if page.page is None or not page.page.is_lost:
-        return [Block(mark)]
+        return [_Block(mark)]
     reason = f" Reason: {explanations.explain_reason(page.page.reason)}." if page.page.reason else ""
-    return [Block(mark), _make_note(f"Page {number}: {explanations.STATES[page.page.state].sentence}{reason}")]
+    return [_Block(mark), _make_note(f"Page {number}: {explanations.STATES[page.page.state].sentence}{reason}")]
 
 
-def _fold(summary: str, content: Markup | None) -> Markup:
-    return tag("details", Markup("{}{}").format(tag("summary", summary, **_ENGLISH), content or ""))
+def _fold(summary: str, content: Markup) -> Markup:
+    return tag("details", Markup("{}{}").format(tag("summary", summary, **_ENGLISH), content))
+
+
+def _build_table(
+    cells: Sequence[Cell], caption: Markup, render_text: Callable[[str], Markup], **attributes: object
+) -> Markup:
+    """Render a table with header cells, spans and a caption.
+
+    `render_text` renders one line of a cell, `attributes` are those of the table."""
+    rows = group_rows(_close_row_gaps(cells))
+    is_header = [all(cell.header for cell in row) for row in rows]
+    head = len(list(takewhile(bool, is_header)))
+    lines = [
+        _render_row(row, gaps, "col" if is_header[n] else "row", render_text)
+        for n, (row, gaps) in enumerate(zip(rows, _count_gaps(rows), strict=True))
+    ]
+    if head == len(rows) or _has_span_below(rows[:head], rows[head:]):  # a row group would cut the span
+        head = 0
+    parts = [tag("thead", _join(lines[:head])) if head else "", tag("tbody", _join(lines[head:]))]
+    return tag("table", _join([caption, *parts]), **attributes)
+
+
+def _close_row_gaps(cells: Sequence[Cell]) -> list[Cell]:
+    """Number the rows that have cells without gaps: HTML has no row without cells that a span could count."""
+    numbers = sorted({cell.row for cell in cells})
+    closed = []
+    for cell in cells:
+        row = bisect_left(numbers, cell.row)
+        row_span = bisect_left(numbers, cell.row + cell.row_span) - row
+        closed.append(cell.model_copy(update={"row": row, "row_span": row_span}))
+    return closed
+
+
+def _render_row(row: Sequence[Cell], gaps: Sequence[int], scope: str, render_text: Callable[[str], Markup]) -> Markup:
+    rendered: list[Markup] = []
+    for cell, gap in zip(row, gaps, strict=True):
+        rendered += [tag("td")] * gap
+        rendered.append(_render_cell(cell, scope, render_text))
+    return tag("tr", _join(rendered))
+
+
+def _render_cell(cell: Cell, scope: str, render_text: Callable[[str], Markup]) -> Markup:
+    lines = [" ".join(line.split()) for line in cell.text.splitlines() if line.strip()]
+    return tag(
+        "th" if cell.header else "td",
+        Markup("<br>").join(render_text(line) for line in lines),
+        scope=scope if cell.header else None,
+        rowspan=cell.row_span if cell.row_span > 1 else None,
+        colspan=cell.col_span if cell.col_span > 1 else None,
+    )
+
+
+def _count_gaps(rows: Sequence[Sequence[Cell]]) -> Iterator[list[int]]:
+    """Yield for each cell of a row how many columns before it no cell occupies, also none that spans from above."""
+    free_from: dict[int, int] = {}  # column -> the first row that no span from above reaches
+    for row in rows:
+        gaps, column = [], 0
+        for cell in row:
+            occupied = sum(free_from.get(n, 0) > cell.row for n in range(column, min(cell.col, flow.MAX_COLUMNS)))
+            gaps.append(max(min(cell.col, flow.MAX_COLUMNS) - column - occupied, 0))
+            column = max(column, cell.col + cell.col_span)
+        for cell in row:
+            for n in range(cell.col, min(cell.col + cell.col_span, flow.MAX_COLUMNS)):
+                free_from[n] = max(free_from.get(n, 0), cell.row + cell.row_span)
+        yield gaps
+
+
+def _has_span_below(head: Sequence[Sequence[Cell]], body: Sequence[Sequence[Cell]]) -> bool:
+    return bool(head and body) and any(cell.row + cell.row_span > body[0][0].row for row in head for cell in row)
+
+
+def _join(parts: Sequence[str]) -> Markup:
+    return Markup("").join(parts)
