@@ -92,7 +92,6 @@ HOMES = {
     },
     "pymupdf": {
         "acceptance/drawn_pages.py",
-        "acceptance/pictures.py",
         "pages/source_files.py",
         "pages/tesseract.py",
         "steps/render.py",
@@ -134,7 +133,7 @@ HOMES = {
     },
     "tokenizers": {"acceptance/reference.py"},
     "transformers": {
-        "acceptance/region_reader_model.py",
+        "acceptance/tested_models.py",
         "engines/detector/model.py",
         "engines/hf/models.py",
         "engines/vllm/plugin",
@@ -161,7 +160,7 @@ HOMES = {
     "rjieba": {"text/keywords.py"},
     "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py", "runtime/environment.py"},
     "apted": {"acceptance/scores.py"},
-    "prometheus_client": {"acceptance/model_stages.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
+    "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "ray": {"fleet/endpoints/ray_cluster.py"},

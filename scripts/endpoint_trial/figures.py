@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from scripts.endpoint_trial.runner import Trial
-from twopass.acceptance.checks import Check, Outcome, skip
+from twopass.acceptance.checks import Check, CheckOutcome, skip
 
 STAGE = "3"
 LABELS = {
@@ -51,7 +51,7 @@ def measure(trials: Sequence[Trial], dollars_per_s: float | None) -> dict[str, f
 def describe(trials: Sequence[Trial], dollars_per_s: float | None) -> list[Check]:
     figures = measure(trials, dollars_per_s)
     return [
-        Check(STAGE, label, Outcome.PASSED, f"{figures[name]:.4g}", meaning=ESTIMATE if name == "dollars" else "")
+        Check(STAGE, label, CheckOutcome.PASSED, f"{figures[name]:.4g}", meaning=ESTIMATE if name == "dollars" else "")
         if name in figures
         else skip(STAGE, label, NOT_MEASURED.get(name, "RunPod reported no times"))
         for name, label in LABELS.items()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tests.acceptance import perturbations
 from tests.acceptance.perturbations import AT_THE_END, FAULTS, TILE_FAULTS
 from twopass.acceptance import recorded_answers, records, scores
-from twopass.acceptance.checks import Outcome
+from twopass.acceptance.checks import CheckOutcome
 from twopass.acceptance.recorded_answers import Reading
 from twopass.acceptance.records import Record
 from twopass.engines.interface import Completion
@@ -21,7 +21,7 @@ NOISE = "noise"
 def measure(record: Record, completion: Completion) -> tuple[float, float | None, float | None, frozenset[str]]:
     """Word error rate, box IoU, length and the failed checks; None for what is not compared of the record."""
     checks = recorded_answers.judge_answer(record, completion)
-    failed = frozenset(c.name.rpartition(": ")[2] for c in checks if c.outcome is Outcome.FAILED)
+    failed = frozenset(c.name.rpartition(": ")[2] for c in checks if c.outcome is CheckOutcome.FAILED)
     expected, answer = Reading.of(record.text), Reading.of(completion.text)
     if expected.is_looping:
         answer = answer.cut(len(expected.blocks))

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from twopass.acceptance.checks import Check, Outcome, count_outcomes, format_table, has_failed, has_passed, judge, skip
+from twopass.acceptance.checks import (
+    Check,
+    CheckOutcome,
+    count_outcomes,
+    format_table,
+    has_failed,
+    has_passed,
+    judge,
+    skip,
+)
 
 PASSED = judge("b", "grid", True, "2 x 3", "2 x 3", "wrong versions")
 FAILED = judge("a", "round trip", False, "'ab'", "'a b'", "use the versions of the image")
@@ -30,4 +39,4 @@ def test_a_check_that_was_not_run_is_no_failure() -> None:
     assert not has_passed([PASSED, FAILED])
     assert not has_passed([SKIPPED])
     assert count_outcomes([PASSED, PASSED, SKIPPED]) == "2 passed, 1 not run"
-    assert Check("a", "checksums", Outcome.NOT_RUN, meaning="random weights") == SKIPPED
+    assert Check("a", "checksums", CheckOutcome.NOT_RUN, meaning="random weights") == SKIPPED

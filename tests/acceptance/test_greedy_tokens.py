@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.acceptance import greedy_tokens, pictures
-from twopass.acceptance.checks import Outcome
-from twopass.acceptance.greedy_requests import STRICT_NGRAM, Answer, Answers, add_drafts, build_requests
+from twopass.acceptance import drawn_pages, greedy_tokens
+from twopass.acceptance.checks import CheckOutcome
+from twopass.acceptance.greedy_tokens import STRICT_NGRAM, Answer, Answers, add_drafts, build_requests
 from twopass.engines.interface import Sampling
 
-PICTURE = pictures.Picture("formula", pictures.draw_all()[-1].image)
+PICTURE = drawn_pages.Picture("formula", drawn_pages.draw_pictures()[-1].image)
 REQUESTS = build_requests(["<image>\nFree OCR."], [PICTURE], count=12, usual=Sampling(max_tokens=50))
 TEXT = "The lighthouse keeper wrote in a blue ledger every evening: the height of the tide, and the wind."
 SOUND = Answer(TEXT, "stop")
@@ -41,14 +41,14 @@ def cut(text: str) -> str:
 
 def find_failed(ours: Answers, stock: Answers = STOCK) -> list[str]:
     checks = greedy_tokens.check_answers(REQUESTS, ours, stock)
-    return [check.name for check in checks if check.outcome is Outcome.FAILED]
+    return [check.name for check in checks if check.outcome is CheckOutcome.FAILED]
 
 
 def test_equal_answers_pass() -> None:
     """Preemptions of both engines are reported."""
     checks = greedy_tokens.check_answers(REQUESTS, OURS, STOCK)
 
-    assert {check.outcome for check in checks} == {Outcome.PASSED}
+    assert {check.outcome for check in checks} == {CheckOutcome.PASSED}
     assert checks[-1].value == "3 by our engine, 3 by stock vLLM"
 
 
@@ -106,14 +106,14 @@ def test_without_preemptions_the_check_was_not_run() -> None:
     """Answers that fit into the KV cache do not test what happens when it is full."""
     *_, check = greedy_tokens.check_answers(REQUESTS, replace(STOCK, preemptions=0), STOCK)
 
-    assert (check.outcome, check.meaning[:15]) == (Outcome.NOT_RUN, "0 by our engine")
+    assert (check.outcome, check.meaning[:15]) == (CheckOutcome.NOT_RUN, "0 by our engine")
 
 
 def test_interruptions_of_our_engine_are_enough() -> None:
     """Stock vLLM's answers are the reference, whether or not it was interrupted."""
     *_, check = greedy_tokens.check_answers(REQUESTS, STOCK, replace(STOCK, preemptions=0))
 
-    assert check.outcome == Outcome.PASSED
+    assert check.outcome == CheckOutcome.PASSED
 
 
 def test_every_third_request_has_a_strict_ban() -> None:
@@ -142,15 +142,15 @@ def test_every_other_request_is_drafted_with_an_answer() -> None:
 @pytest.mark.parametrize(
     ("uses_drafts", "drafted", "accepted", "outcome"),
     [
-        (True, 900, 500, Outcome.PASSED),
-        (True, 900, 900, Outcome.FAILED),
-        (True, 900, 0, Outcome.FAILED),
-        (True, 0, 0, Outcome.FAILED),
-        (False, 0, 0, Outcome.NOT_RUN),
+        (True, 900, 500, CheckOutcome.PASSED),
+        (True, 900, 900, CheckOutcome.FAILED),
+        (True, 900, 0, CheckOutcome.FAILED),
+        (True, 0, 0, CheckOutcome.FAILED),
+        (False, 0, 0, CheckOutcome.NOT_RUN),
     ],
 )
 def test_drafts_must_have_been_right_and_wrong(
-    uses_drafts: bool, drafted: int, accepted: int, outcome: Outcome
+    uses_drafts: bool, drafted: int, accepted: int, outcome: CheckOutcome
 ) -> None:
     """The requests have right and wrong drafts. An engine without drafts, as on a CPU, is not asked for any."""
     ours = replace(STOCK, uses_drafts=uses_drafts, drafted=drafted, accepted=accepted)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from twopass.acceptance import model_files
-from twopass.acceptance.checks import Outcome
+from twopass.acceptance.checks import CheckOutcome
 from twopass.engines import hub
 from twopass.errors import TwopassError
 from twopass.models import WEIGHTS
@@ -57,7 +57,7 @@ def write_local_folder(folder: Path) -> Path:
 WRITE = [write_download, write_cache, write_local_folder]
 
 
-def judge(folder: Path) -> dict[str, Outcome]:
+def judge(folder: Path) -> dict[str, CheckOutcome]:
     return {check.name: check.outcome for check in model_files.check_files(MODEL, folder)}
 
 
@@ -65,7 +65,7 @@ def judge(folder: Path) -> dict[str, Outcome]:
 def test_good_files_pass(tmp_path: Path, write: object) -> None:
     """Both revision and files are checked, without a network."""
     assert callable(write)
-    assert judge(write(tmp_path)) == dict.fromkeys(("files", "revision", "checksums"), Outcome.PASSED)
+    assert judge(write(tmp_path)) == dict.fromkeys(("files", "revision", "checksums"), CheckOutcome.PASSED)
 
 
 @pytest.mark.parametrize("write", WRITE)
@@ -77,7 +77,7 @@ def test_a_changed_file_fails(tmp_path: Path, write: object) -> None:
 
     *_, checksums = model_files.check_files(MODEL, folder)
 
-    assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "model.safetensors")
+    assert (checksums.outcome, checksums.value) == (CheckOutcome.FAILED, "model.safetensors")
     assert "twopass download-weights" in checksums.meaning
 
 
@@ -90,7 +90,7 @@ def test_a_missing_file_fails(tmp_path: Path, write: object) -> None:
 
     files, *_ = model_files.check_files(MODEL, folder)
 
-    assert (files.outcome, files.value) == (Outcome.FAILED, "missing: tokenizer_config.json")
+    assert (files.outcome, files.value) == (CheckOutcome.FAILED, "missing: tokenizer_config.json")
 
 
 def test_a_link_without_its_file_fails(tmp_path: Path) -> None:
@@ -100,12 +100,12 @@ def test_a_link_without_its_file_fails(tmp_path: Path) -> None:
 
     *_, checksums = model_files.check_files(MODEL, snapshot)
 
-    assert (checksums.outcome, checksums.value) == (Outcome.FAILED, "model.safetensors")
+    assert (checksums.outcome, checksums.value) == (CheckOutcome.FAILED, "model.safetensors")
 
 
 def test_another_revision_fails(tmp_path: Path) -> None:
     """Its files may be sound, but prompts and parsers were written for the pinned one."""
-    assert judge(write_download(tmp_path, "0" * 40))["revision"] is Outcome.FAILED
+    assert judge(write_download(tmp_path, "0" * 40))["revision"] is CheckOutcome.FAILED
 
 
 def test_files_without_known_checksums_are_not_judged(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_files_without_known_checksums_are_not_judged(tmp_path: Path) -> None:
 
         _, check = model_files.check_files(MODEL, folder)
 
-        assert (check.outcome, "twopass download-weights" in check.meaning) == (Outcome.NOT_RUN, True)
+        assert (check.outcome, "twopass download-weights" in check.meaning) == (CheckOutcome.NOT_RUN, True)
 
 
 def test_unreadable_checksums_are_reported(tmp_path: Path) -> None:

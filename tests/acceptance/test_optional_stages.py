@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from twopass.acceptance import records, run
-from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.plan import NEEDS_VLLM, Plan
+from twopass.acceptance.checks import Check, CheckOutcome
+from twopass.acceptance.run import NEEDS_VLLM, Plan
 from twopass.document import Attempt, Checkpoint, Page, State
 from twopass.settings import Settings
 
@@ -44,8 +44,8 @@ def test_optional_stages_come_last(tmp_path: Path, artefacts: Path) -> None:
 
     checks = run_with_answer(RECORD.text, tmp_path / "answers", tune=True, rates=True, artefacts=artefacts / "a")
 
-    assert {check.outcome for check in checks["d"]} <= {Outcome.PASSED, Outcome.NOT_RUN}
-    assert [(check.outcome, check.meaning) for check in checks["e"]] == [(Outcome.NOT_RUN, NEEDS_VLLM)]
+    assert {check.outcome for check in checks["d"]} <= {CheckOutcome.PASSED, CheckOutcome.NOT_RUN}
+    assert [(check.outcome, check.meaning) for check in checks["e"]] == [(CheckOutcome.NOT_RUN, NEEDS_VLLM)]
     assert checks["f"][0].value == "normal 1 of 1 (100.0%)"
 
 
@@ -55,7 +55,7 @@ def test_optional_stages_are_left_out_after_a_failed_check(tmp_path: Path, artef
 
     checks = run_with_answer("nonsense", tmp_path / "answers", tune=True, rates=True, artefacts=artefacts / "a")
 
-    assert any(check.outcome is Outcome.FAILED for check in checks["d"])
+    assert any(check.outcome is CheckOutcome.FAILED for check in checks["d"])
     assert not checks["e"] and not checks["f"]
 
 
@@ -74,4 +74,4 @@ def test_artefacts_that_cannot_be_read_fail_the_stage(tmp_path: Path, artefacts:
     checks = run_with_answer(RECORD.text, tmp_path / "answers", rates=True, artefacts=artefacts / "a")
 
     (check,) = checks["f"]
-    assert check.outcome is Outcome.FAILED and "0001.json" in check.meaning and not checks["d"]
+    assert check.outcome is CheckOutcome.FAILED and "0001.json" in check.meaning and not checks["d"]

@@ -14,7 +14,7 @@ from tests.fakes import recorded
 from tests.fakes.reader import Reader
 from tests.fakes.recorded import RecordingEngine
 from twopass.acceptance import rates
-from twopass.acceptance.checks import Outcome
+from twopass.acceptance.checks import CheckOutcome
 from twopass.acceptance.rates import MIN_RUN, Rates
 from twopass.acceptance.trials import trial_run
 from twopass.acceptance.trials.trial_run import PageKey
@@ -87,7 +87,7 @@ def test_checks_show_totals_and_each_document(pages: Mapping[PageKey, Checkpoint
     """Every rate has its counts, and no rate can fail."""
     checks = {check.name: check for check in rates.check(pages)}
 
-    assert {(check.stage, check.outcome) for check in checks.values()} == {("f", Outcome.PASSED)}
+    assert {(check.stage, check.outcome) for check in checks.values()} == {("f", CheckOutcome.PASSED)}
     assert checks["loops"].value == "10 of 12 (83.3%) answers of pass 1, 1 of 6 (16.7%) elements of pass 2"
     assert checks["second readings"].value == "4 of 6 (66.7%) elements use pass 2"
     assert checks["report.pdf"].value.startswith("3 of 4 (75.0%) pages needed another attempt, 11 of 18 (61.1%) looped")
@@ -97,7 +97,7 @@ def test_a_folder_without_pages_is_named(tmp_path: Path) -> None:
     """The message says what a folder of artefacts has."""
     (check,) = rates.check(trial_run.load_pages(tmp_path))
 
-    assert check.outcome is Outcome.NOT_RUN and "pages/*.json" in check.meaning
+    assert check.outcome is CheckOutcome.NOT_RUN and "pages/*.json" in check.meaning
 
 
 def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.acceptance import perturbations
 from tests.acceptance.perturbations import FAULTS, TILE_FAULTS, Perturb
 from tests.fakes.recorded import html
 from twopass.acceptance import recorded_answers, records, scores
-from twopass.acceptance.checks import Check, Outcome, has_failed
+from twopass.acceptance.checks import Check, CheckOutcome, has_failed
 from twopass.acceptance.recorded_answers import MAX_WORD_ERRORS, Reading
 from twopass.acceptance.records import SHIPPED, Record
 from twopass.engines.interface import Completion, Prompt
@@ -51,7 +51,7 @@ def judge(record: Record, completion: Completion) -> dict[str, Check]:
 
 
 def failed_names(checks: dict[str, Check]) -> list[str]:
-    return [name for name, check in checks.items() if check.outcome is Outcome.FAILED]
+    return [name for name, check in checks.items() if check.outcome is CheckOutcome.FAILED]
 
 
 def with_text(record: Record, text: str) -> Record:
@@ -64,7 +64,7 @@ async def test_replayed_records_pass_every_check() -> None:
 
     checks = await recorded_answers.compare(RECORDS, engine.generate)
 
-    assert {check.outcome for check in checks if check.name != "tables"} == {Outcome.PASSED}
+    assert {check.outcome for check in checks if check.name != "tables"} == {CheckOutcome.PASSED}
     assert {check.stage for check in checks} == {"d"}
     assert len(checks) == 6 * 3 + 5 + 3 + 1  # end, prompt tokens, words; length but for the loop; boxes; tables
 
@@ -75,7 +75,7 @@ async def test_tables_are_not_run_without_a_recorded_table() -> None:
 
     *_, last = await recorded_answers.compare(RECORDS, engine.generate)
 
-    assert last.name == "tables" and last.outcome is Outcome.NOT_RUN and "--record" in last.meaning
+    assert last.name == "tables" and last.outcome is CheckOutcome.NOT_RUN and "--record" in last.meaning
 
 
 async def test_prompts_are_asked_as_they_were_recorded() -> None:
@@ -186,7 +186,7 @@ def test_prompt_tokens_that_are_not_reported_are_not_compared() -> None:
     """A server that does not count the prompt's tokens is no fault."""
     checks = judge(PAGE, replace(PAGE.completion, tokens_in=0))
 
-    assert checks["prompt tokens"].outcome is Outcome.NOT_RUN and not failed_names(checks)
+    assert checks["prompt tokens"].outcome is CheckOutcome.NOT_RUN and not failed_names(checks)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_tables_are_compared_by_their_cells(rows: list[list[str]], is_good: bool
     """Wrong digits pass; a missing row or column, or cells in other places, do not."""
     checks = judge(table_record(ROWS), table_record(rows).completion)
 
-    assert (checks["table TEDS"].outcome is Outcome.PASSED) == is_good
+    assert (checks["table TEDS"].outcome is CheckOutcome.PASSED) == is_good
 
 
 def test_a_table_that_is_written_as_text_fails() -> None:

@@ -14,18 +14,17 @@ from PIL import Image
 from tokenizers import pre_tokenizers
 
 from tests.vllm import tiny
-from twopass.acceptance import model_files, pictures, reference, vision_inputs
-from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.plan import Plan, RequestCounts
-from twopass.acceptance.run import run
-from twopass.acceptance.whole_page_model import WholePageModel
+from twopass.acceptance import drawn_pages, model_files, reference, vision_inputs
+from twopass.acceptance.checks import Check, CheckOutcome
+from twopass.acceptance.run import Plan, RequestCounts, run
+from twopass.acceptance.tested_models import WholePageModel
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.tiling import TileGrid, Views, VisionSpec
 from twopass.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
-PICTURES = pictures.draw_all()
+PICTURES = drawn_pages.draw_pictures()
 FORMULA = PICTURES[-1]
 DEEPSEEK = WholePageModel("deepseek_ocr")
 
@@ -36,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def find_failed(checks: list[Check]) -> list[str]:
-    return [check.name for check in checks if check.outcome is Outcome.FAILED]
+    return [check.name for check in checks if check.outcome is CheckOutcome.FAILED]
 
 
 def rewrite(path: Path, **fields: Any) -> None:
@@ -61,7 +60,7 @@ def test_all_stages_run_with_a_tiny_model(folder: Path) -> None:
 
     assert list(dict.fromkeys(check.stage for check in checks)) == ["a", "b", "c", "d"]
     assert find_failed(checks) == []
-    left_out = {check.name for check in checks if check.outcome is Outcome.NOT_RUN}
+    left_out = {check.name for check in checks if check.outcome is CheckOutcome.NOT_RUN}
     assert left_out == {"checksums", "drafts", "interrupted answers", "canary", "recorded answers"}
 
 
@@ -137,7 +136,7 @@ def test_other_pixels_are_caught(folder: Path, make_views: vision_inputs.MakeVie
     prompt = DEEPSEEK.prompts[0]
     (check,) = vision_inputs.check_views("deepseek_ocr", tokenizer, prompt, PICTURES[:1], make_views)
 
-    assert (check.outcome, check.value) == (Outcome.FAILED, fault)
+    assert (check.outcome, check.value) == (CheckOutcome.FAILED, fault)
 
 
 def test_another_beginning_of_text_is_caught(tmp_path: Path) -> None:

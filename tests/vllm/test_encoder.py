@@ -12,7 +12,7 @@ import torch
 
 from scripts.bench import vision_encoder
 from tests.vllm import tiny
-from twopass.acceptance.checks import Outcome
+from twopass.acceptance.checks import CheckOutcome
 from twopass.acceptance.vision_inputs import judge_embeddings, measure_agreement
 from twopass.engines.vllm.plugin.encoder import Encoder, ViewTensors
 from twopass.engines.vllm.tiling import TileGrid
@@ -69,7 +69,7 @@ def test_embeddings_equal_the_stock_models(
     for mine, reference in zip(vision_encoder.encode(model, batch), official, strict=True):
         assert mine.shape == reference.shape
         assert (mine - reference).norm() / reference.norm() < 1e-4
-        assert judge_embeddings("noise", measure_agreement(mine, reference)).outcome is Outcome.PASSED
+        assert judge_embeddings("noise", measure_agreement(mine, reference)).outcome is CheckOutcome.PASSED
 
 
 @pytest.mark.parametrize("model", ["DeepseekOCRForCausalLM"], indirect=True)
@@ -91,7 +91,7 @@ def test_the_acceptance_run_catches_wrong_embeddings(
     found = {name: measure_agreement(embeddings, reference) for name, embeddings in cases.items()}
 
     print({name: agreement.cosine for name, agreement in found.items()})
-    failed = [name for name, one in found.items() if judge_embeddings(name, one).outcome is Outcome.FAILED]
+    failed = [name for name, one in found.items() if judge_embeddings(name, one).outcome is CheckOutcome.FAILED]
     assert failed == ["tiles in another order", "no newline token", "wrong normalisation"]
 
 

@@ -12,18 +12,17 @@ import pytest
 from twopass.engines.crop_inputs import CropInput
 
 from tests.vllm_families import tiny_readers
-from twopass.acceptance import pictures, reference
-from twopass.acceptance.checks import Check, Outcome
-from twopass.acceptance.plan import Plan, RequestCounts
-from twopass.acceptance.region_reader_model import CutPatches, RegionReaderModel
-from twopass.acceptance.run import run
+from twopass.acceptance import drawn_pages, reference
+from twopass.acceptance.checks import Check, CheckOutcome
+from twopass.acceptance.run import Plan, RequestCounts, run
+from twopass.acceptance.tested_models import CutPatches, RegionReaderModel
 from twopass.engines.vllm import images, tiling
 from twopass.families.regions.reader import READERS
 from twopass.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix
 
-FORMULA = pictures.draw_all()[-1]
+FORMULA = drawn_pages.draw_pictures()[-1]
 COUNTS = RequestCounts(together=3, alone=1, block_tokens=128, max_tokens=8)
 
 
@@ -38,7 +37,7 @@ def folder(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def find_failed(checks: list[Check]) -> list[str]:
-    return [check.name for check in checks if check.outcome is Outcome.FAILED]
+    return [check.name for check in checks if check.outcome is CheckOutcome.FAILED]
 
 
 def run_stages(model: str, folder: Path) -> list[Check]:
@@ -57,9 +56,9 @@ def test_all_stages_run_with_a_tiny_reader(model: str, folder: Path) -> None:
 
     assert list(dict.fromkeys(check.stage for check in checks)) == ["a", "b", "c", "d"]
     assert find_failed(checks) == []
-    passed = {check.name for check in checks if check.outcome is Outcome.PASSED}
+    passed = {check.name for check in checks if check.outcome is CheckOutcome.PASSED}
     assert {"special tokens", "prompts", f"{FORMULA.name}: patches", "3 at once"} <= passed
-    left_out = {check.name for check in checks if check.outcome is Outcome.NOT_RUN}
+    left_out = {check.name for check in checks if check.outcome is CheckOutcome.NOT_RUN}
     assert left_out == {"checksums", "drafts", "interrupted answers", "canary", "recorded answers"}
 
 
@@ -106,4 +105,4 @@ def test_other_pixels_are_caught(model: str, folder: Path, cut_patches: CutPatch
 
     (check,) = RegionReaderModel(model, cut_patches=cut_patches).check_inputs(tokenizer, folder, [FORMULA], [])
 
-    assert check.outcome is Outcome.FAILED
+    assert check.outcome is CheckOutcome.FAILED

@@ -21,7 +21,7 @@ STAGES = {  # letter -> subject
 }
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_RUN = "not run"
@@ -36,7 +36,7 @@ class Check:
 
     stage: str
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     value: str = ""
     required: str = ""
     meaning: str = ""
@@ -44,28 +44,28 @@ class Check:
 
 def judge(stage: str, name: str, is_good: bool, value: object, required: object, meaning: str) -> Check:
     """Return a passed or failed check; `meaning` is kept only for a failed one."""
-    outcome = Outcome.PASSED if is_good else Outcome.FAILED
+    outcome = CheckOutcome.PASSED if is_good else CheckOutcome.FAILED
     return Check(stage, name, outcome, str(value), str(required), "" if is_good else meaning)
 
 
 def skip(stage: str, name: str, reason: str) -> Check:
-    return Check(stage, name, Outcome.NOT_RUN, meaning=reason)
+    return Check(stage, name, CheckOutcome.NOT_RUN, meaning=reason)
 
 
 def has_failed(checks: Iterable[Check]) -> bool:
-    return any(check.outcome is Outcome.FAILED for check in checks)
+    return any(check.outcome is CheckOutcome.FAILED for check in checks)
 
 
 def has_passed(checks: Iterable[Check]) -> bool:
     """Whether no check failed and at least one was run."""
     outcomes = {check.outcome for check in checks}
-    return Outcome.FAILED not in outcomes and Outcome.PASSED in outcomes
+    return CheckOutcome.FAILED not in outcomes and CheckOutcome.PASSED in outcomes
 
 
 def count_outcomes(checks: Sequence[Check]) -> str:
     """Return the number of checks by outcome, such as `12 passed, 1 not run`."""
     counts = Counter(check.outcome for check in checks)
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in CheckOutcome if counts[outcome])
 
 
 def format_table(checks: Sequence[Check], titles: Mapping[str, str] = STAGES) -> str:

@@ -9,14 +9,17 @@ n-gram ban are judged by themselves: they differ more often.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from statistics import mean
 
 from rapidfuzz.distance import Levenshtein
 
-from twopass.acceptance.checks import Check, Outcome, judge, skip
-from twopass.acceptance.greedy_requests import Answer, Answers, Request
+from twopass.acceptance.checks import Check, CheckOutcome, judge, skip
+from twopass.acceptance.drawn_pages import Picture
+from twopass.engines.interface import Sampling
 from twopass.models import name_models
+from twopass.pages.shared_pixels import Pixels
 
 STAGE = "c"
 MIN_EDIT_SHARE = 0.1  # of an answer's characters, from which on it counts as another answer
@@ -31,6 +34,77 @@ WRONG_ANSWERS = (
 DRAFTED = name_models(lambda model: model.is_drafted, by_title=True)
 NOT_DRAFTED = f"only {DRAFTED} have drafts, on GPUs, with DRAFT_TOKENS"
 NO_DRAFTS = "drafts do not reach the GPU, or are not verified"
+STRICT_NGRAM = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt with its image, how its answer is sampled, and a text with which our engine may draft it."""
+
+    name: str
+    prompt: str
+    image: Pixels
+    sampling: Sampling
+    draft: str = ""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the n-gram ban acts on nearly every answer."""
+        return self.sampling.ngram == STRICT_NGRAM
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, and why it ended: stop or length."""
+
+    text: str
+    finish_reason: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one engine: to the first requests one at a time, and to all requests at once.
+
+    `halves` are those to one half at once and then to the other, which shows what batching alone changes; only stock
+    vLLM is asked for them. `preemptions` counts how often a request was interrupted and computed again because the KV
+    cache was full. `drafted` and `accepted` count the draft tokens of an engine that `uses_drafts`.
+    """
+
+    alone: list[Answer]
+    together: list[Answer]
+    preemptions: int
+    halves: Sequence[Answer] = ()
+    uses_drafts: bool = False
+    drafted: int = 0
+    accepted: int = 0
+
+
+def build_requests(prompts: Sequence[str], pictures: Sequence[Picture], count: int, usual: Sampling) -> list[Request]:
+    """Return so many requests: every picture with each prompt in turn.
+
+    Every third has a ban that often acts, if the model is used with an n-gram ban.
+    """
+    strict = replace(usual, ngram=STRICT_NGRAM) if usual.ngram else usual
+    pairs = islice(cycle([(prompt, picture) for prompt in prompts for picture in pictures]), count)
+    return [
+        Request(
+            name=f"{picture.name}, request {number}",
+            prompt=prompt,
+            image=picture.image,
+            sampling=strict if number % 3 == 2 else usual,
+        )
+        for number, (prompt, picture) in enumerate(pairs)
+    ]
+
+
+def add_drafts(requests: Sequence[Request], alone: Sequence[Answer]) -> list[Request]:
+    """Give the requests drafts: every other one an answer that was given alone, the others its words backwards.
+
+    So some drafts are right and others wrong. A request that was not asked alone gets another one's answer.
+    """
+    texts = [alone[number % len(alone)].text for number in range(len(requests))]
+    drafts = [text if number % 2 else " ".join(reversed(text.split())) for number, text in enumerate(texts)]
+    return [replace(request, draft=draft) for request, draft in zip(requests, drafts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -72,7 +146,7 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
     """Compare the answers of our engine with those of stock vLLM."""
     everything = range(len(requests))
     batching = _compare(requests, stock.halves, stock.together, everything)
-    checks = [Check(STAGE, "stock vLLM in halves and at once", Outcome.PASSED, str(batching))]
+    checks = [Check(STAGE, "stock vLLM in halves and at once", CheckOutcome.PASSED, str(batching))]
     alone = range(len(stock.alone))
     checks += _judge(f"{len(alone)} one at a time", _compare(requests, ours.alone, stock.alone, alone), batching, alone)
     for name, is_strict in (("usual", False), ("strict", True)):
@@ -85,7 +159,7 @@ def check_answers(requests: Sequence[Request], ours: Answers, stock: Answers) ->
     checks.append(_check_drafts(ours))
     value = f"{ours.preemptions} by our engine, {stock.preemptions} by stock vLLM"
     if ours.preemptions:
-        return [*checks, Check(STAGE, "interrupted answers", Outcome.PASSED, value)]
+        return [*checks, Check(STAGE, "interrupted answers", CheckOutcome.PASSED, value)]
     reason = f"{value}: our answers did not fill the KV cache, so interruptions are not tested"
     return [*checks, skip(STAGE, "interrupted answers", reason)]
 

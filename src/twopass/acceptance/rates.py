@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from twopass.acceptance.checks import Check, Outcome, skip
+from twopass.acceptance.checks import Check, CheckOutcome, skip
 from twopass.acceptance.trials import trial_documents
 from twopass.acceptance.trials.trial_run import PageKey
 from twopass.acceptance.trials.trial_scores import MODEL_STATES
@@ -74,8 +74,11 @@ def check(pages: Mapping[PageKey, Checkpoint], read_layers: ReadLayers | None = 
         "predicted": f"{_format_share(total.predicted, total.parts)} words, marks and tags of answers, about tokens, "
         f"in runs of {MIN_RUN} or more; {_format_share(total.layered, total.pages)} pages have a text layer",
     }
-    totals = [Check(STAGE, name, Outcome.PASSED, value) for name, value in found.items()]
-    return [*totals, *(Check(STAGE, Path(name).name, Outcome.PASSED, _describe(one)) for name, one in rates.items())]
+    totals = [Check(STAGE, name, CheckOutcome.PASSED, value) for name, value in found.items()]
+    return [
+        *totals,
+        *(Check(STAGE, Path(name).name, CheckOutcome.PASSED, _describe(one)) for name, one in rates.items()),
+    ]
 
 
 def _describe(rates: Rates) -> str:

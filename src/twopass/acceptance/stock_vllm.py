@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twopass.acceptance import child_process
-from twopass.acceptance.greedy_requests import Answer, Answers, Request
+from twopass.acceptance.greedy_tokens import Answer, Answers, Request
 from twopass.engines.interface import Sampling
 from twopass.engines.vllm.plugin import STOCK_NGRAM, STOCK_NGRAM_ENVIRONMENT
 from twopass.pages.shared_pixels import Pixels

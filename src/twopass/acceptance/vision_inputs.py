@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from twopass.acceptance import reference
-from twopass.acceptance.checks import Check, Outcome, judge
-from twopass.acceptance.pictures import Picture
+from twopass.acceptance.checks import Check, CheckOutcome, judge
+from twopass.acceptance.drawn_pages import Picture
 from twopass.engines.vllm import tiling
 from twopass.engines.vllm.images import IMAGE, TiledImages
 from twopass.models import TileGrid, VisionSpec, find_model
@@ -115,7 +115,9 @@ async def check_embeddings(pictures: Sequence[Picture], compare: CompareEmbeddin
 def judge_embeddings(name: str, found: Agreement) -> Check:
     is_good = found.cosine is not None and found.cosine > MIN_COSINE
     if found.error:
-        return Check(STAGE, f"{name}: embeddings", Outcome.FAILED, "none", "", f"{found.error}: {WRONG_EMBEDDINGS}")
+        return Check(
+            STAGE, f"{name}: embeddings", CheckOutcome.FAILED, "none", "", f"{found.error}: {WRONG_EMBEDDINGS}"
+        )
     value = f"{found.tokens} tokens" if found.cosine is None else f"cosine {found.cosine:.5f}"
     required = f"{found.reference_tokens} tokens, cosine > {MIN_COSINE}"
     return judge(STAGE, f"{name}: embeddings", is_good, value, required, WRONG_EMBEDDINGS)

@@ -75,9 +75,8 @@ def command(
     settings = options.load_worker_settings(**overrides)
     logs.set_up(settings)
     from twopass.acceptance import checks
-    from twopass.acceptance.plan import Plan
     from twopass.acceptance.records import SHIPPED, load
-    from twopass.acceptance.run import run
+    from twopass.acceptance.run import Plan, run
 
     started, done = time.monotonic(), list[Any]()
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.acceptance.checks import Check, Outcome
+from twopass.acceptance.checks import Check, CheckOutcome
 from twopass.acceptance.trials import trial_scores, tuning
 from twopass.acceptance.trials.trial_documents import TrialDocument, Truth
 from twopass.acceptance.trials.trial_run import Choice, Trial
-from twopass.acceptance.trials.trial_scores import Errors, Verdict
+from twopass.acceptance.trials.trial_scores import Effect, Errors
 from twopass.acceptance.trials.tuning import AGAIN, DEFAULTS, TOGETHER, Skipped, Tuning
 from twopass.document import Attempt, Cell, Checkpoint, Element, Kind, Page, State
 from twopass.errors import Code, EngineError
@@ -99,7 +99,7 @@ def test_a_faster_choice_that_loses_words_is_not_recommended() -> None:
     tuned = ScriptedReader(speeds={"FAST=true": 30.0}, lost_words={"FAST=true": 60}).tune(FAST)
 
     check = find(tuned, "FAST=true")
-    assert check.outcome is Outcome.PASSED and check.meaning.startswith("not recommended: 200% faster")
+    assert check.outcome is CheckOutcome.PASSED and check.meaning.startswith("not recommended: 200% faster")
     assert "60 more of 10,000 words are wrong" in check.meaning
     assert find(tuned, "recommended").value == DEFAULTS
 
@@ -161,8 +161,8 @@ def test_a_choice_that_fails_is_not_run_and_the_others_go_on() -> None:
     tuned = reader.tune(Skipped("PRESET=80", "needs 80 GB"), SLOW, FAST)
 
     assert [(find(tuned, name).outcome, find(tuned, name).meaning) for name in ("PRESET=80", "SLOW=1")] == [
-        (Outcome.NOT_RUN, "needs 80 GB"),
-        (Outcome.NOT_RUN, "no kernel for this GPU"),
+        (CheckOutcome.NOT_RUN, "needs 80 GB"),
+        (CheckOutcome.NOT_RUN, "no kernel for this GPU"),
     ]
     assert find(tuned, "recommended").value == "FAST=true"
     assert len(reader.runs) == 4
@@ -174,7 +174,9 @@ def test_without_a_baseline_the_stage_fails() -> None:
 
     tuned = reader.tune(FAST)
 
-    assert [(check.outcome, check.meaning) for check in tuned.checks] == [(Outcome.FAILED, "no kernel for this GPU")]
+    assert [(check.outcome, check.meaning) for check in tuned.checks] == [
+        (CheckOutcome.FAILED, "no kernel for this GPU")
+    ]
     assert len(reader.runs) == 1 and tuned.baseline is None
 
 
@@ -218,21 +220,21 @@ def test_many_other_words_on_pages_without_truth_are_a_reason_to_compare() -> No
 
 
 @pytest.mark.parametrize(
-    ("errors", "baseline", "verdict", "is_chance"),
+    ("errors", "baseline", "effect", "is_chance"),
     [
-        (20, 0, Verdict.WORSE, False),  # 0.2 % of the words, and more than chance explains
-        (3, 0, Verdict.EQUAL, True),  # three words may be chance
-        (1060, 1000, Verdict.WORSE, True),  # may be chance, but 0.6 % of the words are too many to accept
-        (1040, 1000, Verdict.EQUAL, True),
-        (900, 1000, Verdict.BETTER, False),
-        (940, 1000, Verdict.EQUAL, True),
+        (20, 0, Effect.WORSE, False),  # 0.2 % of the words, and more than chance explains
+        (3, 0, Effect.EQUAL, True),  # three words may be chance
+        (1060, 1000, Effect.WORSE, True),  # may be chance, but 0.6 % of the words are too many to accept
+        (1040, 1000, Effect.EQUAL, True),
+        (900, 1000, Effect.BETTER, False),
+        (940, 1000, Effect.EQUAL, True),
     ],
 )
-def test_errors_are_worse_beyond_noise_or_margin(errors: int, baseline: int, verdict: Verdict, is_chance: bool) -> None:
+def test_errors_are_worse_beyond_noise_or_margin(errors: int, baseline: int, effect: Effect, is_chance: bool) -> None:
     """Of 10,000 words: more errors than chance explains are worse, and in any case more than 0.5 % of the words."""
     found = trial_scores.compare("words", *(Errors(count, 10_000) for count in (errors, baseline, baseline)))
 
-    assert found.verdict is verdict
+    assert found.effect is effect
     assert ("may be chance" in found.text) is is_chance
 
 
@@ -241,11 +243,11 @@ def test_more_errors_are_never_better(counts: list[int]) -> None:
     """Whatever the noise: more errors are never better, fewer never worse, and equal ones are equal."""
     errors, baseline, again = (Errors(count, 10_000) for count in counts)
 
-    verdict = trial_scores.compare("words", errors, baseline, again).verdict
+    effect = trial_scores.compare("words", errors, baseline, again).effect
 
-    forbidden = {Verdict.BETTER} if errors.wrong >= baseline.wrong else {Verdict.WORSE}
-    assert verdict not in forbidden
-    assert errors.wrong != baseline.wrong or verdict is Verdict.EQUAL
+    forbidden = {Effect.BETTER} if errors.wrong >= baseline.wrong else {Effect.WORSE}
+    assert effect not in forbidden
+    assert errors.wrong != baseline.wrong or effect is Effect.EQUAL
 
 
 @given(st.lists(st.sampled_from(WORDS[:20]), max_size=60), st.randoms())

@@ -38,7 +38,7 @@ class Errors:
         return f"{self.wrong:,} of {self.total:,}" + (f" ({self.wrong / self.total:.2%})" if self.total else "")
 
 
-class Verdict(StrEnum):
+class Effect(StrEnum):
     WORSE = "worse"
     EQUAL = "equal"
     BETTER = "better"
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    verdict: Verdict
+    effect: Effect
     text: str
 
 
@@ -118,9 +118,9 @@ def compare(name: str, errors: Errors, baseline: Errors, again: Errors) -> Compa
     noise = max(abs(baseline.wrong - again.wrong), SIGMAS * math.sqrt(errors.wrong + baseline.wrong))
     is_noise = abs(more) <= noise
     if more > min(MARGIN * baseline.total, noise):
-        verdict = Verdict.WORSE
+        effect = Effect.WORSE
     else:
-        verdict = Verdict.BETTER if more < 0 and not is_noise else Verdict.EQUAL
+        effect = Effect.BETTER if more < 0 and not is_noise else Effect.EQUAL
     difference = f"{abs(more):,} {'more' if more > 0 else 'fewer'} of {baseline.total:,} {name} are wrong"
     chance = ", which may be chance" if is_noise and more else ""
-    return Comparison(verdict, f"{difference}{chance}" if more else f"as many {name} are wrong")
+    return Comparison(effect, f"{difference}{chance}" if more else f"as many {name} are wrong")

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from twopass.acceptance.checks import Check, Outcome, skip
+from twopass.acceptance.checks import Check, CheckOutcome, skip
 from twopass.acceptance.trials import trial_scores
 from twopass.acceptance.trials.trial_documents import TrialDocument
 from twopass.acceptance.trials.trial_run import Choice, Trial
-from twopass.acceptance.trials.trial_scores import Comparison, Verdict
+from twopass.acceptance.trials.trial_scores import Comparison, Effect
 from twopass.document import State
 from twopass.errors import Code, TwopassError
 from twopass.models import find_model
@@ -107,12 +107,16 @@ def run(
         announce(_announce_rest(time.monotonic() - before, len(usable) + 1))
         again = read(Choice(AGAIN))
     except TwopassError as error:
-        return Tuning([Check(STAGE, DEFAULTS, Outcome.FAILED, "the first run failed", meaning=error.message)])
+        return Tuning([Check(STAGE, DEFAULTS, CheckOutcome.FAILED, "the first run failed", meaning=error.message)])
     judge = _Judge(documents, baseline, again)
     checks = [
-        Check(STAGE, DEFAULTS, Outcome.PASSED, judge.describe(baseline)),
+        Check(STAGE, DEFAULTS, CheckOutcome.PASSED, judge.describe(baseline)),
         Check(
-            STAGE, AGAIN, Outcome.PASSED, judge.describe(again), meaning="the same settings: the difference is noise"
+            STAGE,
+            AGAIN,
+            CheckOutcome.PASSED,
+            judge.describe(again),
+            meaning="the same settings: the difference is noise",
         ),
     ]
     judged = []
@@ -127,7 +131,7 @@ def run(
         recommended = [together if isinstance(together, Judgement) and together.is_recommended else recommended[0]]
     lines = recommended[0].choice.lines if recommended else []
     announce("\n".join(["recommended:", *lines]) if lines else "recommended: your settings as they are")
-    return Tuning([*checks, Check(STAGE, "recommended", Outcome.PASSED, ", ".join(lines) or DEFAULTS)], baseline)
+    return Tuning([*checks, Check(STAGE, "recommended", CheckOutcome.PASSED, ", ".join(lines) or DEFAULTS)], baseline)
 
 
 def _announce_runs(documents: Sequence[TrialDocument], usable: Sequence[Choice]) -> str:
@@ -161,7 +165,7 @@ def _check(found: Judgement | Skipped, judge: _Judge) -> Check:
         return skip(STAGE, found.name, found.reason)
     word = "recommended" if found.is_recommended else "not recommended"
     return Check(
-        STAGE, found.choice.name, Outcome.PASSED, judge.describe(found.trial), meaning=f"{word}: {found.reason}"
+        STAGE, found.choice.name, CheckOutcome.PASSED, judge.describe(found.trial), meaning=f"{word}: {found.reason}"
     )
 
 
@@ -194,9 +198,9 @@ class _Judge:
         comparisons = [trial_scores.compare(name, scores[name], first[name], second[name]) for name in scores]
         if changed := self._find_changes(trial):
             comparisons.append(changed)
-        verdicts = {one.verdict for one in comparisons}
+        effects = {one.effect for one in comparisons}
         speed = self._compare_speed(trial)
-        is_better = Verdict.WORSE not in verdicts and (Verdict.BETTER in verdicts or speed.verdict is Verdict.BETTER)
+        is_better = Effect.WORSE not in effects and (Effect.BETTER in effects or speed.effect is Effect.BETTER)
         return Judgement(choice, trial, is_better, "; ".join(one.text for one in [speed, *comparisons]))
 
     def _find_changes(self, trial: Trial) -> Comparison | None:
@@ -208,17 +212,17 @@ class _Judge:
         is_worse = changed.wrong > usual.wrong + MAX_CHANGED * changed.total
         text = f"{changed.wrong:,} of {changed.total:,} words of your pages without a text layer are read otherwise"
         advice = "; read these with both settings and compare" if is_worse else f", {usual.wrong:,} of them in any case"
-        return Comparison(Verdict.WORSE if is_worse else Verdict.EQUAL, text + advice)
+        return Comparison(Effect.WORSE if is_worse else Effect.EQUAL, text + advice)
 
     def _compare_speed(self, trial: Trial) -> Comparison:
         """Faster than the faster of both equal runs, or slower than the slower one, by MIN_GAIN."""
         slower, faster = sorted((self.baseline.pages_per_s, self.again.pages_per_s))
         change = trial.pages_per_s / faster - 1 if faster else 0.0
         if trial.pages_per_s > faster * (1 + MIN_GAIN):
-            return Comparison(Verdict.BETTER, f"{change:.0%} faster")
+            return Comparison(Effect.BETTER, f"{change:.0%} faster")
         if trial.pages_per_s < slower * (1 - MIN_GAIN):
-            return Comparison(Verdict.WORSE, f"{-change:.0%} slower")
-        return Comparison(Verdict.EQUAL, "as fast")
+            return Comparison(Effect.WORSE, f"{-change:.0%} slower")
+        return Comparison(Effect.EQUAL, "as fast")
 
     def describe(self, trial: Trial) -> str:
         scores = trial_scores.score(self.documents, trial)
