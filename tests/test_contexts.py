@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.contexts import PageOrder
-from twopass.storage.document_folder import DocumentFolder, page_name
+from twopass.steps.document_folder import DocumentFolder, page_name
 from twopass.storage.memory_store import MemoryStore
 
 JSON = "application/json"

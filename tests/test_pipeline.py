@@ -29,7 +29,7 @@ from twopass.job import EntryPoint, Format, Job
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
-from twopass.steps import report, upload
+from twopass.steps import artefacts, report
 from twopass.telemetry.progress import Phase, Progress, Tracker
 
 LINE = "The meter of the pump was read on Monday and entered in the log book by both operators."
@@ -384,7 +384,7 @@ async def test_many_page_images_are_files_beside_the_review_page(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Above the size limit, all page images are files in review/, and the ZIP archive contains them, too."""
-    monkeypatch.setattr(upload, "MAX_EMBEDDED_BYTES", 20_000)  # 20 MB of pages would take minutes to render
+    monkeypatch.setattr(artefacts, "MAX_EMBEDDED_BYTES", 20_000)  # 20 MB of pages would take minutes to render
     (tmp_path / "a.pdf").write_bytes(make_chapter_pdf(4))
 
     await reader.run(

@@ -25,9 +25,8 @@ from twopass.runtime.admission import AdmissionLimits, Ticket
 from twopass.runtime.shutdown import RESEND_HINT
 from twopass.settings import Settings
 from twopass.steps import enrich
-from twopass.steps.previews import PreviewSource
-from twopass.steps.upload import Manifest, ManifestDetails
-from twopass.storage.document_folder import DocumentFolder, page_name
+from twopass.steps.artefacts import PreviewSource
+from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails, page_name
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import PageProgress, Tracker

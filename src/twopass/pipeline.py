@@ -30,22 +30,21 @@ from twopass.runtime.admission import Ticket
 from twopass.runtime.cpu_budget import RAISE_LIMIT, limit_cpu_time
 from twopass.settings import Settings
 from twopass.steps import (
+    artefacts,
     assemble,
     claim,
+    document_folder,
     enrich,
     fetch,
     pass1,
     pass2,
-    previews,
     render,
     reparse,
     report,
     unread_regions,
-    upload,
 )
+from twopass.steps.document_folder import DocumentFolder, Manifest
 from twopass.steps.report import Outcome
-from twopass.steps.upload import Manifest
-from twopass.storage.document_folder import DocumentFolder
 from twopass.storage.outputs import open_output
 from twopass.storage.sources import open_sources
 from twopass.storage.store import Store
@@ -115,7 +114,7 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
             document_id = contract.document_id(fetch.get_stem(job.sources[0]), sha256, options)
             folder = DocumentFolder(output, document_id)
             problems: tuple[Problem, ...] = ()
-            manifest = await upload.load_manifest(folder)
+            manifest = await folder.load_manifest()
             if manifest and manifest.is_final and not contexts.is_complete(job, manifest):
                 manifest, problems = await reparse.add_formats(folder, job, settings, sources)
         if manifest and contexts.is_complete(job, manifest):
@@ -160,7 +159,7 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
         checkpoint = pass1.unread_page(number, end.code, end.message)
     except EngineError as error:  # discard the result of pass 1, too: a half-read page would be stored for good
         log.warning("page unread", page=number, code=error.code)
-        stored = await upload.load_checkpoint(doc.folder, number)  # another worker's engine may be alive
+        stored = await doc.folder.load_checkpoint(number)  # another worker's engine may be alive
         checkpoint = stored or pass1.unread_page(
             number, error.code, f"{error.message}; {doc.job_context.resend_advice}"
         )
@@ -193,7 +192,7 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
                         checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
                         if doc.job_context.keeps_thumbnails:
-                            await upload.store_thumbnail(doc.folder, number, rendered.pixels, worker.page_pool)
+                            await doc.folder.store_thumbnail(number, rendered.pixels, worker.page_pool)
                         checkpoint = await _store_checkpoint(doc, checkpoint)
                         return await _store_crops(doc, checkpoint, rendered)
             except (WorkerDied, SourceError) as error:
@@ -230,7 +229,7 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
         folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
         async with context.start_work(), task_group.open_group() as group:
-            loading = None if job.slice else group.create_task(upload.load_manifest(folder))
+            loading = None if job.slice else group.create_task(folder.load_manifest())
             listing = group.create_task(folder.list_names())
         yield DocumentContext(
             job_context=context,
@@ -300,7 +299,7 @@ def assemble_pages(
 
 async def _replace_lost(page: Checkpoint, folder: DocumentFolder) -> Checkpoint:
     """Replace a page that failed for a transient reason, if another worker has read it meanwhile."""
-    stored = await upload.load_checkpoint(folder, page.page.number) if page.page.is_transient_failure else None
+    stored = await folder.load_checkpoint(page.page.number) if page.page.is_transient_failure else None
     return stored.without_completions if stored else page
 
 
@@ -308,16 +307,15 @@ async def _write_artefacts(
     doc: DocumentContext, document: Document, outcome: Outcome, selection_problems: Sequence[Problem] | None
 ) -> Outcome:
     """Write the artefacts, and last the manifest if the document is complete (`selection_problems` is not None)."""
-    folder, parts = doc.folder, previews.count_pages(document, doc.formats) + len(doc.formats)
+    folder, formats, parts = doc.folder, doc.formats, artefacts.count_parts(document, doc.formats)
     with doc.watch.stage("upload"), doc.progress.track_parts(parts) as finish_part:
-        inputs, lost_previews = await previews.build_input(
-            document, doc.format_options, doc.formats, folder, doc.preview_source, finish_part
+        written, lost_previews = await artefacts.write(
+            folder, document, formats, doc.format_options, doc.preview_source, on_part=finish_part
         )
-        artefacts = await upload.write_artefacts(folder, inputs, doc.formats, on_written=finish_part)
-    outcome = report.add_artefacts(outcome, artefacts, lost_previews, doc.watch)
+    outcome = report.add_artefacts(outcome, written, lost_previews, doc.watch)
     if selection_problems is not None:
         details = doc.manifest_details(document, selection_problems)
-        result = await upload.write_manifest(folder, outcome.result, outcome.problems, details)
+        result = await folder.write_manifest(outcome.result, outcome.problems, details)
         outcome = replace(outcome, result=result)
     return outcome
 
@@ -327,17 +325,17 @@ async def _load_checkpoint(doc: DocumentContext, number: int) -> Checkpoint | No
 
     It is looked for even in a folder that was empty: workers that began together see each other only in this way.
     """
-    checkpoint = await upload.load_checkpoint(doc.folder, number)
+    checkpoint = await doc.folder.load_checkpoint(number)
     if checkpoint:
         await doc.page_order.record_other(number)
-    if checkpoint and (missing := upload.missing_images(checkpoint, doc.page_order.stored_names)):
+    if checkpoint and (missing := document_folder.find_missing_images(checkpoint, doc.page_order.stored_names)):
         for last_try in retry.PAGE.tries():
             try:
                 async with _render(doc, number) as rendered:
                     return await _store_crops(doc, checkpoint, rendered)
             except (WorkerDied, SourceError) as error:
                 if last_try or isinstance(error, SourceError):
-                    return upload.drop_images(checkpoint, missing, error)
+                    return document_folder.drop_images(checkpoint, missing, error)
                 log.warning("page worker died", page=number, code=error.code, last_try=last_try)
     return checkpoint
 
@@ -351,14 +349,11 @@ def _render(doc: DocumentContext, number: int) -> AbstractAsyncContextManager[Re
 
 async def _store_checkpoint(doc: DocumentContext, checkpoint: Checkpoint) -> Checkpoint:
     """Store the page; returns the other worker's checkpoint if one was stored first."""
-    ours = upload.prepare_checkpoint(checkpoint, doc.job.id, doc.file.info, doc.worker.canary)
-    stored = await upload.store_checkpoint(doc.folder, ours)
-    if stored.cost.get("nonce") != ours.cost["nonce"]:
+    stored, is_ours = await doc.folder.store_checkpoint(checkpoint, doc.job.id, doc.file.info, doc.worker.canary)
+    if not is_ours:
         await doc.page_order.record_other(stored.page.number)
     return stored
 
 
 async def _store_crops(doc: DocumentContext, checkpoint: Checkpoint, rendered: RenderedPage) -> Checkpoint:
-    return await upload.store_crops(
-        doc.folder, checkpoint, rendered.pixels, doc.worker.page_pool, doc.page_order.stored_names
-    )
+    return await doc.folder.store_crops(checkpoint, rendered.pixels, doc.worker.page_pool, doc.page_order.stored_names)

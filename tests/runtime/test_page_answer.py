@@ -30,11 +30,11 @@ from twopass.pages.source_files import PageSize
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import page_answer
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
-from twopass.steps import enrich, fetch, pass1, pass2, render, upload
+from twopass.steps import document_folder, enrich, fetch, pass1, pass2, render
 
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(fetch.inspect, render.draw_pdf, render.draw_bare_pdf, render.draw_image, render.read_text_only),
-    *(render.draw_preview, upload.encode_png, upload.encode_thumbnail),
+    *(render.draw_preview, document_folder.encode_png, document_folder.encode_thumbnail),
     *(read_page, read_page_simply, load_layout_model, detect, build_body),
     *(images.write_views, images.write_patches),
     *(pass1.parse, picture_page.find_picture, pass2.apply_replies, enrich.page),

@@ -22,8 +22,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
-from twopass.steps.upload import ManifestDetails
-from twopass.storage.document_folder import DocumentFolder
+from twopass.steps.document_folder import DocumentFolder, ManifestDetails
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.sources import Sources
 

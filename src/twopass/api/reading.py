@@ -20,9 +20,9 @@ from twopass.formats.registry import WRITERS
 from twopass.job import Format, Job
 from twopass.runtime import environment, loop_thread
 from twopass.settings import Settings
-from twopass.steps import previews
+from twopass.steps import artefacts
+from twopass.steps.document_folder import DocumentFolder
 from twopass.steps.report import Outcome
-from twopass.storage.document_folder import CHECKPOINTS, MANIFEST, DocumentFolder
 from twopass.storage.memory_store import MemoryStore
 from twopass.storage.outputs import open_output
 from twopass.storage.store import Store
@@ -75,18 +75,12 @@ def _open_output(job: Job, worker: Worker) -> AbstractAsyncContextManager[Store]
 
 async def _load(outcome: Outcome, output: Store) -> Document:
     """Load the document that was written, with all of its files but the checkpoints."""
-    folder = DocumentFolder(output, str(outcome.result.id))
-    names = await folder.list_names()
-    artefacts = {}
-    for name in sorted(names - {MANIFEST}):
-        stored = None if name.startswith(CHECKPOINTS) else await output.get(folder.key(name))
-        if stored:
-            artefacts[name] = stored.data
-    if WRITERS[Format.DOCJSON].name not in artefacts:
+    files = await DocumentFolder(output, str(outcome.result.id)).read_artefacts()
+    if WRITERS[Format.DOCJSON].name not in files:
         raise _describe_unwritten(outcome)
-    document = docjson.loads(artefacts[WRITERS[Format.DOCJSON].name])
+    document = docjson.loads(files[WRITERS[Format.DOCJSON].name])
     update = {"status": outcome.result.status, "problems": outcome.problems}
-    return attach(document.model_copy(update=update), artefacts)
+    return attach(document.model_copy(update=update), files)
 
 
 def _describe_unwritten(outcome: Outcome) -> TwopassError:
@@ -97,9 +91,9 @@ def _describe_unwritten(outcome: Outcome) -> TwopassError:
 
 async def _emit_page(emit: Callable[[Document], None], doc: DocumentContext, page: Checkpoint) -> None:
     document = pipeline.assemble_pages(doc, [page])
-    inputs, _ = await previews.build_input(document, doc.format_options, (), doc.folder, None)
-    artefacts = {MARKDOWN: inputs.markdown[0].encode()}
+    inputs = await artefacts.load_input(doc.folder, document, doc.format_options)
+    files = {MARKDOWN: inputs.markdown[0].encode()}
     for element in document.elements:
-        if element.image and (stored := await doc.folder.store.get(doc.folder.key(element.image))):
-            artefacts[element.image] = stored.data
-    emit(attach(inputs.with_spans, artefacts))
+        if element.image and (crop := await doc.folder.read(element.image)) is not None:
+            files[element.image] = crop
+    emit(attach(inputs.with_spans, files))

@@ -17,7 +17,7 @@ from twopass.result import DocumentResult
 from twopass.runtime.page_pool import open_page_pool
 from twopass.settings import Settings
 from twopass.steps import fetch, render, reparse
-from twopass.storage.document_folder import DocumentFolder
+from twopass.steps.document_folder import DocumentFolder
 from twopass.storage.outputs import create_store
 from twopass.storage.sources import open_sources
 

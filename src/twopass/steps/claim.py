@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from twopass.job import Job
-from twopass.steps.upload import JSON, to_json
+from twopass.steps.document_folder import JSON, to_json
 from twopass.storage.store import CreateResult, Store, Stored
 
 

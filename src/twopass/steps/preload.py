@@ -18,7 +18,7 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 }
 FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
 READING = (
-    "twopass.steps.pass1", "twopass.steps.enrich", "yake", "twopass.steps.upload", "PIL.Image:preinit",
+    "twopass.steps.pass1", "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit",
     "twopass.steps.pass2", "twopass.steps.unread_regions", "PIL.WebPImagePlugin",
 )  # fmt: skip
 

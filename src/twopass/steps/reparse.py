@@ -29,10 +29,9 @@ from twopass.result import DocumentResult
 from twopass.runtime.page_pool import PagePool, open_page_pool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.steps import assemble, enrich, fetch, pass1, pass2, previews, unread_regions, upload
-from twopass.steps.previews import PreviewSource
-from twopass.steps.upload import JSON, Manifest, ManifestDetails
-from twopass.storage.document_folder import MANIFEST, DocumentFolder, page_name
+from twopass.steps import artefacts, assemble, document_folder, enrich, fetch, pass1, pass2, unread_regions
+from twopass.steps.artefacts import PreviewSource
+from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails
 from twopass.storage.sources import Sources
 
 RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
@@ -40,7 +39,6 @@ RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page 
 SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
 UNASKED = "unasked"  # element flag: the current family asks about it in pass 2, and no answer is recorded
 USABLE_STATES = frozenset({State.READ, State.REPAIRED})
-_CHECKPOINT = re.compile(r"pages/(\d+)\.json")
 _ELEMENT_PROMPT = re.compile(r"(?P<id>p\d+-e\d+)(?P<count>-\d+)?")
 
 
@@ -59,13 +57,7 @@ class StoredDocument:
 
 async def load_document(folder: DocumentFolder) -> StoredDocument:
     """Load a finished document; raises StoreError if it is not finished or a page is missing."""
-    manifest = await upload.load_manifest(folder)
-    if manifest is None:
-        message = f"{folder.uri(MANIFEST)}: missing or not a twopass manifest; read the document first"
-        raise StoreError(Code.OUTPUT_MISSING, message)
-    names = sorted(name for name in await folder.list_names() if _CHECKPOINT.fullmatch(name))
-    checkpoints = [await upload.load_checkpoint(folder, int(name[6:-5])) for name in names]
-    pages = tuple(page for page in checkpoints if page)
+    manifest, pages = await folder.require_manifest(), await folder.load_checkpoints()
     expected = sum(manifest.result.pages.values())
     if len(pages) != expected:
         message = f"{folder.uri('pages/')}: {len(pages)} of {expected} pages; send the job again to read the others"
@@ -77,16 +69,16 @@ async def assemble_document(stored: StoredDocument) -> Document:
     """Assemble the document as its job did. Manifests of older versions lack the data; then document.json is loaded."""
     details, folder = stored.details, stored.folder
     if details.source is None:
-        docjson_file = await folder.store.get(folder.key("document.json"))
-        if docjson_file is None:
-            message = f"{folder.uri('document.json')}: missing; send the job again with format docjson"
+        name = WRITERS[Format.DOCJSON].name
+        if (data := await folder.read(name)) is None:
+            message = f"{folder.uri(name)}: missing; send the job again with format docjson"
             raise StoreError(Code.OUTPUT_MISSING, message)
-        return docjson.loads(docjson_file.data)
+        return docjson.loads(data)
     stored_names = await folder.list_names()
     not_stored = StoreError(Code.OUTPUT_MISSING, "missing in the folder")
     pages = [
-        upload.drop_images(page, missing, not_stored)
-        if (missing := upload.missing_images(page, stored_names))
+        document_folder.drop_images(page, missing, not_stored)
+        if (missing := document_folder.find_missing_images(page, stored_names))
         else page
         for page in stored.pages
     ]
@@ -113,7 +105,7 @@ async def add_formats(
     Returns its manifest then, and warnings about page images. Raises TwopassError, also if a page or crop is missing.
     """
     stored, stored_names = await load_document(folder), await folder.list_names()
-    if missing := {name for page in stored.pages for name in upload.missing_images(page, stored_names)}:
+    if missing := {name for page in stored.pages for name in document_folder.find_missing_images(page, stored_names)}:
         raise StoreError(Code.OUTPUT_MISSING, f"{folder.uri(min(missing))}: missing; send the job again")
     options = job.resolve_format_options(stored.details.writing)
     async with AsyncExitStack() as stack:
@@ -121,7 +113,7 @@ async def add_formats(
         if Format.REVIEW in {*job.formats_needed, *stored.manifest.formats}:
             source = await stack.enter_async_context(open_preview_source(stored, job, settings, sources))
         _, problems = await write_formats(stored, job.formats_needed, options, source)
-    return await upload.load_manifest(folder), problems
+    return await folder.load_manifest(), problems
 
 
 @asynccontextmanager
@@ -164,13 +156,12 @@ async def _write(
     source: PreviewSource | None,
 ) -> tuple[DocumentResult, tuple[Problem, ...]]:
     folder = stored.folder
-    inputs, preview_problems = await previews.build_input(document, options, formats, folder, source)
     existing = [name for name in stored.manifest.result.artefacts if name != WRITERS[Format.ZIP].name]
-    artefacts = await upload.write_artefacts(folder, inputs, formats, existing)
-    result = stored.manifest.result.model_copy(update={"artefacts": artefacts, "status": document.status})
+    written, preview_problems = await artefacts.write(folder, document, formats, options, source, existing)
+    result = stored.manifest.result.model_copy(update={"artefacts": written, "status": document.status})
     problems = tuple(problem.model_copy(update={"document": folder.document_id}) for problem in document.problems)
     details = stored.details.model_copy(update={"writing": options})
-    return await upload.write_manifest(folder, result, problems, details), preview_problems
+    return await folder.write_manifest(result, problems, details), preview_problems
 
 
 async def reread_document(
@@ -181,7 +172,7 @@ async def reread_document(
     page_pool: PagePool,
 ) -> tuple[DocumentResult, tuple[int, ...]]:
     """Parse the recorded answers with the current family, into another folder; returns the changed pages, too."""
-    if output == stored.folder or await upload.load_manifest(output):
+    if output == stored.folder or await output.load_manifest():
         message = f"{output.uri('')}: contains a finished document; choose another output"
         raise StoreError(Code.OUTPUT_DENIED, message)
     pages, changed = [], []
@@ -190,10 +181,10 @@ async def reread_document(
         if old.completions:
             async with render_page(old.page.number) as rendered:
                 new = await reread_page(old, rendered, stored.details, page_pool)
-                await upload.store_crops(output, new, rendered.pixels, page_pool, frozenset())
+                await output.store_crops(new, rendered.pixels, page_pool)
         if new.elements != old.elements:
             changed.append(old.page.number)
-        await output.store.put(output.key(page_name(new.page.number)), new.model_dump_json().encode(), JSON)
+        await output.replace_checkpoint(new)
         pages.append(new)
     states = dict(sorted(Counter(str(page.page.state) for page in pages).items()))
     result = stored.manifest.result.model_copy(update={"pages": states, "artefacts": {}})
@@ -224,7 +215,7 @@ async def reread_page(
     elements = tuple(_flag_unasked(before.get(element.id, element), element, missed) for element in second.elements)
     second = second.model_copy(update={"elements": elements})
     enriched = await enrich.within_limit(second, job.language, page_pool)
-    new = upload.name_crops(enriched)
+    new = document_folder.name_crops(enriched)
     if new.elements == old.elements:
         return old
     return old.model_copy(update={"page": new.page, "elements": new.elements, "problems": new.problems})

@@ -23,8 +23,7 @@ from twopass.page_range import format_page_ranges
 from twopass.pages.source_files import CheckedFile
 from twopass.result import INLINE_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
-from twopass.steps.upload import JSON, Manifest, to_json
-from twopass.storage.document_folder import DocumentFolder
+from twopass.steps.document_folder import JSON, DocumentFolder, Manifest, to_json
 from twopass.storage.store import Store, uri_of
 from twopass.telemetry.progress import Sender, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
@@ -213,9 +212,8 @@ async def add_inline(outcome: Outcome, folder: DocumentFolder, job: Job) -> Outc
     """Add the artefacts that are returned in the answer itself."""
     inline: dict[str, Any] = {}
     for name in job.inline or ():
-        stored = await folder.store.get(folder.key(WRITERS[Format(name)].name))
-        if stored:
-            inline[name] = json.loads(stored.data) if name is Inline.DOCJSON else stored.data.decode()
+        if (data := await folder.read(WRITERS[Format(name)].name)) is not None:
+            inline[name] = json.loads(data) if name is Inline.DOCJSON else data.decode()
     return replace(outcome, result=outcome.result.model_copy(update={"inline": inline}))
 
 

@@ -1,11 +1,11 @@
-"""steps/upload.py: what the names of files depend on."""
+"""steps/document_folder.py: what the names of files depend on."""
 
 from __future__ import annotations
 
 import pytest
 
 from twopass.document import Box, Checkpoint, Element, Kind, Page, State
-from twopass.steps import upload
+from twopass.steps import document_folder
 
 PAGE = Page(number=1, width_pt=1, height_pt=1, state=State.READ)
 
@@ -29,6 +29,6 @@ def test_only_crops_of_the_page_are_named(kind: Kind, name: str, image: str | No
         image="../../other-document/document.json",
     )
 
-    (named,) = upload.name_crops(Checkpoint(page=PAGE, elements=(element,))).elements
+    (named,) = document_folder.name_crops(Checkpoint(page=PAGE, elements=(element,))).elements
 
     assert named.image == image

@@ -1,0 +1,169 @@
+"""Write a document's formats with what they show besides text: crops, and page images for the review page."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from twopass.document import Document, Page, Problem, Severity
+from twopass.errors import SourceError, WorkerDied
+from twopass.format_options import FormatOptions, Images
+from twopass.formats.registry import WRITERS, Writer, ZipBuilder
+from twopass.formats.writer_input import WriterInput
+from twopass.job import Format
+from twopass.pages.source_files import CheckedFile
+from twopass.result import Artefact
+from twopass.runtime import task_group
+from twopass.runtime.page_pool import PagePool
+from twopass.runtime.page_slots import PageSlots, run_all
+from twopass.steps import render
+from twopass.steps.document_folder import WEBP, DocumentFolder, preview_name
+
+MAX_EMBEDDED_BYTES = 20_000_000  # bytes of page images in review.html: with base64 and the text about 30 MB
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class PreviewSource:
+    """Where page images are rendered from, and the page slots that `owner` uses for it."""
+
+    file: CheckedFile
+    page_pool: PagePool
+    page_slots: PageSlots
+    owner: str
+
+
+async def write(
+    folder: DocumentFolder,
+    document: Document,
+    formats: Sequence[Format],
+    options: FormatOptions,
+    source: PreviewSource | None,
+    existing: Sequence[str] = (),
+    on_part: Callable[[], None] = lambda: None,
+) -> tuple[dict[str, Artefact], tuple[Problem, ...]]:
+    """Write the formats; returns the artefacts by name, and a warning for each page image that cannot be rendered.
+
+    The ZIP archive also contains the `existing` artefacts. `on_part` is called for each of `count_parts`.
+    """
+    inputs, problems = await load_input(folder, document, options), tuple[Problem, ...]()
+    if Format.REVIEW in formats and source:
+        images, problems = await _render_pages(document, folder, source, on_part)
+        inputs = replace(inputs, pages=images)
+    return await _write_all(folder, inputs, formats, existing, on_part), problems
+
+
+def count_parts(document: Document, formats: Sequence[Format]) -> int:
+    """How many parts writing these formats has: the formats, and the pages that need an image."""
+    return len(formats) + (len(_select_pages(document)) if Format.REVIEW in formats else 0)
+
+
+async def load_input(folder: DocumentFolder, document: Document, options: FormatOptions) -> WriterInput:
+    """What formats without page images are written from: crops are loaded if markdown and HTML embed them."""
+    if options.markdown.images is not Images.DATA:
+        return WriterInput(document, options)
+    paths = [element.image for element in document.elements if element.image]
+    stored = [(path, await folder.read(path)) for path in paths]
+    return WriterInput(
+        document, options, {path: _to_data_uri("image/png", data) for path, data in stored if data is not None}
+    )
+
+
+def _to_data_uri(content_type: str, data: bytes) -> str:
+    return f"data:{content_type};base64,{base64.b64encode(data).decode()}"
+
+
+def _select_pages(document: Document) -> list[Page]:
+    return [page for page in document.pages if page.image]  # others were not rendered either
+
+
+async def _render_pages(
+    document: Document, folder: DocumentFolder, source: PreviewSource, on_page: Callable[[], None]
+) -> tuple[dict[int, str], tuple[Problem, ...]]:
+    """Page images are rendered from the source again, because the engine's images are gone by now."""
+    previews = _PagePreviews(folder)
+
+    async def render_page(page: Page) -> Problem | None:
+        try:
+            await previews.add(page.number, await render.preview(source.file, page, source.page_pool))
+        except (WorkerDied, SourceError) as error:
+            log.warning("page image not rendered", page=page.number, code=error.code)
+            message = f"page {page.number}: no image in review.html: {error.message}"
+            return Problem(code=error.code, severity=Severity.WARNING, page=page.number, message=message)
+        finally:
+            on_page()
+        return None
+
+    problems = await run_all(render_page, _select_pages(document), source.page_slots, source.owner)
+    return previews.addresses, tuple(problem for problem in problems if problem)
+
+
+class _PagePreviews:
+    """Page images of review.html: embedded while they are small in total, otherwise files in review/.
+
+    Which of the two depends only on their total size, not on the order in which they arrive.
+    """
+
+    def __init__(self, folder: DocumentFolder) -> None:
+        self._folder = folder
+        self._held: dict[int, bytes] = {}
+        self._stored: set[int] = set()
+
+    async def add(self, number: int, image: bytes) -> None:
+        self._held[number] = image
+        if self._stored or sum(map(len, self._held.values())) > MAX_EMBEDDED_BYTES:
+            held, self._held = self._held, {}
+            self._stored |= set(held)
+            for page, data in held.items():
+                await self._folder.write(preview_name(page), data, WEBP)
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        return {
+            **{number: _to_data_uri(WEBP, data) for number, data in sorted(self._held.items())},
+            **{number: preview_name(number) for number in sorted(self._stored)},
+        }
+
+
+async def _write_all(
+    folder: DocumentFolder,
+    inputs: WriterInput,
+    formats: Sequence[Format],
+    existing: Sequence[str],
+    on_written: Callable[[], None],
+) -> dict[str, Artefact]:
+    async def store(writer: Writer, data: bytes) -> Artefact:
+        await folder.write(writer.name, data, writer.content_type)
+        on_written()
+        digest = hashlib.sha256(data).hexdigest()
+        return Artefact(uri=folder.uri(writer.name), bytes=len(data), sha256=digest, content_type=writer.content_type)
+
+    writers, storing = [WRITERS[name] for name in formats], dict[str, asyncio.Task[Artefact]]()
+    async with task_group.open_group() as group:
+        for writer in writers:
+            if writer.write:
+                data = await asyncio.to_thread(writer.write, inputs)  # takes seconds for a thousand pages
+                storing[writer.name] = group.create_task(store(writer, data))
+    written = {name: task.result() for name, task in storing.items()}
+    for writer in writers:
+        if writer.write is None:
+            data = await _build_zip(folder, inputs.document, [*written, *existing])
+            written[writer.name] = await store(writer, data)
+    return written
+
+
+async def _build_zip(folder: DocumentFolder, document: Document, names: Sequence[str]) -> bytes:
+    """Pack these artefacts with the crops and page images that they refer to."""
+    crops = (element.image for element in document.elements if element.image)
+    pictures = (preview_name(page.number) for page in document.pages)
+    packing = ZipBuilder()
+    for name in sorted({*names, *crops, *(await folder.list_names()).intersection(pictures)}):
+        if (data := await folder.read(name)) is not None:
+            await asyncio.to_thread(packing.add, name, data)
+    return packing.finish()
