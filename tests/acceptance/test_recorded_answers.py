@@ -19,7 +19,7 @@ from twopass.acceptance.records import SHIPPED, Record
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, EngineError
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families.deepseek import PROMPTS
 from twopass.models import MODELS
 
 DEEPSEEK_OCR, DEEPSEEK_OCR_2 = (MODELS[name].vision for name in ("deepseek_ocr", "deepseek_ocr2"))

@@ -20,7 +20,7 @@ from twopass.acceptance.records import RECORDS, SHIPPED, Record
 from twopass.engines.interface import Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, SourceError
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families.deepseek import PROMPTS
 from twopass.families.registry import FAMILIES
 from twopass.models import MODELS
 from twopass.pages.shared_pixels import Pixels

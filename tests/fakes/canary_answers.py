@@ -8,9 +8,9 @@ from typing import Any
 from twopass.detection.region import Detection, make_region, to_json
 from twopass.document import Box
 from twopass.engines.interface import Prompt
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families import unlimited
+from twopass.families.deepseek import PROMPTS
 from twopass.families.interface import CanaryQuestion
-from twopass.families.unlimited import family as unlimited
 from twopass.pages import canary_images
 from twopass.pages.canary_images import BLOCKS, LINES, REPEATED_LINE, ROWS
 

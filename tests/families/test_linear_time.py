@@ -11,11 +11,10 @@ import pytest
 
 from tests.fakes.operations import count_operations
 from twopass.document import Cell
-from twopass.families import lenient_json, registry, table_parser
+from twopass.families import lenient_json, registry, table_parser, unlimited
 from twopass.families.grounded.grounding import Block
 from twopass.families.interface import PageFeatures, PageRequest
 from twopass.families.regions import cleanup, otsl
-from twopass.families.unlimited import grammar
 from twopass.formats import escaping
 from twopass.text import footnotes, prose, table_markup
 
@@ -116,7 +115,7 @@ def test_a_ragged_table_has_no_grid_of_empty_places() -> None:
 def test_lists_look_near_them_only() -> None:
     """Finding the items of empty lists does not compare all lists with all blocks."""
     apart = Block("list", ((0, 0, 9, 9),), ""), Block("text", ((50, 50, 60, 60),), "a")
-    assert_linear(lambda text: grammar.split_lists(apart * len(text)), "a", grammar.MAX_ITEMS)
+    assert_linear(lambda text: unlimited.split_lists(apart * len(text)), "a", unlimited.MAX_ITEMS)
 
 
 def test_numbers_of_characters_can_have_any_length() -> None:

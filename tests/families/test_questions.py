@@ -10,7 +10,7 @@ from tests.fakes import documents
 from tests.fakes.answers import TABLE
 from twopass.detection.region import DETECT
 from twopass.document import Analysis, Element, Figure, Kind
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families.deepseek import PROMPTS
 from twopass.families.interface import UNREAD, ElementContext, Family, PageFeatures, PageRequest, Reply
 from twopass.families.registry import FAMILIES
 

@@ -32,9 +32,9 @@ from twopass.engines.replay import ReplayEngine
 from twopass.engines.vllm import tiling
 from twopass.errors import Code, EngineError
 from twopass.families import registry
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families.deepseek import PROMPTS
 from twopass.families.interface import CanaryQuestion, FamilyOptions, PageFeatures, PageRequest
-from twopass.families.unlimited.family import UnlimitedOcrFamily
+from twopass.families.unlimited import UnlimitedOcrFamily
 from twopass.models import MODELS
 from twopass.pages import canary_images, ocr
 from twopass.pages.canary_images import BLOCKS

@@ -14,7 +14,7 @@ from tests.vllm import tiny
 from twopass.engines.hf import models
 from twopass.engines.interface import Prompt, Sampling
 from twopass.errors import EngineError
-from twopass.families.unlimited.family import PROMPTS
+from twopass.families.unlimited import PROMPTS
 from twopass.pages.shared_pixels import Pixels
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and Transformers emit warnings that we cannot fix

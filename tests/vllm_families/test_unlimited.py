@@ -14,7 +14,7 @@ import pytest
 from tests.vllm import tiny
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm.engine import VllmEngine
-from twopass.families.unlimited.family import PROMPTS
+from twopass.families.unlimited import PROMPTS
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings

@@ -21,7 +21,7 @@ from twopass.document import Box, Table
 from twopass.engines.interface import Completion, Prompt, Sampling
 from twopass.errors import Code, EngineError
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek.family import PROMPTS
+from twopass.families.deepseek import PROMPTS
 from twopass.families.grounded import grounding, loops
 from twopass.families.grounded.grounding import Block
 from twopass.families.registry import FAMILIES

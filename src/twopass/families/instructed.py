@@ -23,8 +23,8 @@ from twopass.document import (
     Source,
 )
 from twopass.families import lenient_json, table_parser, text_layer_check
-from twopass.families.deepseek.family import DeepseekOcrFamily
-from twopass.families.grounded import element_prompts, elements, figures
+from twopass.families.deepseek import DeepseekOcrFamily
+from twopass.families.grounded import elements, figures, second_reading
 from twopass.families.interface import ElementContext, Question, Reply, add_flags
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
 from twopass.models import DEFAULT_MODEL, MODELS, Model
@@ -125,7 +125,7 @@ class InstructedFamily(DeepseekOcrFamily):
     def next_question(self, context: ElementContext) -> Question | None:
         element = context.element
         category = _next_category(element, context.replies)
-        if category is None or min(context.crop_size) < element_prompts.MIN_CROP_SIDE:
+        if category is None or min(context.crop_size) < second_reading.MIN_CROP_SIDE:
             return None
         is_visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
         if not (is_visual or context.ask_all or text_layer_check.DOUBTFUL in element.flags):
@@ -168,7 +168,7 @@ def _next_category(element: Element, replies: Sequence[Reply]) -> Category | Non
 
 def _apply_reply(element: Element, reply: Reply) -> Element:
     """Return the element with what a reply says; a reply that holds no object only adds a flag."""
-    flag = element_prompts.find_failure(reply)
+    flag = second_reading.find_failure(reply)
     fields = lenient_json.parse_object(reply.text)
     if flag or fields is None:
         return add_flags(element, flag or "pass2_unparsed")
@@ -202,8 +202,8 @@ def _apply_table(element: Element, fields: dict[str, Any], reply: Reply) -> Elem
 
 
 def _apply_reading(first: Element, second: Element, reply: Reply) -> Element:
-    verdict = element_prompts.judge(first, second, reply.layer_text)
-    return element_prompts.apply_verdict(first, second, verdict, reply)
+    verdict = second_reading.judge(first, second, reply.layer_text)
+    return second_reading.apply_verdict(first, second, verdict, reply)
 
 
 def _apply_figure(element: Element, fields: dict[str, Any]) -> Element:

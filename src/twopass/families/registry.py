@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from twopass.errors import Code, InvalidSetting
-from twopass.families.deepseek.family import DeepseekOcrFamily
+from twopass.families.deepseek import DeepseekOcrFamily
 from twopass.families.instructed import InstructedFamily
 from twopass.families.interface import Family, FamilyOptions
 from twopass.families.layout.family import LayoutFamily
 from twopass.families.regions.family import RegionFamily
-from twopass.families.unlimited.family import UnlimitedOcrFamily
+from twopass.families.unlimited import UnlimitedOcrFamily
 from twopass.models import MODELS, Model
 
 OF_MODELS: Mapping[str, Callable[[Model], Family]] = {  # by the folder that a model's row names

@@ -15,11 +15,11 @@ from tests.families.unlimited import answers
 from twopass.document import Box, Element, Kind, Layer
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
+from twopass.families import unlimited
 from twopass.families.grounded import grounding, loops
 from twopass.families.interface import ElementContext, PageFeatures, PageRequest, ParsedPage, Question, Reply
 from twopass.families.registry import FAMILIES, get_family
-from twopass.families.unlimited import grammar
-from twopass.families.unlimited.family import PROMPTS
+from twopass.families.unlimited import PROMPTS
 from twopass.pages.text_layer import NO_LAYER
 
 A4 = PageFeatures(1191, 1684, ink=0.15, characters=2800)
@@ -255,8 +255,8 @@ MATHS = {
 @pytest.mark.parametrize("text", MATHS)
 def test_spaces_in_maths_are_closed(text: str) -> None:
     """Only those that LaTeX does not show; text outside of maths stays, and citations are no maths."""
-    assert grammar.close_spaces_in_maths(text) == MATHS[text]
-    assert grammar.close_spaces_in_maths(MATHS[text]) == MATHS[text]
+    assert unlimited.close_spaces_in_maths(text) == MATHS[text]
+    assert unlimited.close_spaces_in_maths(MATHS[text]) == MATHS[text]
 
 
 BARE = "title [118, 76, 705, 106]Sample\ntext [116, 120, 588, 157]As in\nsee [1, 2, 3, 4] there\ntext [117, 4"
@@ -385,7 +385,7 @@ def test_closing_spaces_changes_nothing_but_spaces(text: str) -> None:
     def letters(text: str) -> str:
         return re.sub(r"\s|\\[()]", "", text)
 
-    closed = grammar.close_spaces_in_maths(text)
+    closed = unlimited.close_spaces_in_maths(text)
 
     assert letters(closed) == letters(text)
     assert len(closed) <= len(text) + text.count("\\(")  # a citation has a space before it

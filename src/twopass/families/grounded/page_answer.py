@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from twopass.errors import Code
 from twopass.families import text_layer_check
-from twopass.families.grounded import element_prompts, elements, grounding, loops
+from twopass.families.grounded import elements, grounding, loops, second_reading
 from twopass.families.grounded.grounding import Block
 from twopass.families.interface import ParsedPage, add_flags
 from twopass.pages.text_layer import TextLayer
@@ -64,7 +64,7 @@ def require_boxes(parsed: ParsedPage, read: PageBlocks) -> ParsedPage:
 def flag_tables(parsed: ParsedPage) -> ParsedPage:
     """Flag the tables, and figures with data, of an answer that was sampled with a stricter n-gram ban."""
     flagged = (
-        add_flags(element, element_prompts.REPEATS_LIMITED)
+        add_flags(element, second_reading.REPEATS_LIMITED)
         if element.table or (element.figure and element.figure.data)
         else element
         for element in parsed.elements

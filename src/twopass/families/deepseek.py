@@ -10,10 +10,10 @@ from typing import Any, Self
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
 from twopass.families import detected_page, formula_numbers
-from twopass.families.grounded import answer_text, element_prompts, elements, grounding, loops, modes, page_answer
-from twopass.families.grounded.element_prompts import QuestionName
+from twopass.families.grounded import answer_text, elements, grounding, loops, modes, page_answer, second_reading
 from twopass.families.grounded.grounding import Block
 from twopass.families.grounded.modes import ModeLimits
+from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
@@ -190,7 +190,7 @@ class DeepseekOcrFamily(Family):
 
     def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
         if rung.grammar == detected_page.REGIONS:
-            return element_prompts.build_detection_parser(self.layer_text).parse(text, page, layer)
+            return second_reading.build_detection_parser(self.layer_text).parse(text, page, layer)
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         parsed = _parse_answer(text, page, rung, layer)
         return page_answer.flag_tables(parsed) if rung.sampling else parsed
@@ -199,15 +199,15 @@ class DeepseekOcrFamily(Family):
         return loops.is_in_loop(text)
 
     def next_question(self, context: ElementContext) -> Question | None:
-        name = element_prompts.choose_question(context, self.model.reads_figures)
+        name = second_reading.choose_question(context, self.model.reads_figures)
         if name is None:
             return None
-        sampling = RETRY_SAMPLING if element_prompts.is_asked_again(name, context.replies) else {}
+        sampling = RETRY_SAMPLING if second_reading.is_asked_again(name, context.replies) else {}
         is_transcript = name is not QuestionName.DESCRIPTION
         return Question(name, QUESTION_PROMPTS[name], self.choose_crop_mode(context.crop_size), sampling, is_transcript)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return element_prompts.apply_replies(element, replies)
+        return second_reading.apply_replies(element, replies)
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         return formula_numbers.merge(elements)
@@ -238,8 +238,8 @@ def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:
     kind = Kind.PICTURE if name else Kind.TEXT
     element = Element(id=make_element_id(page, 0), page=page, category=kind.category, kind=kind, boxes=boxes)
     if name:
-        element = element_prompts.apply_replies(element, (Reply(Question(name, rung.prompt), text),))
-        element = element_prompts.add_answer_text(element, content[: loops.find_repetition(content)])
+        element = second_reading.apply_replies(element, (Reply(Question(name, rung.prompt), text),))
+        element = second_reading.add_answer_text(element, content[: loops.find_repetition(content)])
         element = element.model_copy(update={"read_by": 1})
     else:
         element = elements.with_content(element, content)

@@ -16,9 +16,9 @@ from tests.fakes.answers import TABLE, block
 from tests.fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
 from twopass.families import agreement, table_parser
-from twopass.families.deepseek.family import PROMPTS, QUESTION_PROMPTS
+from twopass.families.deepseek import PROMPTS, QUESTION_PROMPTS
 from twopass.families.grounded import elements, figures
-from twopass.families.grounded.element_prompts import QuestionName
+from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import ElementContext, Question, Reply
 from twopass.families.registry import FAMILIES
 
@@ -134,7 +134,7 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("first", "second", "read_by", "flags"), VERDICTS.values(), ids=VERDICTS)
 def test_the_better_reading_is_used(first: str, second: Reply, read_by: int, flags: set[str]) -> None:
-    """Each row of the table in element_prompts.py holds: a worse second reading never replaces the first."""
+    """Each row of the table in second_reading.py holds: a worse second reading never replaces the first."""
     after = apply(element("text", first, "doubtful"), second)
 
     assert after.read_by == read_by

@@ -20,7 +20,7 @@ from twopass.document import Box, Category, Element, Kind, Layer, Word
 from twopass.engines.hf.ngram_ban import find_banned_tokens
 from twopass.engines.interface import build_sampling
 from twopass.errors import Code
-from twopass.families.deepseek.family import (
+from twopass.families.deepseek import (
     PROMPTS,
 )
 from twopass.families.grounded.elements import classify_label

@@ -1,1 +1,0 @@
-"""DeepSeek-OCR: prompts for both passes, modes and rungs."""
