@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 import structlog
 
-from twopass import pipeline
+from twopass import locations, pipeline
 from twopass.cli import handler_arguments, options
 from twopass.cli.display.figures import Figures
 from twopass.cli.display.reporters import BarState, Reporter, create_reporter
 from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError, advise_install
-from twopass.job import EntryPoint, Job, redact_uri
+from twopass.job import EntryPoint, Job
 from twopass.result import Result
 from twopass.runtime import environment, parent_death
 from twopass.runtime.shutdown import SEND_AGAIN, chain_signal_handlers
@@ -236,7 +236,7 @@ async def answer(delivered_job: JsonObject, worker: Worker, entry_point: EntryPo
 @contextmanager
 def _show_job(reporter: Reporter, job: Job) -> Iterator[Listener]:
     """A listener that shows the job's progress to the person who started it."""
-    name = ", ".join(map(redact_uri, job.sources))[:60]
+    name = ", ".join(map(locations.redact, job.sources))[:60]
     with reporter.show_progress() as show:
         yield lambda now: show(BarState.of_job(name, now))
 

@@ -22,6 +22,7 @@ import typer
 from scripts.endpoint_trial import figures, jobs, judging, removal
 from scripts.endpoint_trial.jobs import TrialJob
 from scripts.endpoint_trial.runner import JobRunner, Trial, describe_counts
+from twopass import locations
 from twopass.acceptance import checks
 from twopass.acceptance.checks import Check, judge, skip
 from twopass.cli import options
@@ -134,7 +135,7 @@ def command(
         message = f"{Code.ENDPOINT_DENIED}: RUNPOD_API_KEY is not set; create a key in RunPod's console and set it"
         raise typer.BadParameter(message, param_hint="RUNPOD_API_KEY")
     output = output or settings.default_output
-    if output and not output.startswith("s3://"):
+    if output and not locations.S3.begins(output):
         message = f"{Code.INVALID_JOB}: {output} is not s3://bucket/prefix/, from which artefacts can be deleted"
         raise typer.BadParameter(message, param_hint="--output")
     if json_file and not json_file.absolute().parent.is_dir():

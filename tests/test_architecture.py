@@ -15,32 +15,33 @@ import pytest
 from tests import ROOT
 
 SOURCE = ROOT / "src" / "twopass"
-MAX_ROOT_MODULES = 11
+MAX_ROOT_MODULES = 12
 MAX_MODULES = 22
 
 # The rooms that each room may import, from the lowest room to the highest.
 ROOMS: dict[str, tuple[str, ...]] = {
     "version": (),
     "errors": (),
+    "locations": (),
     "models": ("errors",),
     "settings": ("models",),
     "format_options": (),
     "page_range": (),
     "document": ("errors",),
     "result": ("document", "errors", "page_range"),
-    "job": ("errors", "format_options", "page_range", "result", "settings"),
+    "job": ("errors", "format_options", "locations", "page_range", "result", "settings"),
     "text": ("document",),
     "pages": ("document", "errors", "text"),
     "detection": ("document", "pages"),
     "runtime": ("errors", "pages", "settings"),
-    "storage": ("errors", "job", "runtime", "settings", "version"),
+    "storage": ("errors", "job", "locations", "runtime", "settings", "version"),
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
     "engines": ("detection", "document", "errors", "models", "pages", "runtime", "settings", "text"),
     "families": ("detection", "document", "errors", "models", "pages", "text"),
     "steps": (
-        "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "page_range",
-        "pages", "result", "runtime", "settings", "storage", "telemetry", "text",
+        "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
+        "page_range", "pages", "result", "runtime", "settings", "storage", "telemetry", "text",
     ),
     "worker": ("document", "engines", "families", "models", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
@@ -48,12 +49,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "steps", "storage", "telemetry", "worker",
     ),
     "pipeline": (
-        "contexts", "document", "engines", "errors", "job", "pages", "result", "runtime", "settings", "steps",
-        "storage", "telemetry", "worker",
+        "contexts", "document", "engines", "errors", "job", "locations", "pages", "result", "runtime", "settings",
+        "steps", "storage", "telemetry", "worker",
     ),
     "fleet": (
-        "errors", "job", "page_range", "pages", "pipeline", "runtime", "settings", "steps", "storage", "telemetry",
-        "version", "worker",
+        "errors", "job", "locations", "page_range", "pages", "pipeline", "runtime", "settings", "steps", "storage",
+        "telemetry", "version", "worker",
     ),
     "api": (
         "contexts", "document", "engines", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings",
@@ -65,13 +66,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "settings", "steps", "telemetry", "text", "version", "worker",
     ),
     "server": (
-        "contexts", "document", "engines", "errors", "formats", "job", "pages", "pipeline", "result", "runtime",
-        "settings", "storage", "telemetry", "worker",
+        "contexts", "document", "engines", "errors", "formats", "job", "locations", "pages", "pipeline", "result",
+        "runtime", "settings", "storage", "telemetry", "worker",
     ),
     "cli": (
-        "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "formats", "job", "models",
-        "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage", "telemetry",
-        "version", "worker",
+        "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "formats", "job", "locations",
+        "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage",
+        "telemetry", "version", "worker",
     ),
 }  # fmt: skip
 

@@ -23,7 +23,6 @@ from twopass.job import (
     SamplingOptions,
     Upload,
     document_id,
-    redact_uri,
 )
 from twopass.page_range import PageRange
 from twopass.result import RESULT_BYTES, Artefact, DocumentResult, Result
@@ -320,19 +319,6 @@ def test_the_same_source_and_options_have_the_same_id() -> None:
     assert document_id("a b/c", "00", {}) == document_id("a b/c", "00", {})
     assert document_id("보고서 2024", "00", {}).startswith("보고서-2024-")
     assert len(document_id("x" * 100, "00", {})) == 40 + 1 + 12
-
-
-@pytest.mark.parametrize(
-    ("uri", "visible"),
-    [
-        ("https://user:pw@host/a.pdf?X-Amz-Signature=1", "https://host/a.pdf"),
-        ("s3://bucket/key.pdf", "s3://bucket/key.pdf"),
-        ("data:application/pdf;base64,AAAA", "data:application/pdf;base64,…"),
-    ],
-)
-def test_uris_are_shown_without_secrets(uri: str, visible: str) -> None:
-    """URIs are shown without their query, user info and inline bytes, which may be secret."""
-    assert redact_uri(uri) == visible
 
 
 def make_artefact() -> Artefact:

@@ -27,8 +27,10 @@ from pydantic import (
     model_validator,
 )
 
+from twopass import locations
 from twopass.errors import Code, InvalidJob, suggest
 from twopass.format_options import Chunks, FormatOptions, Markdown, refuse_boolean
+from twopass.locations import Scheme
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
 from twopass.settings import Settings
@@ -249,6 +251,16 @@ class Job(Input):
             raise ValueError("source: must be a string")
         return {**rest, "sources": [data["source"]]}
 
+    @field_validator("sources")
+    @classmethod
+    def _normalize_schemes(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(locations.normalize, sources))
+
+    @field_validator("output")
+    @classmethod
+    def _normalize_scheme(cls, output: str | None) -> str | None:
+        return locations.normalize(output) if output else output
+
     @field_validator("pages", "slice")
     @classmethod
     def _normalize_range(cls, text: str | None) -> str | None:
@@ -292,9 +304,9 @@ class Job(Input):
         except ValidationError as error:
             raise InvalidJob(Code.INVALID_JOB, _describe(error)) from None
         for number, source in enumerate(() if upload else parsed.sources):
-            if len(source) > MAX_LOCATION_LENGTH and not source.startswith("data:"):
+            if len(source) > MAX_LOCATION_LENGTH and not locations.DATA.begins(source):
                 raise InvalidJob(Code.INVALID_JOB, f"sources[{number}]: longer than {MAX_LOCATION_LENGTH} characters")
-            _check_location(f"sources[{number}]", source, settings, entry_point, ("s3://", "https://", "data:"))
+            _check_location(f"sources[{number}]", source, settings, entry_point, locations.SOURCES)
         return parsed._resolve_output(settings)._check_options_are_used()
 
     def _resolve_output(self, settings: Settings) -> Job:
@@ -310,7 +322,7 @@ class Job(Input):
         if output is None and self.entry_point is EntryPoint.LOCAL and self.inline is None:
             output = str(settings.output_dir)
         if output is not None:
-            _check_location("output", output, settings, self.entry_point, ("s3://",))
+            _check_location("output", output, settings, self.entry_point, locations.OUTPUTS)
         if output is None and self.slice:
             raise InvalidJob(Code.OUTPUT_MISSING, "slice: needs an output to store its checkpoints in")
         if output is None and len(self.sources) > RESULT_DOCUMENTS:
@@ -371,40 +383,28 @@ def document_id(stem: str, sha256: str, options: Mapping[str, Any]) -> str:
     return f"{safe}-{hashlib.sha256((sha256 + canonical).encode()).hexdigest()[:12]}"
 
 
-def redact_uri(uri: str) -> str:
-    """A URI without query, user info or inline bytes, for results, artefacts and logs."""
-    scheme, colon, rest = uri.partition(":")
-    if scheme.lower() == "data" and colon:
-        media, comma, _ = rest.partition(",")
-        return f"data:{media[:60]},…" if comma else "data:…"
-    if scheme.lower() not in ("http", "https"):
-        return uri  # an S3 key may hold ? and #
-    authority, slash, path = rest.removeprefix("//").partition("/")
-    path = path.partition("?")[0].partition("#")[0]
-    return f"{scheme}://{authority.rpartition('@')[2].partition('?')[0]}{slash}{path}"
-
-
 def _check_location(
-    field: str, uri: str, settings: Settings, entry_point: EntryPoint, schemes: tuple[str, ...]
+    field: str, place: str, settings: Settings, entry_point: EntryPoint, schemes: Sequence[Scheme]
 ) -> None:
     """Check that a job from this entry point may name this URI or path; raises InvalidJob."""
-    if uri.startswith(schemes):
+    if locations.find_scheme(place) in schemes:
         return
-    if not uri or "\0" in uri:
+    if not place or "\0" in place:
         raise InvalidJob(Code.INVALID_JOB, f"{field}: not a URI or path")
-    if "://" in uri or uri.startswith("data:"):
-        raise InvalidJob(Code.INVALID_JOB, f"{field}: {uri.partition(':')[0]} is not one of {', '.join(schemes)}")
-    on_volume = Path(os.path.normpath(uri)).is_relative_to(settings.volume)
+    known = ", ".join(scheme.prefix for scheme in schemes)
+    if locations.is_uri(place):
+        raise InvalidJob(Code.INVALID_JOB, f"{field}: {place.partition(':')[0]} is not one of {known}")
+    on_volume = Path(os.path.normpath(place)).is_relative_to(settings.volume)
     # Before touching the file system, which a serverless caller must not probe.
     is_remote = entry_point in (EntryPoint.SERVERLESS, EntryPoint.SERVER)
     if is_remote and not (on_volume and settings.allow_volume):
-        raise _volume_disabled(field) if on_volume else _path_not_allowed(field, schemes)
+        raise _volume_disabled(field) if on_volume else _path_not_allowed(field, known)
     if entry_point is EntryPoint.LOCAL:
         return
     try:
-        path = Path(uri).resolve()
+        path = Path(place).resolve()
     except (OSError, RuntimeError):  # a symlink loop
-        raise _path_not_allowed(field, schemes) from None
+        raise _path_not_allowed(field, known) from None
     if path.is_relative_to(settings.volume.resolve()):
         if not settings.allow_volume:
             raise _volume_disabled(field)
@@ -413,16 +413,16 @@ def _check_location(
         if settings.allowed_dir and path.is_relative_to(settings.allowed_dir.resolve()):
             return
         message = f"{field}: local paths are allowed only below ALLOWED_DIR, a setting of the worker"
-        raise InvalidJob(Code.INVALID_JOB, f"{message}; or use one of {', '.join(schemes)}")
-    raise _path_not_allowed(field, schemes)
+        raise InvalidJob(Code.INVALID_JOB, f"{message}; or use one of {known}")
+    raise _path_not_allowed(field, known)
 
 
 def _volume_disabled(field: str) -> InvalidJob:
     return InvalidJob(Code.INVALID_JOB, f"{field}: volume paths are disabled; set ALLOW_VOLUME=true on the endpoint")
 
 
-def _path_not_allowed(field: str, schemes: tuple[str, ...]) -> InvalidJob:
-    return InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {', '.join(schemes)}")
+def _path_not_allowed(field: str, known: str) -> InvalidJob:
+    return InvalidJob(Code.INVALID_JOB, f"{field}: local paths are not allowed here; use one of {known}")
 
 
 def _check_size(*parts: Any) -> None:

@@ -16,13 +16,13 @@ from functools import partial
 
 import structlog
 
-from twopass import contexts
+from twopass import contexts, locations
 from twopass import job as contract
 from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageListener, PageOrder
 from twopass.document import Checkpoint, Document, Problem, State, derive_canary
 from twopass.engines.interface import Identity
 from twopass.errors import Code, EngineError, OutOfTime, SourceError, TwopassError, WorkerDied
-from twopass.job import Job, redact_uri
+from twopass.job import Job
 from twopass.pages.rendered_page import RenderedPage
 from twopass.result import Result
 from twopass.runtime import admission, page_slots, retry, task_group
@@ -111,14 +111,14 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
         options = contexts.describe_run(job, settings, identity, family).options
         async with open_sources(settings, job.s3, job.upload) as sources:
             sha256 = await fetch.hash_source(job.sources[0], sources)
-            document_id = contract.document_id(fetch.get_stem(job.sources[0]), sha256, options)
+            document_id = contract.document_id(locations.stem(job.sources[0]), sha256, options)
             folder = DocumentFolder(output, document_id)
             problems: tuple[Problem, ...] = ()
             manifest = await folder.load_manifest()
             if manifest and manifest.is_final and not contexts.is_complete(job, manifest):
                 manifest, problems = await reparse.add_formats(folder, job, settings, sources)
         if manifest and contexts.is_complete(job, manifest):
-            outcome = report.existing_document(manifest, redact_uri(job.sources[0]), job, watch)
+            outcome = report.existing_document(manifest, locations.redact(job.sources[0]), job, watch)
             return await report.add_inline(report.add_problems(outcome, problems), folder, job)
     return None
 
@@ -128,8 +128,8 @@ async def read_document(context: JobContext, source: str, ticket: Ticket) -> Out
     try:
         return await _read_document(context, source, ticket)
     except TwopassError as error:
-        log.warning("document failed", source=redact_uri(source), code=error.code)
-        return report.failed_document(redact_uri(source), error)
+        log.warning("document failed", source=locations.redact(source), code=error.code)
+        return report.failed_document(locations.redact(source), error)
 
 
 async def _read_document(context: JobContext, source: str, ticket: Ticket) -> Outcome:

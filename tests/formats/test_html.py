@@ -140,6 +140,7 @@ def test_any_markdown_gives_balanced_tags(markdown: str) -> None:
         ("a b c", "*a<sup>b*</sup> c", "<em>a<sup>b</sup></em> c"),
         ("see a", "*see* [a](javascript:b)", "<em>see</em> [a](javascript:b)"),
         ("see a", "see [a](https://b.example)", 'see <a href="https://b.example">a</a>'),
+        ("see a", "see [a](HTTPS://b.example)", 'see <a href="HTTPS://b.example">a</a>'),
         ("see a", "*see* ![a](https://b.example/c.png)", '<em>see</em> !<a href="https://b.example/c.png">a</a>'),
         ("a <b>b</b> c", "a <b>b</b> *c*", "a &lt;b&gt;b&lt;/b&gt; <em>c</em>"),
     ],

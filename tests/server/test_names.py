@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass import locations
 from twopass.errors import RequestError
 from twopass.job import Upload
 from twopass.server.access import is_local
 from twopass.server.answers import State
 from twopass.server.jobs import MAX_CRASHES, JobStore, Record, now, open_store
 from twopass.server.uploads import MAX_NAME_LENGTH, clean_name
-from twopass.steps.fetch import get_stem
 
 
 @given(st.text())
@@ -32,7 +32,7 @@ def test_a_files_name_survives_as_the_documents_stem(name: str) -> None:
     uri = Upload(name, Path("anywhere")).uri
 
     assert uri.isascii() and uri.startswith("upload:///") and "/" not in uri.removeprefix("upload:///")
-    assert get_stem(uri) == (Path(name).stem or "document")
+    assert locations.stem(uri) == (Path(name).stem or "document")
 
 
 @given(name=st.text(alphabet="./\\ab\0~%", max_size=20))

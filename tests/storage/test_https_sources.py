@@ -92,7 +92,7 @@ async def test_an_https_source_is_downloaded_with_its_metadata(site: Site, tmp_p
     """A web address yields bytes, hash, etag and content type."""
     site.pages["/x"] = (200, {"ETag": 'W/"7"', "Content-Type": "Application/PDF; x=y"}, b"%PDF")
 
-    result = await Sources(PRIVATE_ALLOWED).fetch(site.url(), tmp_path / "t")
+    result = await Sources(PRIVATE_ALLOWED).fetch(site.url(scheme="HTTP"), tmp_path / "t")
 
     assert result == DownloadResult("7", 4, hashlib.sha256(b"%PDF").hexdigest(), PDF)
     assert (tmp_path / "t").read_bytes() == b"%PDF" and site.hosts == [f"127.0.0.1:{site.port}"]

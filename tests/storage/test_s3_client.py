@@ -95,6 +95,7 @@ async def test_a_jobs_endpoint_is_checked_like_a_source(url: str) -> None:
     [
         ("https://docs.s3.eu-central-1.amazonaws.com", None, (None, "eu-central-1")),
         ("https://s3.amazonaws.com", None, (None, None)),
+        ("HTTPS://Docs.S3.EU-Central-1.amazonaws.com", None, (None, "eu-central-1")),
         ("https://s3-us-west-2.amazonaws.com/", None, (None, "us-west-2")),
         ("https://s3.host", None, ("https://s3.host", "us-east-1")),
         ("https://s3.host", "nyc3", ("https://s3.host", "nyc3")),

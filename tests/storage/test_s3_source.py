@@ -25,7 +25,7 @@ async def test_an_s3_source_is_downloaded_with_its_metadata(endpoint: str, bucke
     data = os.urandom(3_000_000)
     etag = bucket.put_object(Bucket="bucket", Key="in put/ä?.pdf", Body=data, ContentType=PDF)["ETag"].strip('"')
 
-    result = await Sources(s3.settings(endpoint)).fetch("s3://bucket/in put/ä?.pdf", tmp_path / "t")
+    result = await Sources(s3.settings(endpoint)).fetch("S3://bucket/in put/ä?.pdf", tmp_path / "t")
 
     assert result == DownloadResult(etag, len(data), hashlib.sha256(data).hexdigest(), PDF)
     assert (tmp_path / "t").read_bytes() == data

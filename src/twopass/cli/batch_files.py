@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from twopass import locations
 from twopass.errors import Code, SourceError
 from twopass.fleet import discovery
-from twopass.job import Upload, redact_uri
+from twopass.job import Upload
 from twopass.page_range import PageRange
 from twopass.runtime import scratch
 from twopass.settings import Settings
@@ -38,7 +39,7 @@ class InputFile:
 
     @property
     def is_local(self) -> bool:
-        return "://" not in self.location
+        return not locations.is_uri(self.location)
 
     @property
     def source(self) -> str | None:
@@ -52,14 +53,14 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        return redact_uri(self.location)
+        return locations.redact(self.location)
 
     @property
     def job_id(self) -> str:
         """The same id in every run, and a different one for every file."""
         slug = re.sub(r"[^\w.]+", "-", self._name_below_root()).strip("-.")[:40]
-        place = str(Path(self.location).resolve()) if self.is_local else self.location
-        digest = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:8]
+        place = locations.absolute(self.location).encode(errors="surrogateescape")
+        digest = hashlib.sha256(place).hexdigest()[:8]
         return f"read-{slug}-{digest}"
 
     @property
@@ -103,7 +104,7 @@ async def find(
     Raises TwopassError, which names a place that does not exist.
     """
     found: dict[str, InputFile] = {}
-    for place in places:
+    for place in map(locations.normalize, places):
         if place == STDIN:
             found[place] = InputFile(STDIN_NAME, STDIN_NAME, stdin)
             continue

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from twopass import locations
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, InvalidJob, InvalidSetting, TwopassError
 from twopass.job import Format
@@ -115,7 +116,7 @@ Formats = Annotated[
 
 def parse_folder(value: str | Path) -> Path:
     """Check that a folder of this machine is named, which need not exist yet."""
-    if "://" in str(value):
+    if locations.is_uri(str(value)):
         raise typer.BadParameter(f"{value} is a URI; name a folder of this machine.")
     folder = Path(value)
     if folder.exists() and not folder.is_dir():
@@ -125,9 +126,9 @@ def parse_folder(value: str | Path) -> Path:
 
 def parse_output(value: str) -> str:
     """Check that the place is s3://bucket/prefix or a folder of this machine."""
-    if "://" in value and not value.startswith("s3://"):
+    if locations.is_uri(value) and locations.find_scheme(value) not in locations.OUTPUTS:
         raise typer.BadParameter(f"{value} cannot be written to; name a folder or s3://bucket/prefix.")
-    return value if "://" in value else str(parse_folder(value))
+    return locations.normalize(value) if locations.is_uri(value) else str(parse_folder(value))
 
 
 def parse_json_object(value: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from twopass import locations
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job
 from twopass.pages.rendered_page import RenderedPage
@@ -85,8 +85,7 @@ def _list_uris(result: DocumentResult) -> dict[str, str]:
 
 @asynccontextmanager
 async def _open_folder(place: str, settings: Settings) -> AsyncIterator[DocumentFolder]:
-    uri = place if place.startswith("s3://") else str(Path(place).resolve())
-    parent, _, name = uri.rstrip("/").rpartition("/")
+    parent, _, name = locations.absolute(place).rstrip("/").rpartition("/")
     store = create_store(parent, settings, None)
     try:
         yield DocumentFolder(store, name)

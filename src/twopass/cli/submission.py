@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from twopass import locations
 from twopass.cli import submit_summary
 from twopass.cli.exit_codes import Exit
 from twopass.cli.submit_summary import SummaryWriter
@@ -56,7 +57,7 @@ def run(options: Options, settings: Settings, console: Console) -> int:
 def _check_key(options: Options) -> None:
     """Raise InvalidSetting for an endpoint of RunPod without a key. Other addresses may need none."""
     endpoint = options.submission.endpoint
-    is_used = endpoint and "://" not in endpoint and (options.cancel or not options.dry_run)
+    is_used = endpoint and not locations.is_uri(endpoint) and (options.cancel or not options.dry_run)
     if is_used and not options.submission.api_key:
         message = "RUNPOD_API_KEY: not set; create a key in RunPod's settings and set it"
         raise InvalidSetting(Code.INVALID_SETTING, message)

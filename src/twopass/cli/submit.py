@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twopass import locations
 from twopass.cli import options
 
 
@@ -121,7 +122,7 @@ def command(
     if cancel and ray:
         message = "Ray's workers end with their command, so that nothing is left to cancel"
         raise typer.BadParameter(message, param_hint="--cancel")
-    if local and not local.startswith(("http://", "https://")):
+    if local and not locations.is_web_address(local):
         message = f"{local} is not an HTTP address; write it like http://localhost:8000"
         raise typer.BadParameter(message, param_hint="--local")
     if not (endpoint or local or ray or (dry_run and not cancel)):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from twopass import locations
 from twopass.errors import AnswerError, Code, EndpointError, LimitReached, TwopassError
 from twopass.fleet.budget import Budget
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PreparedDocument
@@ -22,7 +23,6 @@ from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.answers import JobResult, ProgressAnswer
 from twopass.fleet.endpoints.interface import Endpoint, JobState, JobStatus
 from twopass.fleet.ledger import Ledger
-from twopass.job import redact_uri
 from twopass.page_range import PageRange
 from twopass.runtime import retry, task_group
 
@@ -356,7 +356,7 @@ class Campaign:
                 return total
             if reason := tries.record(run):
                 return replace(total, error=reason)
-            source = redact_uri(document.source)[:200]
+            source = locations.redact(document.source)[:200]
             log.warning("job sent again", document=source, slice=page_slice, reason=run.failure[:200])
             pages = run.unread_pages if run.keeps_pages and run.result.document else pages
             await asyncio.sleep(retry.FLEET_JOB.delay(1))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from twopass import locations
 from twopass.errors import Code, InvalidJob, SourceError, TwopassError
 from twopass.fleet.ledger import Ledger, PageCount
-from twopass.job import redact_uri
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
@@ -41,11 +41,11 @@ class DocumentRef:
 
     @property
     def is_local(self) -> bool:
-        return "://" not in self.location
+        return not locations.is_uri(self.location)
 
     @property
     def name(self) -> str:
-        return redact_uri(self.location)
+        return locations.redact(self.location)
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,14 @@ async def _expand(place: str, settings: Settings, excluded: Collection[str]) -> 
         lines = [line.strip() for line in text.splitlines()]
         places = [line for line in lines if line and not line.startswith(("#", "@"))]
         return await find_documents(places, settings, excluded)
-    if place.startswith("s3://") and place.endswith("/"):
+    place = locations.normalize(place)
+    if locations.S3.begins(place) and place.endswith("/"):
         return await _list_prefix(place, settings, excluded)
-    if "://" in place:
+    if locations.is_uri(place):
         return [DocumentRef(place)]
     path = Path(place)
     if path.is_dir():
-        folders = [Path(folder).resolve() for folder in excluded if "://" not in folder]
+        folders = [Path(folder).resolve() for folder in excluded if not locations.is_uri(folder)]
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
         return [DocumentRef(str(file)) for file in files if not any(map(file.resolve().is_relative_to, folders))]
     if not path.exists():
@@ -102,7 +103,7 @@ async def _list_prefix(prefix: str, settings: Settings, excluded: Collection[str
         versions = await store.versions("")
     finally:
         await store.close()
-    results = tuple(f"{folder.rstrip('/')}/" for folder in excluded)
+    results = tuple(f"{locations.normalize(folder).rstrip('/')}/" for folder in excluded)
     return [
         DocumentRef(uri, versions[key])
         for key in sorted(versions)

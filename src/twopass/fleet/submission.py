@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twopass import locations
 from twopass.errors import Code, InvalidJob, InvalidSetting
 from twopass.fleet import save_results
 from twopass.fleet.campaign import MAX_RUNS, Campaign, CampaignListener, Plan
@@ -64,10 +65,8 @@ class Submission:
     @property
     def job_fields(self) -> dict[str, Any]:
         """The fields of every job."""
-        output = self.output
-        if output and "://" not in output:
-            output = str(Path(output).resolve())  # the worker's current folder is another one
-        return {**self.job, **({"output": output} if output else {})}
+        # The worker's current folder is another one.
+        return {**self.job, **({"output": locations.absolute(self.output)} if self.output else {})}
 
     @property
     def plan(self) -> Plan:

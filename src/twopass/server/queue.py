@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
-from twopass import contexts, pipeline
+from twopass import contexts, locations, pipeline
 from twopass.document import Severity, Status
 from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassError
-from twopass.job import EntryPoint, Job, Upload, redact_uri
+from twopass.job import EntryPoint, Job, Upload
 from twopass.result import Result
 from twopass.runtime import scratch
 from twopass.server.answers import ErrorAnswer, State
@@ -99,7 +99,9 @@ class JobQueue:
             await body.save(self.store.upload_path(job_id))
             is_secret = bool(job.password or job.s3)
             await asyncio.to_thread(self.store.keep_input, job_id, body.input, is_secret)
-            record = self.store.put(Record(id=job_id, name=body.name or redact_uri(job.sources[0]), created=now()))
+            record = self.store.put(
+                Record(id=job_id, name=body.name or locations.redact(job.sources[0]), created=now())
+            )
             undo.pop_all()
         self._start(job)
         return record

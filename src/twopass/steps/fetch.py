@@ -7,13 +7,13 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from twopass import locations
 from twopass.document import Meta, OutlineEntry, SourceInfo
 from twopass.errors import Code, SourceError
-from twopass.job import Job, redact_uri
+from twopass.job import Job
 from twopass.pages.source_files import (
     PDF,
     PILLOW_ERRORS,
@@ -76,28 +76,20 @@ async def document(
         limits = Limits(settings.max_pages, settings.max_image_pixels)
         inspection = await page_pool.call_with_retry(inspect, str(path), mime, password, limits)
         info = SourceInfo(
-            uri=redact_uri(uri),
+            uri=locations.redact(uri),
             etag=download.etag,
             sha256=download.sha256,
             bytes=download.bytes,
             mime=mime,
             page_count=len(inspection.pages),
         )
-        yield CheckedFile(path, get_stem(uri), info, inspection.pages, inspection.meta, password)
+        yield CheckedFile(path, locations.stem(uri), info, inspection.pages, inspection.meta, password)
 
 
 async def hash_source(uri: str, sources: Sources) -> str:
     """The hash of a source's bytes, which is part of its document's id. Nothing is checked; raises SourceError."""
     with error_mapping.map_errors("the worker's disk", SourceError), scratch.open_folder() as folder:
         return (await sources.fetch(uri, folder / "source")).sha256
-
-
-def get_stem(uri: str) -> str:
-    """The file's name without its suffix, with which a document id begins."""
-    if uri.startswith("data:"):
-        return "inline"
-    path = unquote(urlsplit(uri).path) if "://" in uri else uri
-    return PurePosixPath(path).stem or "document"
 
 
 def detect_type(path: Path) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from twopass import job
+from twopass import locations
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
 
@@ -95,17 +95,9 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         executor.shutdown(wait=False)  # a cancelled await leaves the work running; the thread ends with it
 
 
-def source_label(uri: str) -> str:
-    """The source's name in messages: its URI without query and password."""
-    try:
-        return job.redact_uri(uri)
-    except ValueError:  # not a URI
-        return uri.partition(":")[0][:20]
-
-
 def timeout_error(uri: str, settings: Settings) -> SourceError:
     return SourceError(
         Code.STORE_UNAVAILABLE,
-        f"{source_label(uri)}: not downloaded within {settings.fetch_timeout_s:.0f} s; "
+        f"{locations.redact(uri)}: not downloaded within {settings.fetch_timeout_s:.0f} s; "
         "try again or raise FETCH_TIMEOUT_S",
     )

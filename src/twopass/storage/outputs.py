@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from twopass import job
+from twopass import job, locations
+from twopass.errors import Code, StoreError
 from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage.folder_store import FolderStore
@@ -19,11 +20,15 @@ MAX_CHECKED = 1000  # outputs of which a worker remembers that they can be writt
 
 
 def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store:
-    """Return the store of this output. It connects at its first call; the caller closes it."""
+    """Return the store of this output. It connects at its first call; the caller closes it. Raises StoreError."""
     if uri is None:
         return MemoryStore()
-    if uri.startswith("s3://"):
+    if locations.find_scheme(uri) is locations.S3:
         return S3Store(uri, settings, s3)
+    if locations.is_uri(uri):
+        kind = uri.partition(":")[0][:20]
+        message = f"{kind}: places of this kind cannot be written to; name a folder or s3://bucket/prefix"
+        raise StoreError(Code.OUTPUT_DENIED, message)
     return FolderStore(Path(uri), replace(retry.STORE_CALL, budget_s=settings.store_patience_s))
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from twopass import job
+from twopass import job, locations
 from twopass.errors import Code, SourceError, StoreError
 from twopass.runtime import retry
 from twopass.runtime.retry import RetryPolicy
@@ -24,7 +24,7 @@ from twopass.version import VERSION
 PART_THREADS = 3  # concurrent parts of one large object
 SMALL_BODY_BYTES = 64 << 10  # a store reads a body of this size to its end before it closes a connection
 
-_AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$")
+_AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _botocore_keys(key_id: str | None, secret: str | None, token: str | None) ->
 def endpoint_and_region(endpoint: str | None, region: str | None) -> tuple[str | None, str | None]:
     """Client arguments. An address of AWS itself, with or without the bucket in it, is a region and no endpoint."""
     if endpoint and (aws := _AWS.match(endpoint)):
-        return None, region or aws[1] or None
+        return None, region or aws[1].lower() or None
     return endpoint or None, region or ("us-east-1" if endpoint else None)
 
 
@@ -190,8 +190,8 @@ def multipart_config(part_bytes: int) -> Any:
 
 
 def parse_s3_uri(uri: str, raises: type[SourceError] | type[StoreError]) -> tuple[str, str]:
-    """Return bucket and key of s3://bucket/key. An S3 URI has no escapes and no query: the key is taken literally."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    """Return bucket and key of s3://bucket/key."""
+    bucket, key = locations.split_bucket(uri)
     if not bucket:
         code = Code.OUTPUT_DENIED if raises is StoreError else Code.SOURCE_NOT_FOUND
         raise raises(code, "the URI names no bucket; write s3://bucket/key")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from twopass import job
+from twopass import job, locations
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
 from twopass.storage import download, error_mapping, s3_client
@@ -27,7 +27,7 @@ class S3Downloader:
 
     async def download(self, uri: str, target: Path, limit_bytes: int) -> DownloadResult:
         """Write s3://bucket/key to the target file. Its size is checked before its bytes are read."""
-        file = TargetFile(target, limit_bytes, download.source_label(uri))
+        file = TargetFile(target, limit_bytes, locations.redact(uri))
         stop = threading.Event()  # a cancelled await leaves its thread running
         try:
             async with asyncio.timeout(self._settings.fetch_timeout_s):
@@ -42,7 +42,7 @@ class S3Downloader:
 
     def _download(self, uri: str, target: TargetFile, stop: threading.Event) -> DownloadResult:
         bucket, key = s3_client.parse_s3_uri(uri, SourceError)
-        label = download.source_label(uri)
+        label = locations.redact(uri)
         if not key:
             raise SourceError(Code.SOURCE_NOT_FOUND, f"{label}: names a bucket and no object; write s3://bucket/key")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from twopass import job
+from twopass import job, locations
 from twopass.errors import Code, SourceError
 from twopass.runtime import retry
 from twopass.settings import Settings
@@ -51,15 +51,15 @@ class Sources:
         if self._upload and uri == self._upload.uri:
             name, path = self._upload.name, self._upload.path
             return await download.run_in_thread(_copy, path, target, limit_bytes, name)
-        scheme = uri.partition(":")[0].lower()
-        if scheme == "s3":
+        scheme = locations.find_scheme(uri)
+        if scheme is locations.S3:
             return await self._s3.download(uri, target, limit_bytes)
-        if scheme in ("https", "http"):
+        if locations.is_web_address(uri):
             return await fetch_https(uri, target, settings, limit_bytes)
-        if scheme == "data":
+        if scheme is locations.DATA:
             return await download.run_in_thread(_write_data, uri, target, limit_bytes)
-        if "://" in uri:
-            message = f"{scheme[:20]}: sources of this kind are not supported; use s3 or https"
+        if locations.is_uri(uri):
+            message = f"{uri.partition(':')[0][:20]}: sources of this kind are not supported; use s3 or https"
             raise SourceError(Code.SOURCE_UNSUPPORTED, message)
         return await download.run_in_thread(_copy, Path(uri), target, limit_bytes, uri)
 
@@ -99,9 +99,8 @@ def _copy(path: Path, target: Path, limit_bytes: int, label: str) -> DownloadRes
 def decode_data(uri: str, limit: int) -> tuple[bytes, str]:
     """Return bytes and MIME type of a data: URI. Anything malformed raises SourceError, so that no byte is lost."""
     head, comma, body = uri.partition(",")
-    scheme, _, media = head.partition(":")
-    mime, _, parameters = media.partition(";")
-    if scheme.lower() != "data" or not comma:
+    mime, _, parameters = head.partition(":")[2].partition(";")
+    if not (locations.DATA.begins(uri) and comma):
         raise SourceError(Code.SOURCE_UNSUPPORTED, "data: not a data URI; write data:application/pdf;base64,…")
     if not body.isascii() or _BAD_ESCAPE.search(body):
         raise SourceError(Code.SOURCE_UNSUPPORTED, "data: the part after the comma is not percent-encoded")
@@ -175,7 +174,7 @@ async def _fetch_once(uri: str, target: Path, settings: Settings, limit_bytes: i
     import httpx
 
     timeout = httpx.Timeout(HTTP_READ_S, connect=HTTP_CONNECT_S)
-    label = download.source_label(uri)
+    label = locations.redact(uri)
     with error_mapping.map_errors(label, SourceError), map_http_errors(label):
         url = httpx.URL(uri)
         # Without trust_env: a proxy from the environment would choose the address instead of our check.

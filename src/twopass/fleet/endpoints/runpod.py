@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from twopass import locations
 from twopass.errors import Code, EndpointError
 from twopass.fleet.endpoints import answers, http_api
 from twopass.fleet.endpoints.answers import SubmittedJob
@@ -55,7 +56,7 @@ class RunPod:
         whose answer cannot be parsed.
         """
         self._answer_policy = answer_policy
-        self._api = ApiClient(endpoint if "://" in endpoint else f"{API_URL}/{endpoint}", key)
+        self._api = ApiClient(endpoint if locations.is_uri(endpoint) else f"{API_URL}/{endpoint}", key)
         self._submit_pace, self._poll_pace = Pace(SUBMITS_PER_S), Pace(POLLS_PER_S)
         self._policy = {"executionTimeout": round(execution_s * 1000)}
         if ttl_s is not None:

@@ -91,7 +91,7 @@ def markdown_to_html(markdown: str, render_text: Callable[[str], Markup]) -> Mar
 @cache
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable("strikethrough").disable("image")
-    parser.validateLink = lambda url: url.startswith(CLICKABLE_SCHEMES)  # type: ignore[method-assign]
+    parser.validateLink = lambda url: url.lower().startswith(CLICKABLE_SCHEMES)  # type: ignore[method-assign]
     return parser
 
 

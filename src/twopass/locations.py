@@ -1,0 +1,85 @@
+"""Where documents are and where artefacts go: a URI with one of these schemes, or a path of this machine.
+
+A scheme may be written in any case; what follows it is taken literally. `normalize` is applied where a place comes in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A scheme of URIs, as a URI begins with it."""
+
+    prefix: str
+
+    def begins(self, place: str) -> bool:
+        return place[: len(self.prefix)].lower() == self.prefix
+
+
+S3 = Scheme("s3://")
+HTTPS = Scheme("https://")
+HTTP = Scheme("http://")  # jobs cannot name it; a worker may be allowed to follow a redirect there
+DATA = Scheme("data:")
+
+SOURCES = (S3, HTTPS, DATA)  # what jobs may name
+OUTPUTS = (S3,)
+_SCHEMES = (*SOURCES, HTTP)
+
+
+def find_scheme(place: str) -> Scheme | None:
+    """The scheme of the URI; None for a path, and for a scheme that is not known."""
+    return next((scheme for scheme in _SCHEMES if scheme.begins(place)), None)
+
+
+def is_uri(place: str) -> bool:
+    """Whether this is a URI and no path. A colon alone makes none: it may stand in a file's name or after a drive."""
+    return "://" in place or DATA.begins(place)
+
+
+def is_web_address(place: str) -> bool:
+    return find_scheme(place) in (HTTPS, HTTP)
+
+
+def normalize(place: str) -> str:
+    """The place with its scheme in lower case, so that the same place is the same text. A path is left as it is."""
+    scheme = find_scheme(place)
+    return f"{scheme.prefix}{place[len(scheme.prefix) :]}" if scheme else place
+
+
+def absolute(place: str) -> str:
+    """The place as it can be named from every folder of this machine."""
+    return normalize(place) if is_uri(place) else str(Path(place).resolve())
+
+
+def split_bucket(uri: str) -> tuple[str, str]:
+    """Bucket and key of s3://bucket/key. Such a URI has no escapes and no query: the key is taken literally."""
+    bucket, _, key = uri.partition("://")[2].partition("/")
+    return bucket, key
+
+
+def stem(place: str) -> str:
+    """The file's name without its suffix, with which a document id begins."""
+    if DATA.begins(place):
+        return "inline"
+    try:
+        path = unquote(urlsplit(place).path) if is_uri(place) else place
+    except ValueError:  # no host can have this name
+        path = ""
+    return PurePosixPath(path).stem or "document"
+
+
+def redact(place: str) -> str:
+    """The place without query, user info or inline bytes, for results, artefacts, messages and logs."""
+    scheme, colon, rest = place.partition(":")
+    if DATA.begins(place):
+        media, comma, _ = rest.partition(",")
+        return f"data:{media[:60]},…" if comma else "data:…"
+    if not colon or scheme.lower() not in ("http", "https"):
+        return place  # an S3 key may hold ? and #
+    authority, slash, path = rest.removeprefix("//").partition("/")
+    path = path.partition("?")[0].partition("#")[0]
+    return f"{scheme}://{authority.rpartition('@')[2].partition('?')[0]}{slash}{path}"
