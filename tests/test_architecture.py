@@ -153,7 +153,7 @@ HOMES = {
     "cv2": {
         "detection/ink.py",
         "engines/cpu/layout_regions.py",
-        "engines/cpu/tables/scanned_rules.py",
+        "engines/cpu/tables/rules.py",
         "engines/detector/decode.py",
     },
     "onnxruntime": {"engines/cpu/layout_regions.py"},

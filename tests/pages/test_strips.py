@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from twopass.pages import strips
-from twopass.pages.strips import Array
+from twopass.pages.strips import Array, place_words
 
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 60))
 
@@ -43,3 +46,86 @@ def test_ink_without_letters_is_not_covered() -> None:
     assert 0.45 < strips.measure_coverage(strip, letters) < 0.6
     assert strips.measure_coverage(ruled, letters) == 1.0
     assert strips.measure_coverage(np.full((30, 400, 3), 255, np.uint8), []) == 1.0
+
+
+HEIGHT = 20  # pixels
+LETTER = 8  # pixels of width
+
+
+def draw_strip(letters: Sequence[int], width: int = 100) -> Array:
+    """A white line with a letter at each of these columns."""
+    strip = np.full((HEIGHT, width, 3), 255, np.uint8)
+    for x in letters:
+        strip[6:15, x : x + LETTER] = 0
+    return strip
+
+
+def list_centres(letters: Sequence[int], width: int = 100) -> list[float]:
+    return [(x + LETTER / 2) / width for x in letters]
+
+
+def test_words_end_at_their_ink() -> None:
+    """The places of characters are only roughly known; the ink shows where a word begins and ends."""
+    letters = [10, 20, 50, 60]
+    rough = [centre + 0.03 for centre in list_centres(letters)]
+
+    assert place_words(draw_strip(letters), "ab cd", rough) == (["ab", "cd"], ((0.1, 0.28), (0.5, 0.68)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("3256ab", ["32", "56ab"]),  # two numbers
+        ("32cdef", ["32", "cdef"]),
+        ("abcdef", ["abcdef"]),  # letters alone do not show where a blank is missing
+        ("311256", ["311256"]),  # a one is narrow
+        ("3.,256", ["3.,256"]),
+    ],
+)
+def test_a_number_without_its_blank_is_a_word_of_its_own(text: str, words: list[str]) -> None:
+    """The recogniser leaves blanks out between numbers and what stands beside them."""
+    letters = [10, 20, 40, 50, 60, 70]
+
+    found, extents = place_words(draw_strip(letters), text, list_centres(letters))
+
+    assert found == words
+    assert len(extents) == len(words)
+
+
+def test_rules_are_no_ink() -> None:
+    """Rules along a line and across it belong to no word."""
+    letters = [10, 20, 50, 60]
+    strip = draw_strip(letters)
+    strip[[1, 12]] = 0
+    strip[:, [5, 38, 80]] = 0
+
+    assert place_words(strip, "ab cd", list_centres(letters))[1] == ((0.1, 0.28), (0.5, 0.68))
+
+
+def test_white_letters_on_black_are_ink() -> None:
+    """What differs from most of the line is ink."""
+    letters = [10, 20, 50, 60]
+
+    assert place_words(255 - draw_strip(letters), "ab cd", list_centres(letters))[1] == ((0.1, 0.28), (0.5, 0.68))
+
+
+def test_without_places_there_are_no_extents() -> None:
+    """Places that are not those of the characters say nothing."""
+    assert place_words(draw_strip([10, 20]), "a b", [0.1]) == (["a", "b"], ())
+    assert place_words(draw_strip([]), "", []) == ([], ())
+
+
+@given(
+    st.text(st.sampled_from("ab019 .,é国"), max_size=12),
+    st.lists(st.integers(0, 90), max_size=8),
+    st.lists(st.floats(-0.5, 1.5), min_size=12, max_size=12),
+)
+def test_any_places_keep_every_letter(text: str, letters: list[int], places: list[float]) -> None:
+    """Words have the letters of the text; their extents are within the line, or there are none."""
+    centres = places[: len("".join(text.split()))]
+    words, extents = place_words(draw_strip(letters), text, centres)
+
+    assert "".join(words) == "".join(text.split())
+    if extents:
+        assert len(extents) == len(words)
+        assert all(0 <= start < stop <= 1 for start, stop in extents)

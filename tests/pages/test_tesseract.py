@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.pages import hangul, scripts, tesseract
+from twopass.pages import scripts, tesseract
 from twopass.pages.scripts import PageLanguage, Tesseract
 from twopass.pages.strips import Array, Letter
 from twopass.pages.tesseract import Glyph
@@ -43,7 +43,7 @@ def test_joining_a_korean_line_loses_no_letter(letters: list[tuple[float, str]],
     """Spaces are added between letters and Latin words, and nothing else changes."""
     glyphs = [Glyph(text, x, x + 10) for x, text in letters]
     latin = [Glyph("ab", x, x + 20) for x in words]
-    text = hangul.join(glyphs, latin, np.full((20, 420, 3), 255, np.uint8))
+    text = scripts.join_korean(glyphs, latin, np.full((20, 420, 3), 255, np.uint8))
 
     assert sorted(text.replace(" ", "")) == sorted("".join(glyph.text for glyph in (*glyphs, *latin)))
 
@@ -54,7 +54,7 @@ def test_a_latin_word_that_cannot_be_read_makes_its_line_doubtful() -> None:
     strip[4:16, 20:60:3] = 0
     letters = [Letter(text, 25.0 + 10 * n, 0.6) for n, text in enumerate("Pum")]
 
-    assert hangul.find_latin_words(strip, letters, lambda _: letters) == hangul.LatinWords((), hangul.DOUBTFUL_SCORE)
+    assert scripts.find_latin_words(strip, letters, lambda _: letters) == scripts.LatinWords((), scripts.DOUBTFUL_SCORE)
 
 
 def read_as(*texts: str) -> list[str | None]:

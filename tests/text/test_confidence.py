@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
+from typing import Literal
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes import texts
 from twopass.document import ConfidenceMethod
-from twopass.text.confidence import UNCERTAIN_BELOW, Evidence, judge, judge_unknown_layer
+from twopass.engines.cpu.layer_check import SUSPICIOUS
+from twopass.text.confidence import UNCERTAIN_BELOW, Evidence, judge, judge_unknown_layer, measure_plausibility
 
 SHARES = st.floats(0, 1)
 EVIDENCE = st.builds(
@@ -50,3 +56,85 @@ def test_a_layer_of_unknown_origin_is_judged_by_its_words() -> None:
     assert (sound[0].score, sound[1]) == (0.85, ())
     assert noise[0].score < 0.4 and noise[1] == ("unreadable", "uncertain")
     assert noise[0].method is ConfidenceMethod.UNKNOWN_LAYER
+
+
+GERMAN = "Der Pegel im Brunnen wird gemessen, bevor die Pumpe läuft, und noch einmal nach einer Stunde Betrieb."
+FRENCH = "Le niveau dans le forage est mesuré avant que la pompe ne démarre, puis une heure après la mise en marche."
+SPANISH = "El nivel del pozo se mide antes de que arranque la bomba y después de una hora de funcionamiento."
+# From the Universal Declaration of Human Rights.
+POLISH = "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności i swych praw. Są oni obdarzeni rozumem"
+CZECH = "Všichni lidé rodí se svobodní a sobě rovní co do důstojnosti a práv. Jsou nadáni rozumem a svědomím a mají"
+TURKISH = "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar. Akıl ve vicdana sahiptirler ve birbirlerine"
+FINNISH = (
+    "Kaikki ihmiset syntyvät vapaina ja tasavertaisina arvoltaan ja oikeuksiltaan. Heille on annettu järki ja omatunto"
+)
+SWEDISH = (
+    "Alla människor äro födda fria och lika i värde och rättigheter. De äro utrustade med förnuft och samvete och böra"
+)
+DANISH = "Alle mennesker er født frie og lige i værdighed og rettigheder. De er udstyret med fornuft og samvittighed"
+HUNGARIAN = (
+    "Minden emberi lény szabadon születik és egyenlő méltósága és joga van. Az emberek, ésszel és lelkiismerettel"
+)
+VIETNAMESE = "Tất cả mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi. Mọi con người đều được"
+ROMANIAN = "Toate fiinţele umane se nasc libere şi egale în demnitate şi în drepturi. Ele sunt înzestrate cu raţiune"
+CROATIAN = "Sva ljudska bića rađaju se slobodna i jednaka u dostojanstvu i pravima. Ona su obdarena razumom i sviješću"
+OTHERS = (POLISH, CZECH, TURKISH, FINNISH, SWEDISH, DANISH, HUNGARIAN, VIETNAMESE, ROMANIAN, CROATIAN)
+CODE = "if (currentUser) throw new NotFoundException(`userId`); return currentUser.firstName + httpRequest.userService"
+
+
+@pytest.mark.parametrize("text", OTHERS)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_prose_in_other_languages_is_not_suspicious(text: str, form: Literal["NFC", "NFD"]) -> None:
+    """Prose in a language with letters of its own is above the share below which a layer is compared."""
+    share, words = measure_plausibility(unicodedata.normalize(form, text))
+
+    assert share > SUSPICIOUS and words >= 10
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_wrong_letters_are_implausible_in_any_language(text: str) -> None:
+    """Prose whose fonts map each letter to another is below it, although the languages are many."""
+    shifted = text.translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
+
+    assert measure_plausibility(shifted)[0] < SUSPICIOUS
+
+
+def test_identifiers_are_not_judged() -> None:
+    """Names in programs that are joined English words are not odd; other words with inner capitals are."""
+    assert measure_plausibility(CODE)[0] == 1.0
+    assert measure_plausibility("mmTtzk vKjzq qxBvt") == (0.0, 3)
+
+
+def test_words_with_unknown_letters_are_not_judged() -> None:
+    """A word with a letter that is in no table is neither judged nor split at that letter."""
+    assert measure_plausibility("þetta ĝangalo ŵnvwq") == (1.0, 0)
+
+
+@pytest.mark.parametrize("text", [texts.ENGLISH, GERMAN, FRENCH, SPANISH])
+def test_prose_is_plausible(text: str) -> None:
+    """Prose in a known language has hardly a word that cannot be one."""
+    share, words = measure_plausibility(text)
+
+    assert share > 0.9 and words >= 12
+
+
+def test_wrong_letters_are_implausible() -> None:
+    """Text whose fonts map each letter to another, and text with the errors of bad OCR, have a low share."""
+    shifted = texts.ENGLISH.translate(str.maketrans("abcdefghijklmnopqrstuvwxyz", "zabcdefghijklmnopqrstuvwxy"))
+
+    assert measure_plausibility(shifted)[0] < 0.5
+    assert measure_plausibility("tne Orefon saUed f,.om NVvw Y0rkk to thc Harhbxr wi1h jjre rnen")[0] < 0.7
+
+
+def test_nothing_is_said_about_other_scripts() -> None:
+    """Words in other than Latin script are not judged."""
+    assert measure_plausibility(texts.KOREAN) == measure_plausibility(texts.CHINESE) == (1.0, 0)
+
+
+@given(st.text())
+def test_any_text_has_a_plausibility(text: str) -> None:
+    """The share is from 0 to 1, and 1 where no word was judged."""
+    share, words = measure_plausibility(text)
+
+    assert 0 <= share <= 1
+    assert words or share == 1

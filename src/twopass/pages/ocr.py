@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from twopass.pages import hangul, scripts, strips, word_extents
+from twopass.pages import scripts, strips
 from twopass.pages.scripts import Tesseract
 from twopass.pages.strips import Array, Letter
 from twopass.text import prose
@@ -62,7 +62,7 @@ class Line:
     corners: Corners
     text: str
     score: float
-    extents: tuple[word_extents.Extent, ...] = ()
+    extents: tuple[strips.Extent, ...] = ()
     letters: tuple[Letter, ...] = ()
     coverage: float = 1.0
 
@@ -179,7 +179,7 @@ def _read_other_script(
         return {}, None
     unsure += [line for line in lines if line not in unsure and scripts.is_lookalike(line.text, language.name)]
     cut = _cut_rgb_lines(array, unsure, pixels)
-    latin = _find_latin_words(unsure, cut) if language.is_korean else [hangul.NO_LATIN] * len(cut)
+    latin = _find_latin_words(unsure, cut) if language.is_korean else [scripts.NO_LATIN] * len(cut)
     texts = scripts.read(tesseract, cut, language, [found.words for found in latin])
     read = {
         line.corners: Line(line.corners, text, min(language.score, found.score))
@@ -189,9 +189,9 @@ def _read_other_script(
     return read, language.name if read else None
 
 
-def _find_latin_words(lines: Sequence[Line], cut: Sequence[Array]) -> list[hangul.LatinWords]:
+def _find_latin_words(lines: Sequence[Line], cut: Sequence[Array]) -> list[scripts.LatinWords]:
     return [
-        hangul.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
+        scripts.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
         for line, strip in zip(lines, cut, strict=True)
     ]
 
@@ -239,7 +239,7 @@ def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Li
 
 def _to_line(corners: Corners, strip: Array, reading: Recognition) -> Line:
     places = [letter.x for letter in reading.letters]
-    words, extents = word_extents.place_words(strip, reading.text, [x / strip.shape[1] for x in places])
+    words, extents = strips.place_words(strip, reading.text, [x / strip.shape[1] for x in places])
     coverage = strips.measure_coverage(strip, places)
     return Line(corners, " ".join(words), reading.score if words else 0.0, extents, reading.letters, coverage)
 

@@ -1,4 +1,4 @@
-"""Hold the words of a page's text layer in a form that is cheap to send, and group them into paragraphs.
+"""Hold the words of a page's text layer in a form that is cheap to send, group them into paragraphs, draft answers.
 
 Every page's words are sent from a page worker to the pipeline and back.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
@@ -130,3 +131,25 @@ def _fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
     box = reduce(Box.union, (word.box for word in paragraph))
     update = {"id": make_element_id(element.page, index), "boxes": (box,), "text": text, "markdown": text}
     return element.model_copy(update=update)
+
+
+# ---- what an answer about the page probably says ----
+
+MAX_CHARACTERS = 16_000  # about 4,000 tokens: the answer about a very full page
+MAX_WORDS = MAX_CHARACTERS // 2  # each has a character and is followed by a space
+# Models write the letters for which fonts have one glyph.
+_LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
+
+
+def write_draft(layer: TextLayer, places: Sequence[tuple[int, int]]) -> str:
+    """Return the text of the layer in the layer's order, at most MAX_CHARACTERS; empty if the layer is garbage.
+
+    `places` are the block and the line of each word, as MuPDF counts them. Words lose the hyphen of a line's end.
+    """
+    texts = layer.texts[:MAX_WORDS]
+    if prose.is_garbage(" ".join(texts)):
+        return ""
+    by_line = groupby(zip(texts, places, strict=False), key=lambda word: word[1])
+    lines = [" ".join(text for text, _ in words) for _, words in by_line]
+    parts = [part for line, following in pairwise(lines) for part in prose.join_lines(line, following)[:2]]
+    return "".join([*parts, *lines[-1:]]).translate(_LIGATURES)[:MAX_CHARACTERS]

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
 from twopass.errors import Code, SourceError, WorkerDied
-from twopass.pages import draft_text, image_bands, orientation
+from twopass.pages import image_bands, orientation, text_layer
 from twopass.pages.picture_page import INK_CONTRAST
 from twopass.pages.rendered_page import ANNOTATIONS, LINKS, SOME_LINKS, PagePointer, RenderedPage, report_omission
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
@@ -212,7 +212,7 @@ def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int, with
     height, width = _write_pixels(array, buffer, max_bytes)
     words = text.extractWORDS()
     layer = _to_layer(page, words)
-    draft = draft_text.write(layer, [word[5:7] for word in words]) if with_draft else ""
+    draft = text_layer.write_draft(layer, [word[5:7] for word in words]) if with_draft else ""
     return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, layer, draft)
 
 

@@ -5,12 +5,195 @@ The tables were fitted to measured word accuracy; docs/log/2026-11-confidence.md
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from twopass.document import Confidence, ConfidenceMethod
-from twopass.text.plausibility import measure_plausibility
+
+# ---- plausibility ----
+
+_PAIRS = {
+    "en": (
+        "abcdfghiklmnprstuvwxy baefijlorstuy cacehijkloprstuy dadefgiklmnoprsuy eabcdefghijklmnopqrstuvwxy "
+        "faefilorstuy gaeghilnoprstu habeilmorstuy iabcdefgklmnoprstvxz jaeiosu kadeilnops lacdefiklmoprstuvwy "
+        "mabeilmnopsuy nacdefgiklmnoprstuvwxy oabcdefgijklmnoprstuvwxyz pacdehilnoprstuy qu "
+        "rabcdefgiklmnoprstuvwy sacdefhiklmnoprstuwy tacdefhilmoprstuwxy uabcdefgilmnoprst vaeilmo waehinors "
+        "xaceimpt yabcdeimnopstw zei"
+    ),
+    "de": (
+        "abcdfghiklmnprstuvxyz babcefghijlnorstuwyz cadehiklorst dabdefilmnoprstuwyü "
+        "eabcdefghiklmnoprstuvwxyzßäö faefgilnorstuwzü gabeghiklnoprstuü habefghilmnorstuwzäöü "
+        "iabcdefghiklmnoprstuvxz jaeo kaegilnorstuzöü labcdefgilnopstuvwyzäöü mabdefgilmopstuwäöü "
+        "nabcdefghiklmnoprstuvwzäöü obcdfghiklmnoprstuvwxzß pacdefhikloprstu qu rabcdefghiklmnoprstuvwyzäöü "
+        "sabcdefghiklmnoprstuvwyzä tacdefghiklmnoprstuvwyzäü uabcefgiklmnoprstwxzß vaeios waeiouäöü xaefiptx "
+        "ymnpst zaeiklotuwzä ße äcdfghlnrstuß öcfghnprstß übcfghlmnprst"
+    ),
+    "fr": (
+        "abcdfgijklmnpqrstuvxyçî baeijlorstué cacehiklorstuèé dadeiloprsuyèé eabcdefghilmnopqrstuvxyz "
+        "faefilorstué gaehilmnoprstué haehimortuyèéô iabcdefglmnopqrstvxzèé jaeouà kaegist lacdefilopstuyèé "
+        "mabeimopstuèéê nacdefgilnoqrstuvé obcdfgilmnopqrstuvwy pacdehikloprstué qu rabcdefgilmnopqrstuvèéêô "
+        "sacefhikmopqrstuvyé tacdefhiloprstuxyâèéô uabcdefgijlmnoprstvxéêë vaeioré wai xaceiptxé yaelmnpsé zeioé "
+        "âc çao èdglmrstv éabcdefgijlmnpqrstuvé êmt înt ôlt"
+    ),
+    "es": (
+        "abcdefghijklmnpqrstuvxyzíñú baceijloprstuyóú cacdehikloprstuíó daeilmoprstuí eabcdefgijlmnopqrstuvxyzíñ "
+        "faefilorstuí gaehilmnoprstuú haehiotué iabcdefgjlmnopqrstvxzéó jaeou kaegist lacdefgilmopqstuvzíóú "
+        "mabeimnoptuáéóú nacdefgijklostuvzáóú obcdfgijklmnopqrstuvwx pacdeikloprstuáú qu "
+        "rabcdefgilmnopqrstuvzáíó sabcdefhiklmopqrstuvyíó tacdefhiklmoprstuwxyáéíó uabcdefgijlmnoprstvxyáéí "
+        "vaeiouáéí wai xaceiptxy yaenoptuú zaceioqó ácfglmnrstx énrstx íacdfgmnos ñao ódlnrs úabcflmnst"
+    ),
+    "it": (
+        "abcdefghiklmnprstuvxyz babeilorsuy cacehikloprstu dadeilopu eabcdefgiklmnopqrstvwxz faefilorstu "
+        "gaeghilnoprstu haeiorté iabcdefglmnoprstuvxzàòù jo kaegistu labcdefilmopstuvz mabeimopu "
+        "nacdefgiklnopqstuvz oabcdfgiklmnoprstuvwxz pacdeikloprstuz qu racdefgiklmnoprstuvyzà "
+        "sabcefhiklmoprstuvy tacdefhiklmoprstuwyà uabcdefgilmnoprstxzò vaeioruv waeilo xeptxy ynpst zaeioz"
+    ),
+    "pt": (
+        "abcdfgijklmnopqrstuvxyzçí baceijlorstuyéíó cadehikloprstuêíó daeiloprsuêí eabcdefgijlmnopqrstuvxyzçú "
+        "faefilorstuyí gaeilmnoprstuí haehiortu iabcdefgilmnopqrstuvxzáçú jaeou kaegistu lacefghilmopqstuvéí "
+        "mabeimoptuáéíóú nacdefghijkloqstuvzáãçíóú oabcdfgiklmnopqrstuvwx pacdeikloprstuáçóôú qru "
+        "racdefgiklmnopqrstuvyáâãçéêíóõ sacdefghiklmopqrstuvyáãíõ tacdefhiklmoprstuwxyáãéêíó "
+        "uabcdefgilmnoprstxzáçêí vaeioráéí wa xaceioptxyã ynpst zaeio áfglqrstvx âmn ão çaoãõ émrst êmns "
+        "ícdfgmnrstv ódglprstx ôdn õe úbdlmnst"
+    ),
+    "nl": (
+        "aabcdefgiklmnprstuvxy babceijloprsuy cacdehiklorstu dabdefghilmnoprstuwy eabcdefghiklmnopqrstuvwxzëï "
+        "fabdefghiklorstuwy gabdeghilmnoprstuvz haehiortu iabcdefgijklmnoprstvxzë jadefgiklnopsuvwz "
+        "kabeghiklmnoprstuw labcdefghiklmnoprstuvwy mabdegilmopstuyz nabcdefghijklmnoprstuvwz "
+        "oabcdefgiklmnoprstuvwz pabcdeghijklmnoprstuvwz qu rabcdefghiklmnoprstuvwyz sabcdefghijklmnoprstuvwy "
+        "tabcdefghiklmnoprstuvwyz uabcdefgiklmnprstuwxz vaeiloruó wadeio xaefiptx ymnpst zaeiouy éné ëinr ïn óró"
+    ),
+    "pl": (
+        "abcdfgijklmnprstuwzćłńśźż baeilnorsuyóąęł caehijknouyzóą dabcdeiklmnoprstuwyzóąęłśźż "
+        "eabcdfgjklmnoprstuwzćłńśźż faeiloru gadeilnoruóąęł haceinorwy iabcdegijklmnoprstuwzóąćęłńśż jadeimnostuwąęś "
+        "kacilnorstuwóąęłż labegiknostuąę mabceiknopuyó nacdefgiknopstuwyąę obcdfgjklmnprstwzłńśż paceiklnorstuyóęł "
+        "racdefgikmnopstuwyzóąę sacefijklnoptuwyzóął taeklmnoruwyóąęł uabcdfgjklmnoprstwzłńśż wacdegiknoprstuyzóąęł "
+        "ybcdfgjklmnprstwzćłśż zabcdegijkmnoprstuwyąęł óbcdjlrtwłźż ącdgptzćźż ębcdkptzćś łacdeknouyóąę ńcs śclmnrwć "
+        "źnrwć żadeklnosyą"
+    ),
+    "cs": (
+        "abcdfghijklmnprstuvxzčňřšž badeijlnorsuvyáíýě caehiklnotuyíů dabcdegiklmnoprstuvyáéíýěřů "
+        "eabcdefghijklmnoprstuvxzúčňřšž faefiortu gaeilnoru haceilnoruyáéý iabcdefghijklmnoprstuvxzáčřšž "
+        "jadeimnostváíšů kacdelnortuvyáéóýů labceghiklnostuyzáéíýňšů mabceiknoprtuyáéíóýěů nacdefgiknostuvyzáéíýčěšů "
+        "obcdfghijklmnoprstuvzčňřšž paceiklnorstuyáíěřů rabcdegikmnopstuvyzáéýčšůž sabcdehiklmnoptuvyáíů "
+        "taeiklmnorsuvwyáéíýěřšů uabcdfhjklmnprstvxzáčňšž vacdeiklnoprsuyzáéíýěňřšůž wai xeioptu ybcdhklmnprstvčšž "
+        "zabcdehijklmnoprstuvyáíšů ácdhjklmnprstvzčřšž édhlmnrstz ícdhklmnprstvzčřšťž ód údlprsč ýbcmprstvzš "
+        "čaeiklnotuáíů ěcdhjklmnprstzčřšťž ňkou řaeiknoáíů šaeiklnoptí ťo ůblmsvž žabcdeiknotuáí"
+    ),
+    "hr": (
+        "abcdfghjklmnoprstuvzćčđšž baeijlnoruv caeijoru dabcegijklmnorsuv eabcdfghijklmnoprstuvzćčđšž faeiorstu "
+        "gadeilnoru haeiotuv iabcdfghjklmnoprstvzćčđšž jaeikmnostuv kaceilnorstuv laefijnostu mabeijklnoprsu "
+        "nacdefgijkopstuvz obcdfghijklmnprstuvzćčđšž paceijklnorstuć radeghijklmnopstuvzšž sacehijklmnoprtuv "
+        "tadehijklmnoprsuv uabcdfgjklmnoprstvzćčšž vaeijklnorsu wi zabdegilmnoruv ćaeinu čaeijklnuv đaeiu "
+        "šaeikntvć žadeinu"
+    ),
+    "hu": (
+        "aabcdfghijklmnprstuvxzá babeijklorsuváéíóöúő cabcehikoséí dabdehijklmnoprstuváéíóő ebcdfghijklmnoprstvxzáéíó "
+        "faefiortuáéóöüű gabefghijklnorstuvyzáéíóöúőű haehiouáéíöú iabcdefghjklmnoprstvzáíóú jadelortzáéö "
+        "kabcefhiklmnorstuáéíóöü labcdefghijklmnorstuvyzáéíóöüő mabefhijklmnoprstuvzáéíóöúű "
+        "nabcdefghijklnostuyzáéíóöúüőű obcdfghklmnprstvxz pacefijlnoprstuváéí rabcdefghijklmnoprstuvzáéíóöüőű "
+        "sabdefhijklmnoprstuvzáéíóöúüőű tabcefhijklmnorstuvyáéíóöúüőű ubdfgklmnprstá vaeijotuáéíüőű xaity "
+        "yabehiklmnorstvzáéíúüőű zabdeghiklmnorstuvzáéíóöúüőű áabcfghjklmnrstuvzí ébcdghjklmnprstvz ícglmnprstvz "
+        "óabdfghijklmnprstvz öbdgklmnrstvz úgjlrstz ügklnrstz őbdefhijklnprstvzá űjklnrsvz"
+    ),
+    "ro": (
+        "abcdfgijlmnprstuvxzşţșț baceiloprstuăț cacehilortuvâăț daegimoruă eabcdefgijlmnoprstuvxzîşţșț faeiloruâă "
+        "gaehilmnoruă haeiâ iabcdefgilmnoprstuvxzşţșț jaeou labcefginostuvăț mabeinopuâă nacdefgijlorstuvzăţșț "
+        "oabcdfgilmnprstuzș paeilorstuâăţț rabcdefghimnopstuvzâășț sacefilmoptuă tadefilmoruâă uabcdefgilmnprstvxzășț "
+        "vaeiouâă wai xaceiptuă zadeiouâă âlmnrt îilmn ăcdgilmrstușț şitu ţei șaeintu țaeiă"
+    ),
+    "tr": (
+        "aabcdfghijklmnprstvyzçüğş badeilouöüı caeiruüı dadeiloruöüı ebcdfgklmnprstvyzçğş faeilorstı gaeioruöüı "
+        "haeirtüı ibcdfhklmnprstvyzçğş ji kaeiklmorstuçöüı lacdegiklmnostuçüı mabcdegilopsuzüı nabcdegiklmorstuyzüı "
+        "odfgklmnprstyzğş paeiklmorstuyı rabcdefghiklmnopstuvzçüış saeiklmnotuyöüı tabefiklmnorstuçüı "
+        "ubcdklmnprstvyzçğş vacdeilruy yadefgiklmnorstuöüı zacdegilmnosuyüı çabeilmotuöüı ögklnrsyzğ ücklmnprstvyzçğş "
+        "ğaeilmruüı ıcdfklmnprstyzçğş şaeiklmstuvüı"
+    ),
+    "da": (
+        "abcdefgiklmnprstuv babeijlnorstuyåø cacehi dabdefghijklmnoprstuvyåæø eabcdefghijklmnoprstuv "
+        "fabefhijklorstuvyåæø gadefghilmnorstuvyåæø haeijouvåæø iabcdefgklmnoprstvx jadelorsuæø kaeijklnorstuvyæø "
+        "labdefghijklmnoprstuvyåæéø mabdefghiklmnoprstuvåæø nabcdefghijklnoprstuvyåæø obcdefgklmnprstuv "
+        "pabdefghiloprstuåø rabcdefghiklmnoprstuvyåæéø sabcdefghiklmnoprstuvyåæø tabcefhijklmnoprstuvyåæéø "
+        "uabcdefgiklmnoprstv vaeilnoståæé wa ybdegklmnprst åbdegklnrsv æbcdfgklmnrstv énrt øbdgjlmnrstv"
+    ),
+    "sv": (
+        "abcdfghiklmnprstuvxy babeijlorstuyäåö cacehik dabdefgijklmnoprstuvyäåö eabcdefghjklmnoprstvx faefijlortuyäåö "
+        "gadefghilmnorstuäåö haeijouäåö iabcdefghklmnoprstvx jadelosuäö kaefgijlnoprstuvyäö labdefghijklmnoprstuvyäåö "
+        "mabdefgiklmnoprstuväåö nabcdefghijklmnoprstuvyäåö oabcdefgklmnoprstuv padegiklmnoprstuäå "
+        "rabdefghijklmnoprstuvyäåö sabcdefghijklmnoprstuvyäåö tabcdefgijklmnoprstuvyäåö uabcdefgklmnprstv "
+        "vabdefgiknorstuyäå wi xaefilpt yacdegklmnprst zo äcdfgklmnprstvx ådegklnrstv ödgjklmnprsv"
+    ),
+    "fi": (
+        "aabdefghijklmnoprstuv beijlosu daeiouyä eadeghijklmnoprstuvyä fiou gaeilmnoru hadeijkmotuvyä "
+        "iabdeghijklmnoprstuväö jaeiouä kaeikorstuvyäö laegijklmoptuvyäö mabeimopuyä nadeghijklmnoprstuvyäö "
+        "oabdefghijklmnoprstuv paeiloprstuyä raeghijkmoprstuvyäö saehiklmnoprstuvyä taeikmorstuyäö uadehijklmnoprstuv "
+        "vaeiouyä ydehijklmnprstvyäö äadeghijklmnoprstvyä öhijklmnprstyäö"
+    ),
+    "vi": (
+        "aimnopuy baituyàáêìíóùăưạảấẫậắằệịỏốổộở cahkouàáâòóôùúũơạảấầậắặốổộờỡụủứử daiouàáãòõùưạấầẫịọụứừữự emno "
+        "gahiouàáâìóôõăưạầắặọốồỡợửữ haeiouàáâãèéêìíòóôùúĩơưạảấầẩậắẳặẻếểệỉịọỏốồỗộớờởợụủứừửữự iamntáâêúảấếềểễệốớờữ "
+        "khiéêíýếỳ laiouàêòúýưạấầẫậặẻẽềệịọỗớờụự maiouàáãóôũạảấẫậặẹềọỗộớởụứỹ naghiàâéêóúăơạằếềốộữ oacinàáạảặ phs qu "
+        "raeiouàáãêìíòõùúưạảấắằịọỏốồỗộờởợừữự sailouàáâơạảắẵẻẽốổởửự tacehioruàáâêìíôùăưạảấậắếệốồổớụứừửựỷ "
+        "uainyáôảấầẩậốồỗộ viuàáìíòôùăưấẫậẽếềịỏớụừ xaeiouáâéóạảếử ytêếềểệ àimnouy ácinopty âmnuy ãny èn énopt êmnu ìmn "
+        "íacmnt òan óacimn ôin õi ùny úcnpt ămn đaiotuáâãèíóôúăĩơưạảầẩậặếềểệịọốồổộợủứừ ĩa ũin ơin ưanuơớờởợ ạcimnopty "
+        "ảimnoy ấmnptuy ầmnuy ẩmnuy ẫnuy ậmnptuy ắcmnpt ằmn ẳn ẵn ặcnpt ẹop ếmnptu ềmnu ểmnu ễn ệcmnptu ỉn ịacnu "
+        "ọacin ỏin ốcint ồimn ổin ỗin ộcinpt ớcinp ờin ởin ợcinpt ụcnt ủay ứacnt ừan ửai ữanu ựacn"
+    ),
+}
+_FOLLOWERS = {language: {row[0]: frozenset(row[1:]) for row in rows.split()} for language, rows in _PAIRS.items()}
+MIN_LENGTH = 3  # letters of a word whose pairs are judged
+_KNOWN_LETTERS = frozenset("".join(_PAIRS.values())) - {" "}
+_WORD = re.compile(r"[^\W\d_]+")
+_INNER_CAPITAL = re.compile(r"[a-z][A-Z][a-z]")
+_IDENTIFIER_PART = re.compile(r"[A-Z]?[a-z]+|[^\W\d_]+")
+_EDGES = ".,;:!?…()[]{}\"'“”‘’«»„‚—–-*•&/$€£%§©®™°<>=+#|~"
+_ODD_SHAPE = re.compile(
+    r"[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ](?=[a-zß-öø-ÿ])(?<!Mc[A-Z])(?<!Mac[A-Z])"  # saUed
+    r"|[A-Za-zÀ-ÿ][^\w\s'’.\-–—/&@:+·(),][A-Za-zÀ-ÿ]"  # wor$d
+    r"|[A-Za-zÀ-ÿ]{2}[,;:(][A-Za-zÀ-ÿ]|[,;:.]{2}[A-Za-zÀ-ÿ]"  # f,.om
+    r"|[a-zß-öø-ÿ]{2}\d[a-zß-öø-ÿ]"  # wa1er
+)
+
+
+def measure_plausibility(text: str) -> tuple[float, int]:
+    """The share of plausible words in Latin script, in the language that fits best, and how many words were judged."""
+    words: Counter[str] = Counter()
+    odd = 0
+    for token, count in Counter(unicodedata.normalize("NFC", text).split()).items():
+        core = token.strip(_EDGES)
+        if _ODD_SHAPE.search(core):
+            odd += 0 if _is_identifier(core) else count
+            continue
+        for word in _WORD.findall(core.lower()):
+            if len(word) >= MIN_LENGTH and _KNOWN_LETTERS.issuperset(word):
+                words[word] += count
+    judged = words.total() + odd
+    plausible = max(_count_plausible(words, followers) for followers in _FOLLOWERS.values())
+    return (plausible / judged if judged else 1.0), judged
+
+
+def _is_identifier(token: str) -> bool:
+    """Whether the token has inner capitals, like names in programs, and all its parts can be English words."""
+    parts = [part.lower() for part in _IDENTIFIER_PART.findall(token)]
+    is_english = all(len(part) > 1 and _is_plausible(part, _FOLLOWERS["en"]) for part in parts)
+    return is_english and bool(_INNER_CAPITAL.search(token))
+
+
+def _count_plausible(words: Counter[str], followers: Mapping[str, frozenset[str]]) -> int:
+    return sum(count for word, count in words.items() if _is_plausible(word, followers))
+
+
+def _is_plausible(word: str, followers: Mapping[str, frozenset[str]]) -> bool:
+    return all(second in followers.get(first, ()) for first, second in pairwise(word))
+
+
+# ---- confidence ----
 
 UNCERTAIN = "uncertain"  # flag
 UNREADABLE = "unreadable"  # flag

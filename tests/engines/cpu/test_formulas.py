@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.cpu.formulas import fonts, symbols
+from twopass.engines.cpu.formulas import symbols
 from twopass.engines.cpu.formulas.glyphs import add_latex
-from twopass.engines.cpu.formulas.latex import write_latex
-from twopass.engines.cpu.formulas.parts import Glyph
+from twopass.engines.cpu.formulas.latex import Glyph, write_latex
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
@@ -195,12 +194,12 @@ def test_every_symbol_is_known_to_the_converter() -> None:
 
 def test_codes_of_tex_fonts_are_characters() -> None:
     """Fonts without Unicode names give codes of letters for operators; codes of two meanings are unknown."""
-    assert [fonts.decode(char, fonts.find_family("ABCDEF+CMEX10")) for char in "XZp("] == [
-        *("∑", "∫", "√", fonts.UNKNOWN)
+    assert [symbols.decode(char, symbols.find_font_family("ABCDEF+CMEX10")) for char in "XZp("] == [
+        *("∑", "∫", "√", symbols.UNKNOWN)
     ]
-    assert fonts.decode("L", "CMSY") == "ℒ"
-    assert fonts.decode("2", "CMSY") == fonts.UNKNOWN
-    assert fonts.decode("2", fonts.find_family("Times-Roman")) == "2"
+    assert symbols.decode("L", "CMSY") == "ℒ"
+    assert symbols.decode("2", "CMSY") == symbols.UNKNOWN
+    assert symbols.decode("2", symbols.find_font_family("Times-Roman")) == "2"
 
 
 CHARS = st.sampled_from([*"abXYZ0123+-=()[]{}|,.<>", *"αβΩ∑∫√≤×∞′ˆ𝑥ℝ{%&_", "\u0302", "\ue000"]) | st.characters()

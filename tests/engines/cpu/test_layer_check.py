@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymupdf
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.engines.cpu.test_cpu_engine import count_words, map_characters, read, save
 from twopass.engines.cpu import layer_check
 from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.families.layout.family import LayoutFamily
 from twopass.pages.ocr import Array
+from twopass.text import prose
 
 LINES = (
     "The level in the borehole is measured before the pump starts",
@@ -138,3 +145,140 @@ def test_only_odd_words_make_a_visible_layer_suspicious(page: tuple[Array, list[
 
     assert not layer_check.is_suspicious(words)
     assert layer_check.is_suspicious(shifted)
+
+
+SOUND = (
+    "The level in the borehole is measured before the pump starts and after it has run.",
+    "Prices are those of January and half of the loss is now thought to lie in the village.",
+    "Both operators write down what they see on their rounds, and the council reads it.",
+)
+BROKEN = (
+    "Every valve in the lower valley was opened in March",
+    "and the reservoir above it was empty before noon.",
+)
+
+
+def draw_page(path: Path, characters: dict[str, str], paragraph: tuple[str, ...] = BROKEN) -> Path:
+    """A page of sound text with a paragraph whose font maps its letters to other characters."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=500)
+    for row, line in enumerate(SOUND * 2):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    for row, line in enumerate(paragraph):
+        page.insert_text((60, 240 + 20 * row), line, fontsize=11, fontname="helv")
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 340 + 20 * row), line, fontsize=11, fontname="tiro")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, characters)
+    return save(document, path)
+
+
+LETTERS = [chr(code) for code in (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))]
+SHIFTED = {letter: chr(ord(letter) - 1) for letter in LETTERS}
+CONSONANTS = "bcdfghjklmnpqrstvwxz"
+MAPS = {
+    "shifted": SHIFTED,
+    "consonants": dict(zip(CONSONANTS, CONSONANTS[5:] + CONSONANTS[:5], strict=True)),
+    "private": {letter: chr(0xE000 + ord(letter)) for letter in LETTERS},
+    "unnamed": dict.fromkeys(LETTERS, "\ufffd"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_only_the_words_of_a_broken_font_are_read_from_the_pixels(tmp_path: Path, name: str) -> None:
+    """Wrong letters, private-use and unnamed characters of one font are read by OCR; the page stays a text layer's."""
+    answer = read(draw_page(tmp_path / "broken.pdf", MAPS[name]))
+
+    words = count_words(answer)
+    expected = " ".join((*SOUND * 3, *BROKEN)).split()
+    assert answer["via"] == "text_layer"
+    assert sum((words & type(words)(expected)).values()) >= len(expected) - 2
+    assert words.total() <= len(expected) + 2
+
+
+def test_elements_with_read_words_are_flagged(tmp_path: Path) -> None:
+    """Only the elements that have words of the broken font are flagged, with the recogniser's confidence."""
+    answer = read(draw_page(tmp_path / "broken.pdf", SHIFTED))
+
+    elements = LayoutFamily().parse(json.dumps(answer), 1).elements
+    flagged = [element for element in elements if "broken_font" in element.flags]
+    assert [BROKEN[0].split()[1] in element.text for element in elements] == [e in flagged for e in elements]
+    assert all(element.confidence and element.confidence.method == "ocr" for element in flagged)
+
+
+def test_odd_words_that_the_page_shows_are_kept(tmp_path: Path) -> None:
+    """Words that no language has stay as they are if the pixels show the same words."""
+    odd = tuple(line.translate(str.maketrans(MAPS["consonants"])) for line in BROKEN)
+
+    answer = read(draw_page(tmp_path / "odd.pdf", {"a": "a"}, odd))
+
+    assert set(" ".join(odd).split()) <= set(count_words(answer))
+    assert not any("from_pixels" in line for box in answer["boxes"] for line in box["lines"])
+
+
+@pytest.mark.parametrize(("word", "unnamed"), [("+81-86-251-8301", "+"), ("different", "f")])
+def test_one_unnamed_character_of_a_word_is_read(tmp_path: Path, word: str, unnamed: str) -> None:
+    """A sign whose font has no name for it is read between the letters around it; the letters stay the layer's."""
+    document = pymupdf.open()
+    page = document.new_page(width=595, height=300)
+    for row, line in enumerate(SOUND):
+        page.insert_text((60, 60 + 20 * row), line, fontsize=11, fontname="tiro")
+    page.insert_text((60, 140), word, fontsize=11, fontname="helv")
+    (font,) = [entry[0] for entry in page.get_fonts() if entry[4] == "helv"]
+    map_characters(document, font, {unnamed: "\ufffd"})
+
+    answer = read(save(document, tmp_path / "sign.pdf"))
+
+    assert word in count_words(answer)
+    assert answer["via"] == "text_layer"
+
+
+@given(st.text(max_size=12), st.text(max_size=12))
+def test_known_characters_are_never_changed(text: str, reading: str) -> None:
+    """Whatever OCR reads, only unnamed characters are replaced."""
+    filled = layer_check.fill_in(text, reading)
+
+    known = [character for character in text if not prose.is_senseless(character)]
+    rest = iter(filled or "")
+    assert filled is None or all(character in rest for character in known)
+
+
+def test_a_character_is_filled_in_only_if_all_others_agree() -> None:
+    """An unnamed character is a sign or a ligature; a reading with other or many more letters fills nothing in."""
+    assert layer_check.fill_in("a\ufffdb\u2013c", "a+b-c") == "a+b\u2013c"
+    assert layer_check.fill_in("e\ufffdect", "effect") == "effect"
+    assert layer_check.fill_in("a\ufffdb", "a+d") is layer_check.fill_in("a\ufffdb", "a++++b") is None
+
+
+def make_word(text: str, x: float, font: str) -> StyledWord:
+    return StyledWord(Rect(x, 10, x + 20, 20), text, 0, size=10, font=font)
+
+
+fonts = st.sampled_from(["A", "B"])
+drawn = st.lists(st.tuples(st.text(max_size=9), st.floats(-50, 300), fonts), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn)
+def test_words_on_a_blank_page_stay(page: list[tuple[str, float, str]]) -> None:
+    """Where OCR reads nothing, every word stays, whatever its characters and wherever it stands."""
+    words = [make_word(*word) for word in page]
+
+    assert layer_check.repair_fonts(words, np.full((100, 200, 3), 255, np.uint8), 1.0) == tuple(words)
+
+
+@pytest.mark.parametrize(("sound", "is_read"), [("источник", False), ("source", True)])
+def test_other_scripts_are_not_read_as_latin(sound: str, is_read: bool) -> None:
+    """Beside text in a script that the recogniser does not know, a broken font's words stay as they are."""
+    with pymupdf.open() as document:
+        page = document.new_page(width=300, height=60)
+        page.insert_text((10, 30), BROKEN[0][:24], fontsize=14)
+        pixmap = page.get_pixmap(dpi=144)
+        box = Rect(*page.get_text("blocks")[0][:4])
+    array = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, 3)
+    words = [make_word(sound, 0, "A") for _ in range(20)]
+    words.append(StyledWord(box, "\ue001" * 20, 1, size=14, font="B"))
+
+    repaired = layer_check.repair_fonts(words, array, 2.0)
+
+    assert (repaired != tuple(words)) is is_read

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.cpu import accents, layer_words, letters, symbol_fonts
+from twopass.engines.cpu import layer_words, symbol_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord
 
 TIMES = pymupdf.Font("tiro")
@@ -101,7 +101,7 @@ def test_a_blank_beside_an_accent_is_a_space_only_if_the_page_shows_one(width: f
     chars = [{"c": c, "bbox": (x, 10, x + (width if c == " " else 5), 20)} for c, x in places]
     block = {"lines": [{"spans": [{"size": 10.0, "chars": chars}]}]}
 
-    words = letters.build_words(accents.compose(letters.split_block(block)))
+    words = layer_words.build_words(layer_words.compose_accents(layer_words.split_block(block)))
 
     assert [word.text for word in words] == expected
 
@@ -112,9 +112,9 @@ def test_no_letter_is_lost_when_accents_are_joined(text: str, positions: list[fl
     chars = [{"c": c, "bbox": (x, 10, x + 5, 20)} for c, x in zip(text, positions, strict=False)]
     block = {"lines": [{"spans": [{"size": 10.0, "chars": chars}]}]}
 
-    composed = accents.compose(letters.split_block(block))
+    composed = layer_words.compose_accents(layer_words.split_block(block))
 
-    joined = "".join(word.text for word in letters.build_words(composed))
+    joined = "".join(word.text for word in layer_words.build_words(composed))
     plain = [c for c in unicodedata.normalize("NFD", joined) if c.isalpha()]
     assert plain == [c for c in text if c.isalpha()]
 
@@ -157,11 +157,11 @@ def test_any_character_of_any_font_stays_one_character(character: str, font: str
 )
 def test_composed_characters_keep_their_spans(characters: list[tuple[str, int]]) -> None:
     """A word in NFC has one span a character, and the letters that were not composed keep their own."""
-    word = letters.SpannedWord(
+    word = layer_words.SpannedWord(
         "".join(c for c, _ in characters), Rect(0, 0, 1, 1), tuple(span for _, span in characters)
     )
 
-    composed = letters.compose(word)
+    composed = layer_words.compose_word(word)
 
     assert composed.text == unicodedata.normalize("NFC", word.text)
     assert len(composed.spans) == len(composed.text)

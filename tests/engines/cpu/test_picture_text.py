@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.engines.cpu import picture_text, resolution
+from twopass.engines.cpu import picture_text, scanned_page
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
@@ -259,6 +259,6 @@ def test_a_small_page_is_read_from_a_sharper_rendering(tmp_path: Path) -> None:
 @given(st.lists(st.floats(0, 1e4), max_size=9), st.integers(1, 10**9))
 def test_a_sharper_rendering_is_bounded(heights: list[float], pixels: int) -> None:
     """Whatever the lines, a page is enlarged four times at most, and to 20 megapixels at most."""
-    scale = resolution.choose_scale(heights, pixels)
+    scale = scanned_page.choose_scale(heights, pixels)
 
-    assert scale is None or (resolution.MIN_SCALE <= scale <= 4 and pixels * scale**2 <= 20e6 * 1.001)
+    assert scale is None or (scanned_page.MIN_SCALE <= scale <= 4 and pixels * scale**2 <= 20e6 * 1.001)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
-from twopass.engines.cpu import columns, text_rows
+from twopass.engines.cpu import reading_order
 from twopass.engines.cpu.geometry import Rect, StyledWord
 
 PROSE = (
@@ -187,7 +187,7 @@ def place(lines: list[tuple[float, float, str]], size: float = 10, blocks: list[
     return words
 
 
-def join(rows: list[text_rows.Row]) -> list[str]:
+def join(rows: list[reading_order.Row]) -> list[str]:
     return [" ".join(word.text for word in row) for row in rows]
 
 
@@ -195,14 +195,14 @@ def test_names_and_values_are_rows() -> None:
     """Short lines on the same baselines are read across, also if the names were drawn before the values."""
     lines = [(0, 20 * n, f"name {n}") for n in range(4)] + [(200, 20 * n, f"value {n}") for n in range(4)]
 
-    assert join(text_rows.order_lines(place(lines))) == [f"name {n} value {n}" for n in range(4)]
+    assert join(reading_order.order_lines(place(lines))) == [f"name {n} value {n}" for n in range(4)]
 
 
 def test_lines_that_overlap_are_not_one_row() -> None:
     """Two lines above each other whose boxes overlap, as large letters make them, are never mixed."""
     lines: list[tuple[float, float, str]] = [(0, 10, "Department of the Treasury"), (10, 15, "Income Tax Return")]
 
-    assert join(text_rows.group_rows(place(lines))) == ["Department of the Treasury", "Income Tax Return"]
+    assert join(reading_order.group_rows(place(lines))) == ["Department of the Treasury", "Income Tax Return"]
 
 
 def test_columns_of_different_pitch_are_read_in_turn() -> None:
@@ -211,7 +211,7 @@ def test_columns_of_different_pitch_are_read_in_turn() -> None:
     right = [(200.0, 17.0 * n + 5, f"right {n}") for n in range(3)]
     lines = [line for pair in zip(left, right, strict=False) for line in pair] + left[3:]
 
-    found = join(text_rows.order_lines(place(lines)))
+    found = join(reading_order.order_lines(place(lines)))
     assert found == [text for _, _, text in left + right]
 
 
@@ -222,15 +222,15 @@ def test_cards_of_one_region_are_read_in_the_order_in_which_they_were_drawn() ->
     across = [card[row] for row in range(3) for card in cards]
     by_column = [text for _, _, text in in_turn]
 
-    assert join(text_rows.order_lines(place(in_turn, blocks=[n // 3 for n in range(9)]))) == by_column
-    assert len(text_rows.order_lines(place(across))) == 3
+    assert join(reading_order.order_lines(place(in_turn, blocks=[n // 3 for n in range(9)]))) == by_column
+    assert len(reading_order.order_lines(place(across))) == 3
 
 
 def test_a_heading_over_columns_comes_first() -> None:
     """A line across the gutter is a band of its own, above the columns."""
     lines = [(0.0, 0.0, "one heading that runs over both of the two columns of text below it")]
     lines += [(170.0 * col, 30 + 12.0 * n, f"c{col} r{n} tells of water") for n in range(5) for col in (0, 1)]
-    found = join(text_rows.order_lines(place(lines)))
+    found = join(reading_order.order_lines(place(lines)))
 
     assert [line[:5] for line in found[1:]] == [f"c{col} r{n}" for col in (0, 1) for n in range(5)]
 
@@ -239,7 +239,9 @@ def test_a_heading_over_columns_comes_first() -> None:
 def test_a_drop_cap_is_joined(first: str, expected: str) -> None:
     """The cap and the rest of its word are one word."""
     cap = StyledWord(Rect(0, 0, 28, 46), "T", 0, 36)
-    rows = text_rows.group_rows([cap, *_number(place([(32, 15, f"{first} level"), (32, 29, "is low"), (32, 43, "x")]))])
+    rows = reading_order.group_rows(
+        [cap, *_number(place([(32, 15, f"{first} level"), (32, 29, "is low"), (32, 43, "x")]))]
+    )
 
     assert join(rows) == [f"{expected} level", "is low", "x"]
 
@@ -249,7 +251,7 @@ def test_a_drop_cap_that_is_a_word_stays_one() -> None:
     cap = StyledWord(Rect(0, 0, 28, 46), "A", 0, 36)
     lines: list[tuple[float, float, str]] = [(32, 15, "village lies here"), (32, 29, "the village is"), (32, 43, "old")]
 
-    assert join(text_rows.group_rows([cap, *_number(place(lines))]))[0] == "A village lies here"
+    assert join(reading_order.group_rows([cap, *_number(place(lines))]))[0] == "A village lies here"
 
 
 def _number(words: list[StyledWord]) -> list[StyledWord]:
@@ -276,7 +278,7 @@ def test_columns_beside_turned_text_are_not_mixed() -> None:
     words = place([line for pair in zip(left, right, strict=True) for line in pair])
     note = StyledWord(Rect(400, 0, 410, 60), "note", 99, 10, upright=False)
 
-    assert join(text_rows.order_lines([note, *words])) == [text for _, _, text in left + right] + ["note"]
+    assert join(reading_order.order_lines([note, *words])) == [text for _, _, text in left + right] + ["note"]
 
 
 def test_bands_with_other_columns_are_read_one_after_the_other() -> None:
@@ -284,7 +286,7 @@ def test_bands_with_other_columns_are_read_one_after_the_other() -> None:
     upper = [Rect(0, 0, 250, 100), Rect(270, 0, 520, 100)]
     lower = [Rect(180.0 * n, 110, 180.0 * n + 160, 210) for n in range(3)]
 
-    assert columns.order_boxes([*upper, *lower]) == list(range(5))
+    assert reading_order.order_boxes([*upper, *lower]) == list(range(5))
 
 
 def test_deeply_nested_boxes_are_ordered() -> None:
@@ -294,7 +296,7 @@ def test_deeply_nested_boxes_are_ordered() -> None:
         rects.append(Rect(x, y, x + 100, end) if n % 2 else Rect(x, y, end, y + 100))
         x, y = (x + 200, y) if n % 2 else (x, y + 200)
 
-    assert columns.order_boxes(rects) == list(range(len(rects)))
+    assert reading_order.order_boxes(rects) == list(range(len(rects)))
 
 
 RECTS = st.lists(
@@ -310,15 +312,15 @@ RECTS = st.lists(
 @given(RECTS)
 def test_every_box_is_read_once(rects: list[Rect]) -> None:
     """Ordering loses no box and repeats none, whatever their positions."""
-    assert sorted(columns.order_boxes(rects)) == list(range(len(rects)))
-    assert sorted(i for block in columns.split_blocks(rects) for i in block) == list(range(len(rects)))
+    assert sorted(reading_order.order_boxes(rects)) == list(range(len(rects)))
+    assert sorted(i for block in reading_order.split_blocks(rects) for i in block) == list(range(len(rects)))
 
 
 def test_a_few_lines_do_not_close_a_gutter() -> None:
     """Columns of a dense page are read one after the other, although headlines and stray words cross their gutters."""
     rects = [Rect(85.0 * col, 12.0 * row, 85.0 * col + 82, 12.0 * row + 11) for row in range(60) for col in range(4)]
     crossing = [Rect(85.0 * col + 30, 200.0 * col, 85.0 * col + 130, 200.0 * col + 11) for col in range(3)]
-    order = [i for block in columns.split_blocks([*rects, *crossing]) for i in block if i < len(rects)]
+    order = [i for block in reading_order.split_blocks([*rects, *crossing]) for i in block if i < len(rects)]
 
     assert [i % 4 for i in order] == [col for col in range(4) for _ in range(60)]
 
@@ -328,7 +330,7 @@ def test_every_line_of_a_dense_page_is_read_once(points: list[tuple[float, float
     """Whatever crosses the gutters of a dense page, no line is lost."""
     rects = [Rect(x, y, x + 80, y + 10) for x, y in points]
 
-    assert sorted(i for block in columns.split_blocks(rects) for i in block) == list(range(len(rects)))
+    assert sorted(i for block in reading_order.split_blocks(rects) for i in block) == list(range(len(rects)))
 
 
 @given(RECTS, st.lists(st.sampled_from(["T", "{", "}", "two words", "שלום (3)", "x"]), min_size=20, max_size=20))
@@ -338,5 +340,5 @@ def test_every_letter_is_read_once(rects: list[Rect], texts: list[str]) -> None:
         StyledWord(rect, text, number // 2, 10, block=number // 3)
         for number, (rect, text) in enumerate(zip(rects, texts, strict=False))
     ]
-    for rows in (text_rows.group_rows(words), text_rows.order_lines(words) if words else []):
+    for rows in (reading_order.group_rows(words), reading_order.order_lines(words) if words else []):
         assert sorted("".join(w.text for row in rows for w in row)) == sorted("".join(w.text for w in words))

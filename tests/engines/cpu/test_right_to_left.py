@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import ARABIC, HEBREW, Pen, measure_order, read, read_lines
 from tests.engines.cpu.test_layer_words import draw_accent, name_font
-from twopass.engines.cpu import bidi, rtl_words, scanned_page, text_rows
+from twopass.engines.cpu import bidi, layer_words, reading_order, scanned_page
 from twopass.engines.cpu.geometry import Rect, StyledWord
-from twopass.engines.cpu.letters import Letter
+from twopass.engines.cpu.layer_words import Letter
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr
 
@@ -170,7 +170,7 @@ def test_a_line_is_split_where_its_letters_jump(jump: float, expected: list[str]
         for n, (letter, x) in enumerate(zip("שלום", (95, 90, 85, 80), strict=True))
     ]
 
-    assert [piece.text for piece in rtl_words.split_line(line)] == expected
+    assert [piece.text for piece in layer_words.split_rtl_line(line)] == expected
 
 
 def place(texts: list[str], size: float = 10) -> list[StyledWord]:
@@ -207,7 +207,7 @@ def test_a_line_of_ocr_keeps_its_order(line: str) -> None:
     words = list(scanned_page.split_into_words([found], 1.0, 0.0, 900, 100))
 
     assert words[0].box.x0 > 450 and words[-1].box.x1 < 450
-    assert [" ".join(word.text for word in row) for row in text_rows.group_rows(words)] == [line]
+    assert [" ".join(word.text for word in row) for row in reading_order.group_rows(words)] == [line]
 
 
 TOKENS = st.lists(st.text(st.sampled_from("אבג ابٻ xyz 123 ()[]«» .,:%/-+'\u05b0\u200c٣٤"), min_size=1, max_size=6))

@@ -33,11 +33,10 @@ from twopass.engines.cpu import layer_words
 from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord
 from twopass.engines.cpu.page import read_page_simply
 from twopass.engines.cpu.tables.cells import build_cells
-from twopass.engines.cpu.tables.header_rows import RowFacts, count_header_rows
+from twopass.engines.cpu.tables.headers import RowFacts, count_header_rows
 from twopass.engines.cpu.tables.phrases import group_phrases
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
-from twopass.engines.cpu.tables.rules import find_rules
-from twopass.engines.cpu.tables.scanned_rules import drop_letters, split_words
+from twopass.engines.cpu.tables.rules import drop_letters, find_rules, split_words
 from twopass.pages.rendered_page import PagePointer
 
 _numbers = st.floats(0, 500, allow_nan=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from twopass.engines.cpu import bidi, scanned_page, spaced_words, text_rows
+from twopass.engines.cpu import bidi, reading_order, scanned_page, spaced_words
 from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.tables.cells import GridCell, build_cells
 
@@ -67,7 +67,7 @@ def _region_to_json(region: Region, content: PageContent) -> dict[str, Any]:
         box |= _score_of_pixels(region.words)
         return box
     if region.words:
-        group = text_rows.group_rows if region.label in ("picture", "formula") else text_rows.order_lines
+        group = reading_order.group_rows if region.label in ("picture", "formula") else reading_order.order_lines
         lines = spaced_words.join_stacked([spaced_words.join(row) for row in group(region.words)])
         box["lines"] = [_line_to_json(line, content) for line in lines]
     if region.latex:

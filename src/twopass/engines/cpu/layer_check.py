@@ -1,18 +1,24 @@
-"""Compare a page's text layer with its pixels: a few sampled lines are recognised and compared letter by letter."""
+"""Compare a page's text layer with its pixels, and read by OCR the words whose fonts map to wrong characters.
+
+A few sampled lines are recognised and compared letter by letter. A font is broken if most of its characters are unnamed
+(U+FFFD, private use), or if its words are implausible and the page shows other words in their place.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import chain, groupby
 
+from twopass.engines.cpu import symbol_fonts
 from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
 from twopass.pages import ocr
 from twopass.pages.strips import Array
 from twopass.text import prose
-from twopass.text.plausibility import measure_plausibility
+from twopass.text.confidence import measure_plausibility
 
 LINES_PER_SAMPLE, MIN_SAMPLES, MAX_SAMPLES = 12, 8, 24  # lines: 0.2-0.6 s of CPU time; newspapers differ by region
 MIN_LETTERS = 10  # of a sampled line
@@ -46,7 +52,9 @@ def measure_agreement(words: Sequence[StyledWord], array: Array, scale: float) -
     count = min(max(len(lines) // LINES_PER_SAMPLE, MIN_SAMPLES), MAX_SAMPLES)
     sampled = lines[:: max(len(lines) // count, 1)][:count]
     strips = [
-        (line, strip) for line in sampled if (strip := cut_box(enclose([word.box for word in line]), array, scale)).size
+        (line, strip)
+        for line in sampled
+        if (strip := _cut_box(enclose([word.box for word in line]), array, scale)).size
     ]
     readings = ocr.recognise([strip for _, strip in strips])
     pairs = [
@@ -89,9 +97,184 @@ def is_readable(text: str) -> bool:
     return len(_READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
 
-def cut_box(box: Rect, array: Array, scale: float) -> Array:
+def _cut_box(box: Rect, array: Array, scale: float) -> Array:
     """The pixels of a line's box with a margin; `scale` is pixels per point."""
     margin = MARGIN * box.height
     grown = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
     x0, y0, x1, y1 = (max(round(value * scale), 0) for value in grown)
     return array[y0:y1, x0:x1]
+
+
+# ---- broken fonts ----
+
+MIN_CHARACTERS = 10  # of a font, to judge it: a few signs in a font of their own are no words
+MIN_WORD_LENGTH = 2.0  # letters, on average: fonts of formulas have single signs
+MAX_BROKEN_SHARE = 0.5  # of the page's characters: with more, the whole page is read by OCR
+SUSPICIOUS_FONT, MIN_JUDGED = (
+    0.76,
+    10,
+)  # plausibility below which a font is compared with the pixels, and words to say so
+SAMPLES, SAMPLE_LENGTH = 4, 12.0  # pieces that are read to find whether a font is broken; length in heights: 0.1 s
+MAX_AGREEMENT = 0.7  # of these pieces with the pixels, for a broken font: right ones have 0.9 and more
+MAX_PIECES = 120  # that are read on one page; each takes 0.04 s and more
+
+MIN_KNOWN, MAX_UNNAMED = 2, 4  # letters and digits of a word with unnamed characters, and how many of these
+MAX_NAMED = 30  # different words with such characters that are read on one page; each takes 0.04 s
+# Signs that the recogniser does not distinguish; each stays one character.
+_ALIKE = str.maketrans(dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys("’‘´`", "'") | dict.fromkeys("“”", '"'))
+
+_Piece = list[int]  # indices of neighbouring words of one line
+
+
+def repair_fonts(words: Sequence[StyledWord], array: Array, scale: float) -> tuple[StyledWord, ...]:
+    """Return the words, with those of broken fonts replaced by what OCR reads in their place.
+
+    A word that OCR cannot read stays as it is. `scale` is pixels per point.
+    """
+    names = _find_suspects(words)
+    unnamed = _find_unnamed(words)
+    sound = "".join(word.text for word in words if word.font not in names)
+    # The words of broken fonts are probably in the script of the others, which the recogniser must know.
+    if not (names or unnamed) or not is_readable(sound):
+        return tuple(words)
+    broken = {name for name, is_certain in names.items() if is_certain or _disagrees(words, name, array, scale)}
+    named = list(_name_characters(words, [index for index in unnamed if words[index].font not in broken], array, scale))
+    pieces = _split_pieces(named, broken)[:MAX_PIECES]
+    return _replace(named, pieces, _read(named, pieces, array, scale))
+
+
+def _find_unnamed(words: Sequence[StyledWord]) -> list[int]:
+    """Indices of words in which a few characters have no name, among enough others to recognise the word.
+
+    Of equal words in one font, only the first.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for index, word in enumerate(words):
+        known = sum(character.isalnum() for character in word.text)
+        unnamed = sum(map(prose.is_senseless, word.text))
+        if 0 < unnamed <= min(known, MAX_UNNAMED) and known >= MIN_KNOWN and word.upright:
+            found.setdefault((word.text, word.font), index)
+    return list(found.values())[:MAX_NAMED]
+
+
+def _name_characters(
+    words: Sequence[StyledWord], indices: Sequence[int], array: Array, scale: float
+) -> Iterator[StyledWord]:
+    """Yield the words; in those equal to one of the indices, unnamed characters are what OCR reads in their place."""
+    readings = zip(indices, _read(words, [[index] for index in indices], array, scale), strict=True)
+    named = {
+        (words[index].text, words[index].font): (text, score)
+        for index, (reading, score) in readings
+        if score >= MIN_SCORE and (text := fill_in(words[index].text, reading)) is not None
+    }
+    for word in words:
+        text, score = named.get((word.text, word.font), (word.text, word.score))
+        is_same = text == word.text
+        yield word if is_same else replace(word, text=text, runs=(), score=score, from_pixels=True)
+
+
+def fill_in(text: str, reading: str) -> str | None:
+    """The text with its unnamed characters from the reading; None if the reading has other characters besides.
+
+    An unnamed character may be a ligature of up to three letters.
+    """
+    reading = "".join(reading.split())
+    pattern = "".join(r"(\S{1,3}?)" if prose.is_senseless(c) else f"({re.escape(c)})" for c in text.translate(_ALIKE))
+    found = re.fullmatch(pattern, reading.translate(_ALIKE))
+    if found is None:
+        return None
+    parts = (reading[slice(*found.span(n))] if prose.is_senseless(c) else c for n, c in enumerate(text, 1))
+    return "".join(parts)
+
+
+def _find_suspects(words: Sequence[StyledWord]) -> dict[str, bool]:
+    """The fonts that may be broken, and whether that is certain; none if they have most of the page."""
+    suspects = {}
+    suspected = 0
+    for name in sorted({word.font for word in words}):
+        own = [word.text for word in words if word.font == name]
+        length = sum(map(len, own))
+        if length < max(MIN_CHARACTERS, MIN_WORD_LENGTH * len(own)) or symbol_fonts.is_symbol_font(name):
+            continue
+        text = " ".join(own)
+        plausibility, judged = measure_plausibility(text)
+        is_certain = prose.is_garbage(text)
+        if is_certain or (judged >= MIN_JUDGED and plausibility < SUSPICIOUS_FONT):
+            suspects[name] = is_certain
+            suspected += length
+    return suspects if suspected <= MAX_BROKEN_SHARE * sum(len(word.text) for word in words) else {}
+
+
+def _choose_samples(words: Sequence[StyledWord], font: str) -> list[_Piece]:
+    """The pieces with most letters, which say most."""
+    pieces = _split_pieces(words, {font}, SAMPLE_LENGTH)
+    return sorted(pieces, key=lambda piece: -sum(len(words[index].text) for index in piece))[:SAMPLES]
+
+
+def _split_pieces(words: Sequence[StyledWord], fonts: set[str], length: float = MAX_LENGTH) -> list[_Piece]:
+    """Neighbouring upright words of these fonts in one line, each piece no longer than the recogniser reads well."""
+    pieces: list[_Piece] = []
+    indices = [index for index, word in enumerate(words) if word.font in fonts and word.upright]
+    for index in indices:
+        word = words[index]
+        last = pieces[-1] if pieces else []
+        is_next = bool(last) and last[-1] == index - 1 and words[last[-1]].line == word.line
+        if is_next and word.box.x1 - words[last[0]].box.x0 <= length * word.box.height:
+            last.append(index)
+        else:
+            pieces.append([index])
+    return pieces
+
+
+def _read(words: Sequence[StyledWord], pieces: Sequence[_Piece], array: Array, scale: float) -> list[tuple[str, float]]:
+    """What the recogniser reads in place of each piece, and its score; no text where there are no pixels."""
+    strips = [_cut_box(enclose([words[index].box for index in piece]), array, scale) for piece in pieces]
+    readings = iter(ocr.recognise([strip for strip in strips if strip.size]))
+    return [next(readings) if strip.size else ("", 0.0) for strip in strips]
+
+
+def _disagrees(words: Sequence[StyledWord], font: str, array: Array, scale: float) -> bool:
+    """Whether the recogniser surely reads other letters than the font names."""
+    pieces = _choose_samples(words, font)
+    readings = _read(words, pieces, array, scale)
+    pairs = [
+        (_fold(" ".join(words[index].text for index in piece)), _fold(text))
+        for piece, (text, score) in zip(pieces, readings, strict=True)
+        if score >= MIN_SCORE
+    ]
+    total = sum(len(ours) for ours, _ in pairs)
+    alike = sum(len(ours) * SequenceMatcher(None, ours, theirs, False).ratio() for ours, theirs in pairs)
+    return total >= MIN_CHARACTERS and alike < MAX_AGREEMENT * total
+
+
+def _fold(text: str) -> str:
+    return "".join(prose.split_words(text))
+
+
+def _replace(
+    words: Sequence[StyledWord], pieces: Sequence[_Piece], readings: Sequence[tuple[str, float]]
+) -> tuple[StyledWord, ...]:
+    replaced = {
+        piece[0]: list(_place([words[index] for index in piece], text.split(), score))
+        for piece, (text, score) in zip(pieces, readings, strict=True)
+        if score >= MIN_SCORE and text.strip()
+    }
+    gone = {index for piece in pieces if piece[0] in replaced for index in piece}
+    parts = (replaced.get(index, []) if index in gone else [word] for index, word in enumerate(words))
+    return tuple(chain.from_iterable(parts))
+
+
+def _place(own: Sequence[StyledWord], texts: Sequence[str], score: float) -> Iterator[StyledWord]:
+    """Put each text into the box of its word, or, if there are more or fewer, into a share of the piece's box."""
+    boxes = [word.box for word in own] if len(own) == len(texts) else list(_share(own, texts))
+    for box, text in zip(boxes, texts, strict=True):
+        yield replace(own[0], box=box, text=text, score=score, runs=(), from_pixels=True)
+
+
+def _share(own: Sequence[StyledWord], texts: Sequence[str]) -> Iterator[Rect]:
+    box = enclose([word.box for word in own])
+    letter = (box.x1 - box.x0) / max(sum(map(len, texts)) + len(texts) - 1, 1)
+    start = box.x0
+    for text in texts:
+        yield box._replace(x0=start, x1=min(start + letter * len(text), box.x1))
+        start += letter * (len(text) + 1)

@@ -1,24 +1,298 @@
-"""Extract the words of a page's text layer, with the style of their lines."""
+"""Extract the words of a page's text layer: with their accents, the style of their letters, and their direction.
+
+MuPDF gives characters with their boxes and fonts. Accents that are drawn over a letter, as TeX does ("M¨uller"), are
+joined with it. Lines with right-to-left text become pieces of one direction, which bidi.py puts into reading order.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
+from types import MappingProxyType
 from typing import Any
 
-from twopass.engines.cpu import accents, letters, rtl_words, symbol_fonts, text_style, widgets
-from twopass.engines.cpu.geometry import Rect, StyledWord
-from twopass.engines.cpu.letters import SpannedWord
+from twopass.engines.cpu import bidi, symbol_fonts, widgets
+from twopass.engines.cpu.geometry import Rect, Run, StyledWord, enclose
 from twopass.pages import source_files
 from twopass.text import direction
 from twopass.text.prose import is_garbage
 
+# ---- letters, and the words that they form ----
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One character, or the characters of a ligature; `span` is an index in its line, `size` the type size."""
+
+    text: str
+    box: Rect
+    span: int
+    size: float
+    line: int
+
+
+@dataclass(frozen=True)
+class SpannedWord:
+    """A word with the index of the span of each character; `is_piece` as in `StyledWord`."""
+
+    text: str
+    box: Rect
+    spans: tuple[int, ...]
+    is_piece: bool = False
+
+
+def split_block(block: Any) -> list[Letter]:
+    """Return the letters of a text block of MuPDF's raw dictionary; lines are numbered by their place in the block."""
+    return [
+        Letter(char["c"], Rect(*char["bbox"]), index, span["size"], number)
+        for number, line in enumerate(block["lines"])
+        for index, span in enumerate(line["spans"])
+        for char in span["chars"]
+    ]
+
+
+def _group_by_line(letters: Iterable[Letter]) -> dict[int, list[Letter]]:
+    """Return the letters of a block by the numbers of their lines."""
+    return {number: list(line) for number, line in groupby(letters, key=lambda letter: letter.line)}
+
+
+def _is_delimiter(character: str) -> bool:
+    """Return whether MuPDF ends a word at the character: blanks, control characters, marks of direction."""
+    return character <= " " or character == "\u00a0" or "\u202a" <= character <= "\u202e"
+
+
+def build_words(letters: Iterable[Letter]) -> Iterator[SpannedWord]:
+    """Yield the words of one line, as MuPDF separates them."""
+    for is_blank, group in groupby(letters, key=lambda letter: _is_delimiter(letter.text)):
+        if not is_blank:
+            yield _join(list(group))
+
+
+def _join(letters: Sequence[Letter]) -> SpannedWord:
+    text = "".join(letter.text for letter in letters)
+    spans = tuple(letter.span for letter in letters for _ in letter.text)
+    return SpannedWord(text, enclose([letter.box for letter in letters]), spans)
+
+
+def compose_word(word: SpannedWord) -> SpannedWord:
+    """Return the word in NFC; a composed character has the span of its first part."""
+    text = unicodedata.normalize("NFC", word.text)
+    if len(text) == len(word.text):
+        return replace(word, text=text)
+    spans: list[int] = []
+    for end, span in enumerate(word.spans, 1):
+        length = len(unicodedata.normalize("NFC", word.text[:end]))
+        spans += [span] * (length - len(spans))
+    return replace(word, text=text, spans=tuple(spans[: len(text)]))
+
+
+# ---- accents ----
+
+_COMBINING: Mapping[str, str] = MappingProxyType(
+    {
+        "`": "\u0300", "´": "\u0301", "ˆ": "\u0302", "^": "\u0302", "˜": "\u0303", "¯": "\u0304", "˘": "\u0306",
+        "˙": "\u0307", "¨": "\u0308", "˚": "\u030a", "˝": "\u030b", "ˇ": "\u030c", "¸": "\u0327", "˛": "\u0328",
+    }
+)  # fmt: skip
+_DOTLESS = MappingProxyType({"ı": "i", "ȷ": "j"})
+# Of these only the drawn position says that they are accents, so they alone are no reason to look at positions.
+_COMMON_SIGNS = frozenset("`^")
+MIN_OVERLAP = 0.5  # of the smaller width and height, for an accent over a letter
+MAX_WORD_GAP = 0.15  # of the type size: a blank that text extraction put beside an accent is narrower
+
+
+def _has_accents(text: str) -> bool:
+    """Return whether the text has accents that may belong to another letter."""
+    return any(character in _COMBINING and character not in _COMMON_SIGNS for character in text)
+
+
+def compose_accents(letters: Sequence[Letter]) -> list[Letter]:
+    """Return the letters of a block with their accents, without blanks that stood only beside an accent."""
+    joined: list[Letter | None] = list(letters)
+    lines = _group_by_line(letters)
+    for position, accent in enumerate(letters):
+        mark = _COMBINING.get(accent.text)
+        if mark is None or (base := _find_base(letters, joined, position)) is None:
+            continue
+        letter = letters[base]
+        joined[base] = replace(letter, text=_combine(letter.text, mark))
+        joined[position] = None
+        for blank in (position - 1, position + 1):
+            if 0 <= blank < len(letters) and _is_narrow_blank(letters[blank], lines[letters[blank].line]):
+                joined[blank] = None
+    return [letter for letter in joined if letter is not None]
+
+
+def _combine(letter: str, mark: str) -> str:
+    return unicodedata.normalize("NFC", _DOTLESS.get(letter, letter) + mark)
+
+
+def _find_base(letters: Sequence[Letter], joined: Sequence[Letter | None], position: int) -> int | None:
+    """Return the index of the letter under the accent: the nearest in the text, the following first.
+
+    Unicode has this letter with this accent.
+    """
+    accent = letters[position]
+    centre = accent.box.centre[0]
+    fitting = [
+        index
+        for index, letter in enumerate(letters)
+        if letter.box.x0 <= centre <= letter.box.x1  # first, because it excludes almost all
+        and joined[index] is letter
+        and letter.text.isalpha()
+        and len(_combine(letter.text, _COMBINING[accent.text])) == 1
+        and _is_accent_over(accent, letter)
+    ]
+    return min(fitting, key=lambda index: (abs(index - position), index < position), default=None)
+
+
+def _is_accent_over(accent: Letter, letter: Letter) -> bool:
+    one, other = accent.box, letter.box
+    across = min(one.x1, other.x1) - max(one.x0, other.x0)
+    down = min(one.y1, other.y1) - max(one.y0, other.y0)
+    width = min(one.x1 - one.x0, other.x1 - other.x0)
+    return across >= MIN_OVERLAP * width > 0 and down >= MIN_OVERLAP * min(one.height, other.height)
+
+
+def _is_narrow_blank(blank: Letter, line: Sequence[Letter]) -> bool:
+    """Return whether this is a blank that nothing on the page shows: its neighbours in the line touch."""
+    if not blank.text.isspace():
+        return False
+    others = [other.box for other in line if not other.text.isspace()]
+    before = [box.x1 for box in others if box.centre[0] < blank.box.centre[0]]
+    after = [box.x0 for box in others if box.centre[0] >= blank.box.centre[0]]
+    return bool(before and after) and min(after) - max(before) <= MAX_WORD_GAP * blank.size
+
+
+# ---- right-to-left text ----
+
+MAX_JUMP = 0.25  # of the type size, between letters of one piece
+SAME_EDGE = 0.01  # points
+
+
+def split_rtl_line(line: Sequence[Letter]) -> Iterator[SpannedWord]:
+    """Yield the pieces of one line, whose letters are in MuPDF's order."""
+    # A letter may be several characters, of which the first gives the direction.
+    text = "".join(letter.text[:1] for letter in line)
+    for start, stop in bidi.split_text(text, bidi.is_arabic(text)):
+        for piece in _split_at_jumps(line[start:stop]):
+            ordered = [replace(one, text=direction.replace_forms(one.text)) for one in _turn_ligatures(piece)]
+            yield replace(_join(ordered), is_piece=True)
+
+
+def _split_at_jumps(line: Sequence[Letter]) -> Iterator[list[Letter]]:
+    """Split letters that do not stand next to each other: MuPDF left out the space between them."""
+    piece = [line[0]]
+    for one, other in pairwise(line):
+        gap = max(one.box.x0, other.box.x0) - min(one.box.x1, other.box.x1)
+        if gap > MAX_JUMP * one.size:
+            yield piece
+            piece = []
+        piece.append(other)
+    yield piece
+
+
+def _turn_ligatures(piece: Sequence[Letter]) -> list[Letter]:
+    """Put the letters of a ligature into order, which MuPDF reverses together with the line.
+
+    All letters of a ligature but its first have no width and stand at its right edge.
+    """
+    turned: list[Letter] = []
+    waiting: list[Letter] = []
+    for letter in piece:
+        if letter.box.x1 <= letter.box.x0 and direction.is_rtl_letter(letter.text):
+            waiting.append(letter)
+            continue
+        is_base = bool(waiting) and abs(letter.box.x1 - waiting[0].box.x0) < SAME_EDGE
+        turned += [letter, *reversed(waiting)] if is_base else [*waiting, letter]
+        waiting = []
+    return turned + waiting
+
+
+# ---- style ----
+
+ITALIC, MONO, BOLD = 2, 8, 16  # bits of MuPDF's span flags
+MAX_SCRIPT_SIZE = 0.85  # of the line's type size; scripts have 0.58 to 0.75
+MIN_RAISE, MAX_RAISE = 0.15, 0.8  # of the line's type size, from its baseline up to that of a superscript
+MIN_DROP, MAX_DROP = 0.05, 0.6  # the same down to that of a subscript
+# Fonts of TeX and others whose descriptors lack the flags. Fonts of formulas have slanted letters without emphasis.
+_BOLD = re.compile(r"bold|black|heavy|demi(?!lt)|-medi?$|^cmb|^cmssbx|^sfbx|^lmroman.*bold", re.IGNORECASE)
+_ITALIC = re.compile(r"ital|obli|slant|^cmti|^cmsl|^cmbxti|^sfti|^sfsl", re.IGNORECASE)
+_MONO = re.compile(r"courier|mono(?!type)|consol|typewriter|menlo|^cmtt|^sftt|^cmsltt|^lmtt", re.IGNORECASE)
+_FORMULA = re.compile(r"math|symbol|^cmmi|^cmsy|^cmex|^msam|^msbm|^eufm|^rsfs|cmmi\d|cmsy\d", re.IGNORECASE)
+
+
+def _strip_subset(font: str) -> str:
+    """A font's name without the prefixes of a subset, such as `ABCDEF+`."""
+    return re.sub(r"^(?:[A-Z]{6}[+_])+", "", font)
+
+
+def _is_bold(span: Any) -> bool:
+    return bool(span["flags"] & BOLD or _BOLD.search(_strip_subset(span["font"])))
+
+
+def _is_mono(span: Any) -> bool:
+    return bool(span["flags"] & MONO or _MONO.search(_strip_subset(span["font"])))
+
+
+def _is_italic(span: Any) -> bool:
+    return bool(span["flags"] & ITALIC or _ITALIC.search(_strip_subset(span["font"])))
+
+
+def _find_styles(line: Any) -> list[str]:
+    """The style of each span of a line, as the letters of `Run.style`; empty for plain text and formulas."""
+    spans = line["spans"]
+    main = max(spans, key=lambda span: (len(span["text"].strip()) * (span["size"] > 0), span["size"]))
+    is_upright = abs(line["dir"][0]) > 0.99
+    scripts = [_find_script(span, main) if is_upright else "" for span in spans]
+    for index in range(1, len(spans) - 1):  # the comma of "1,2" is raised with its neighbours
+        if _is_small_sign(spans[index], main) and scripts[index - 1] == scripts[index + 1]:
+            scripts[index] = scripts[index - 1]
+    return [_find_style(span) + script for span, script in zip(spans, scripts, strict=True)]
+
+
+def _is_small_sign(span: Any, main: Any) -> bool:
+    return span["size"] <= MAX_SCRIPT_SIZE * main["size"] and not any(map(str.isalnum, span["text"]))
+
+
+def _find_style(span: Any) -> str:
+    if _FORMULA.search(_strip_subset(span["font"])):
+        return ""
+    return "b" * _is_bold(span) + "i" * _is_italic(span)
+
+
+def _find_script(span: Any, main: Any) -> str:
+    """`^` for a superscript and `_` for a subscript: smaller than the line's main span, and off its baseline."""
+    size = main["size"]
+    if span["size"] > MAX_SCRIPT_SIZE * size or not any(map(str.isalnum, span["text"])):
+        return ""
+    rise = (main["origin"][1] - span["origin"][1]) / size
+    return "^" if MIN_RAISE <= rise <= MAX_RAISE else "_" if MIN_DROP <= -rise <= MAX_DROP else ""
+
+
+def _to_runs(styles: Sequence[str]) -> tuple[Run, ...]:
+    """The runs of a word, from the style of each of its characters."""
+    return tuple(run for run in _iterate_runs(styles) if run.style)
+
+
+def _iterate_runs(styles: Sequence[str]) -> Iterator[Run]:
+    start = 0
+    for style, group in groupby(styles):
+        end = start + len(list(group))
+        yield Run(start, end, style)
+        start = end
+
+
+# ---- the layer ----
+
 MIN_COSINE = 0.9  # of the angle of an upright line, at most 25 degrees
 
-Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
+_Placed = Mapping[tuple[int, int], Sequence[SpannedWord]]  # words of some lines, by the numbers of block and line
 
 
 @dataclass(frozen=True)
@@ -71,31 +345,31 @@ def _full_font_names() -> Iterator[None]:
         pymupdf.TOOLS.set_subset_fontnames(False)
 
 
-def _place_words(raw_words: Sequence[Any], blocks: Sequence[Any], textpage: Any) -> Placed:
+def _place_words(raw_words: Sequence[Any], blocks: Sequence[Any], textpage: Any) -> _Placed:
     """Return the words of the lines in which the positions of letters matter: with accents or right-to-left text.
 
     On a page that is mostly right-to-left text, all its upright lines count as such.
     """
     text = "".join(word[4] for word in raw_words)
-    has_accents, has_rtl = accents.has_accents(text), direction.has_rtl(text)
+    has_accents, has_rtl = _has_accents(text), direction.has_rtl(text)
     if not (has_accents or has_rtl):
         return {}
     is_rtl = direction.is_rtl(text)
     placed: dict[tuple[int, int], list[SpannedWord]] = {}
     raw_blocks = (block for block in textpage.extractRAWDICT()["blocks"] if block["type"] == 0)
-    for index, block in enumerate(map(letters.split_block, raw_blocks)):
-        composed = letters.group_by_line(accents.compose(block) if has_accents else block)
-        for number, line in letters.group_by_line(block).items():
+    for index, block in enumerate(map(split_block, raw_blocks)):
+        composed = _group_by_line(compose_accents(block) if has_accents else block)
+        for number, line in _group_by_line(block).items():
             own = composed.get(number, [])
             has_rtl_letters = is_rtl or any(direction.has_rtl(letter.text) for letter in line)
             if has_rtl_letters and _is_upright(blocks[index]["lines"][number]):
-                placed[index, number] = list(rtl_words.split_line(own))
+                placed[index, number] = list(split_rtl_line(own))
             elif own != line:
-                placed[index, number] = list(letters.build_words(own))
+                placed[index, number] = list(build_words(own))
     return placed
 
 
-def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any], placed: Placed) -> Iterator[StyledWord]:
+def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any], placed: _Placed) -> Iterator[StyledWord]:
     """Yield MuPDF's words with the style of their lines; lines are numbered in the order of their first words."""
     number = 0
     for key, group in groupby(raw_words, key=lambda word: (word[5], word[6])):
@@ -107,7 +381,7 @@ def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any], placed: Placed
 
 def _find_spans(raw_words: Sequence[Any], line: Any) -> list[SpannedWord]:
     """Return the words of a line with the span of each of their characters."""
-    spans = [i for i, span in enumerate(line["spans"]) for c in span["text"] if not letters.is_delimiter(c)]
+    spans = [i for i, span in enumerate(line["spans"]) for c in span["text"] if not _is_delimiter(c)]
     words, start = [], 0
     for x0, y0, x1, y1, text, *_ in raw_words:
         own = tuple(spans[start : start + len(text)])
@@ -124,12 +398,12 @@ def _is_upright(line: Any) -> bool:
 def _style_words(words: Sequence[SpannedWord], line: Any, number: int, block: int) -> Iterator[StyledWord]:
     spans = [span for span in line["spans"] if span["text"].strip()] or line["spans"]
     size = max(spans, key=lambda span: len(span["text"]))["size"]
-    bold, mono = all(map(text_style.is_bold, spans)), all(map(text_style.is_mono, spans))
-    styles = text_style.find_styles(line)
+    bold, mono = all(map(_is_bold, spans)), all(map(_is_mono, spans))
+    styles = _find_styles(line)
     fonts = [span["font"] for span in line["spans"]]
     for word in words:
         text = "".join(symbol_fonts.translate(c, fonts[i]) for c, i in zip(word.text, word.spans, strict=True))
-        composed = letters.compose(replace(word, text=text.encode("utf-8", "replace").decode()))
+        composed = compose_word(replace(word, text=text.encode("utf-8", "replace").decode()))
         yield StyledWord(
             composed.box,
             composed.text,
@@ -138,7 +412,7 @@ def _style_words(words: Sequence[SpannedWord], line: Any, number: int, block: in
             bold=bold,
             mono=mono,
             upright=_is_upright(line),
-            runs=text_style.to_runs([styles[i] for i in composed.spans]),
+            runs=_to_runs([styles[i] for i in composed.spans]),
             font=fonts[Counter(composed.spans).most_common(1)[0][0]],
             block=block,
             is_piece=composed.is_piece,

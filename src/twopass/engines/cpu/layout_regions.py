@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu import reading_order
 from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord, enclose
-from twopass.engines.cpu.tables import grid_lines, rule_groups
+from twopass.engines.cpu.tables import grid_lines
+from twopass.engines.cpu.tables.rules import drop_inside, find_nested
 
 # A page with more lines skips the layout model, which took 0.4 s at 240, 1.5 s at 600, 3 s at 800, 15 s at 2,400.
 DENSE_LINES = 700
@@ -21,6 +22,8 @@ MASK_SIDE = 2000  # pixels of the mask in which drawings are counted
 MAX_DRAWINGS = 10_000  # the ruled tables of a page had 2,470 at most
 MAX_LAYOUT_AREA = 50e6  # square points: the model renders the page at 72 dpi, and MuPDF refuses 20,000 × 20,000
 MAX_BORDER_DISTANCE = 12.0  # points, from the text's box to the outermost rule around it
+MAX_DRAWING_SHARE = 0.5  # of the page: a larger drawing is a background, not part of a picture
+MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arrows connect the boxes of a diagram
 MAX_RULE_OVERHANG = 150.0  # points by which a table's rules may be longer than its text
 
 
@@ -62,7 +65,7 @@ def detect(page: Any, blocks: Sequence[Any], rules: Sequence[Rect], shades: Sequ
     utils.add_image_orphans(page, list(blocks))
     regions += [Region("picture", Rect(*box[:4])) for box in page.layout_information[detected:]]
     drawings = [Rect(*block["bbox"]) for block in blocks if block["type"] == 3]
-    return reading_order.grow_pictures(regions, drawings, Rect(*page.rect))
+    return _grow_pictures(regions, drawings, Rect(*page.rect))
 
 
 def _count_shapes(blocks: Sequence[Any], bounds: Rect) -> int:
@@ -94,12 +97,12 @@ def _build_region(group: Any, rules: Sequence[Rect], shades: Sequence[Shade]) ->
     if not lines:
         return Region("text", box)
     own = _find_table_rules(box, rules)
-    nested = rule_groups.find_nested(own)
+    nested = find_nested(own)
     heights = (float(y) + box.y0 for y in lines.h_lines)
     rows = tuple(y for y in heights if not any(inner.y0 < y < inner.y1 for inner in nested))
     cols = tuple(float(x) + box.x0 for x in lines.v_lines)
     behind = tuple(shade for shade in shades if box.contains(shade.box.centre, MAX_BORDER_DISTANCE))
-    return Region(label, box, grid=Grid(rows, cols, tuple(rule_groups.drop_inside(own, nested)), behind))
+    return Region(label, box, grid=Grid(rows, cols, tuple(drop_inside(own, nested)), behind))
 
 
 def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
@@ -111,3 +114,20 @@ def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
     crossing = [rule for rule in fitting if rule.intersects(outer)]
     bounds = enclose([box, *crossing])
     return [rule for rule in fitting if bounds.contains(rule.centre, grid_lines.SAME_LINE)]
+
+
+def _grow_pictures(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
+    """Enlarge pictures to include the drawings that cross their edge, so that a crop does not cut a diagram's boxes."""
+    texts = [region.box for region in regions if region.label != "picture"]
+    small = [drawing for drawing in drawings if drawing.area <= MAX_DRAWING_SHARE * page.area]
+    free = [drawing for drawing in small if not any(drawing.intersects(text) for text in texts)]
+    return [replace(r, box=_grow(r.box, free)) if r.label == "picture" else r for r in regions]
+
+
+def _grow(box: Rect, drawings: Sequence[Rect]) -> Rect:
+    for _ in range(MAX_GROWTHS):
+        larger = enclose([box, *(drawing for drawing in drawings if drawing.intersects(box))])
+        if larger == box:
+            return box
+        box = larger
+    return box

@@ -14,13 +14,11 @@ from typing import Any
 
 from twopass.engines.cpu import (
     answer,
-    broken_fonts,
     layer_check,
     layer_words,
     layout_regions,
     picture_text,
     reading_order,
-    resolution,
     scanned_page,
     widgets,
 )
@@ -28,9 +26,8 @@ from twopass.engines.cpu.answer import PageContent
 from twopass.engines.cpu.formulas import glyphs
 from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
-from twopass.engines.cpu.tables import scanned_rules
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
-from twopass.engines.cpu.tables.rules import find_rules, find_shades
+from twopass.engines.cpu.tables.rules import drop_letters, find_rules, find_scanned_rules, find_shades, split_words
 from twopass.errors import SourceError
 from twopass.pages import ocr, source_files
 from twopass.pages.ocr import ReadLines
@@ -95,7 +92,7 @@ def _read_pdf_page(page: Any, pixels: Pixels, read: ReadLines, use_model: bool) 
     """Choose the text layer or OCR: a visible layer first, then OCR, then a hidden layer that OCR does not beat."""
     blocks, layer, is_scan = layer_words.extract(page)
     if not layer.hidden:
-        words = broken_fonts.repair(layer.words, pixels.array(), pixels.width / page.rect.width)
+        words = layer_check.repair_fonts(layer.words, pixels.array(), pixels.width / page.rect.width)
         layer = replace(layer, words=words)
     is_usable = bool(layer.words) and not layer.is_garbage
     if is_usable and not layer.hidden:
@@ -206,7 +203,7 @@ def _analyse_layout(
 
 def _read_lines(page: Any, array: Array, quads: Sequence[ocr.Corners], read: ReadLines) -> ocr.OcrResult:
     """Read detected lines, from a sharper rendering of the page if they are small."""
-    return read(array, quads, sharp=resolution.render_sharper(page, array, quads))
+    return read(array, quads, sharp=scanned_page.render_sharper(page, array, quads))
 
 
 def _lay_out_scan(
@@ -230,8 +227,8 @@ def _lay_out_scan(
         page = document.new_page(width=width, height=height)
         scanned_page.draw_page(page, array, words, skew)
         blocks, _, _ = layer_words.extract(page)
-        rules = scanned_rules.drop_letters(scanned_rules.find_rules(array, scale, skew), words)
-        words = tuple(scanned_rules.split_words(words, rules))
+        rules = drop_letters(find_scanned_rules(array, scale, skew), words)
+        words = tuple(split_words(words, rules))
         content = _analyse_layout(page, blocks, words, "ocr", use_model, rules)
     source_files.empty_mupdf_store()  # which holds the scan's image; it is not rendered again
     return _describe_scan(replace(content, skew=skew), scan)

@@ -1,41 +1,481 @@
-"""Assign a page's words to layout regions and put both in reading order.
+"""Put the text of a page into reading order: its regions, the words of each region, and the lines of each region.
 
-This is plain geometry, in points of the displayed page.
+This is plain geometry, in points of the displayed page. For text that is read from right to left, boxes are mirrored.
+MuPDF ends a line at every wide gap, so a row may consist of several. Two lines that share some x cannot be one row. A
+drop cap, a bracket or a large word beside several lines belongs to none of them; it separates what is on its sides.
 """
 
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
-from twopass.engines.cpu import bidi, columns, text_rows
-from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+from twopass.engines.cpu import bidi
+from twopass.engines.cpu.geometry import Rect, Region, Run, StyledWord, enclose
 from twopass.text.page_furniture import BAND
 
+# ---- boxes ----
+
+PARAGRAPH_GAP = 0.8  # of the line's height: a larger gap ends the paragraph
+GUTTER = 1.2  # of the line's height: white space this wide through the whole region separates columns
+BOX_GUTTER = -6.0  # points: the boxes of two columns may overlap this far, because of one stray word
+SIDE_BY_SIDE_OVERLAP = 0.3  # of the smaller height, for boxes that stand side by side
+MANY_LINES, VALLEY = 150, 0.35  # lines; of the median number of lines at one x: fewer cross a gutter
+MIN_COLUMN_WIDTH = 6.0  # times the line's height, of a column between such gutters
+BREAK = 1.8  # of the line's height: a larger gap through all columns ends them; paragraphs have less between them
+MIN_CARDS, SAME_TOP = 3, 0.5  # cards in a row; tops differ by less than this share of the line's height
+DEFAULT_LINE_HEIGHT = 12.0  # points, where it is not known
+MAX_COMPARED = 100  # boxes that neither a column nor a band separates: more are sorted by their top edge
+
+
+def _mirror(rects: Sequence[Rect]) -> list[Rect]:
+    """Mirror left and right, so that right-to-left columns are ordered as left-to-right ones."""
+    return [Rect(-rect.x1, rect.y0, -rect.x0, rect.y1) for rect in rects]
+
+
+def _split(rects: Sequence[Rect], part: Sequence[int], axis: int, gap: float) -> list[list[int]]:
+    """Split along an axis (0 is x, 1 is y) at white bands of at least `gap`; empty if there is no such band."""
+    if not part:
+        return []
+    ordered = sorted(part, key=lambda i: rects[i][axis])
+    pieces, end = [[ordered[0]]], rects[ordered[0]][axis + 2]
+    for index in ordered[1:]:
+        if rects[index][axis] - end >= gap:
+            pieces.append([])
+        pieces[-1].append(index)
+        end = max(end, rects[index][axis + 2])
+    return pieces if len(pieces) > 1 else []
+
+
+def split_blocks(rects: Sequence[Rect]) -> list[list[int]]:
+    """Return indices in reading order, one list per block: columns if a gutter separates them, else rows."""
+    if not rects:
+        return []
+    height = statistics.median(rect.height for rect in rects)
+    blocks: list[list[int]] = []
+    stack = [list(range(len(rects)))]
+    while stack:
+        part = stack.pop()
+        pieces = _split(rects, part, 0, GUTTER * height) or _split(rects, part, 1, PARAGRAPH_GAP * height)
+        pieces = pieces or _split_at_valleys(rects, part, MIN_COLUMN_WIDTH * height)
+        if pieces:
+            stack.extend(reversed(pieces))
+        else:
+            blocks.append(part)
+    return blocks
+
+
+def _split_at_valleys(rects: Sequence[Rect], part: Sequence[int], min_width: float) -> list[list[int]]:
+    """Split many lines into columns where few of them cross; a line goes to the column of its centre.
+
+    The hidden layer of a newspaper has narrow gutters, which headlines and wrongly placed words cross.
+    """
+    if len(part) < MANY_LINES:
+        return []
+    left, right = min(rects[i].x0 for i in part), max(rects[i].x1 for i in part)
+    xs = [left + step for step in range(int(right - left) + 1)]
+    starts, ends = sorted(rects[i].x0 for i in part), sorted(rects[i].x1 for i in part)
+    crossed = [bisect_left(starts, x) - bisect_right(ends, x) for x in xs]
+    limit = VALLEY * statistics.median(crossed)
+    gutters: list[float] = []
+    for is_low, group in groupby(zip(xs, crossed, strict=True), key=lambda point: point[1] <= limit):
+        x = min(group, key=lambda point: point[1])[0]
+        if is_low and x - (gutters[-1] if gutters else left) >= min_width and right - x >= min_width:
+            gutters.append(x)
+    pieces: list[list[int]] = [[] for _ in range(len(gutters) + 1)]
+    for i in part:
+        pieces[bisect_left(gutters, rects[i].centre[0])].append(i)
+    pieces = [piece for piece in pieces if piece]
+    return pieces if len(pieces) > 1 else []
+
+
+def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT) -> list[int]:
+    """Return indices in reading order: columns if a gutter separates them, else bands from top to bottom.
+
+    Bands that form columns together are merged: a heading over one of two columns belongs to its column.
+    `line_height` of the page's text is in points.
+    """
+    ordered: list[int] = []
+    stack: list[Sequence[int]] = [range(len(rects))]
+    while stack:
+        part = stack.pop()
+        pieces = _split_card_rows(rects, part, line_height) or _split(rects, part, 0, BOX_GUTTER)
+        pieces = pieces or _split_box_bands(rects, part, line_height)
+        if len(pieces) > 1:
+            stack.extend(reversed(pieces))
+        else:
+            ordered += _order_connected(rects, part)
+    return ordered
+
+
+def _split_box_bands(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
+    bands: list[list[int]] = []
+    for band in _split(rects, part, 1, 0.0):
+        if bands and _form_columns(rects, bands[-1], band, line_height):
+            bands[-1].extend(band)
+        else:
+            bands.append(list(band))
+    return bands
+
+
+def _split_card_rows(rects: Sequence[Rect], part: Sequence[int], line_height: float) -> list[list[int]]:
+    """Split into bands if two or more are rows of cards; empty otherwise. Cards are narrow and begin at one height."""
+
+    def is_card_row(band: Sequence[int]) -> bool:
+        tops = [min(rects[i].y0 for i in card) for card in _split(rects, band, 0, BOX_GUTTER)]
+        return len(tops) >= MIN_CARDS and max(tops) - min(tops) <= SAME_TOP * line_height
+
+    bands = _split(rects, part, 1, BREAK * line_height)
+    return bands if sum(map(is_card_row, bands)) >= 2 else []
+
+
+def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[int], line_height: float) -> bool:
+    """Return whether two bands are columns together: only so, or the same columns without a break between them."""
+    is_upper, is_lower = _are_side_by_side(rects, upper), _are_side_by_side(rects, lower)
+    if not (is_upper and is_lower):
+        return _are_side_by_side(rects, [*upper, *lower])
+    gap = min(rects[i].y0 for i in lower) - max(rects[i].y1 for i in upper)
+    columns = [len(_split(rects, part, 0, BOX_GUTTER)) for part in (upper, lower, [*upper, *lower])]
+    return gap <= BREAK * line_height and columns[0] == columns[1] == columns[2]
+
+
+def _are_side_by_side(rects: Sequence[Rect], part: Sequence[int]) -> bool:
+    columns = [enclose([rects[i] for i in piece]) for piece in _split(rects, part, 0, BOX_GUTTER)]
+    return len(columns) > 1 and all(
+        min(one.y1, other.y1) - max(one.y0, other.y0) > SIDE_BY_SIDE_OVERLAP * min(one.height, other.height)
+        for one, other in pairwise(columns)
+    )
+
+
+def _order_connected(rects: Sequence[Rect], part: Sequence[int]) -> list[int]:
+    """Order boxes of which no gutter separates any: what is above or, in another column, to the left comes first."""
+    waiting = sorted(part, key=lambda i: (rects[i].y0, rects[i].x0))
+    if len(waiting) > MAX_COMPARED:
+        return waiting
+    ordered: list[int] = []
+    while waiting:
+        free = (i for i in waiting if not any(_precedes(rects, waiting, j, i) for j in waiting if j != i))
+        ordered.append(next(free, waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
+
+
+def _precedes(rects: Sequence[Rect], part: Sequence[int], first: int, second: int) -> bool:
+    """Return whether a box must be read before another one; Breuel's two rules (2003)."""
+    one, other = rects[first], rects[second]
+    if _share_column(one, other):
+        return one.centre[1] < other.centre[1]
+    if one.x0 >= other.x0:
+        return False
+    top, bottom = sorted((one.centre[1], other.centre[1]))
+    return not any(
+        top < rects[i].centre[1] < bottom and _share_column(rects[i], one) and _share_column(rects[i], other)
+        for i in part
+        if i not in (first, second)
+    )
+
+
+def _share_column(one: Rect, other: Rect) -> bool:
+    overlap = min(one.x1, other.x1) - max(one.x0, other.x0)
+    return overlap > min(-BOX_GUTTER, (one.x1 - one.x0) / 2, (other.x1 - other.x0) / 2)
+
+
+# ---- rows of text ----
+
+SAME_ROW_OVERLAP = 0.5  # of the smaller height, for two lines of one row
+FAR_APART = 3.0  # of the smaller height: lines of two blocks with a wider gap need about the same height, too
+FAR_ROW_OVERLAP = 0.8  # of the larger height, for those
+MAX_SHARED_WIDTH = 0.3  # of the smaller height: slanted letters and scripts overlap their neighbours by less
+TALL = 1.2  # times the median height, for a line that may stand beside several others,
+MIN_BESIDE = 2  # at least
+MAX_SEARCHED = 200  # lines of a region that are searched for such a line: the time grows with their square
+CAP_HEIGHT, MAX_CAP_LETTERS = 1.8, 2  # times a line's height, of a drop cap, which may have a quotation mark
+CAP_REACH = 1.5  # of a line's height, from a drop cap to its text
+GLYPH_TOP, GLYPH_BOTTOM = 0.2, 0.15  # of a tall letter's box, whose ascender and descender are mostly empty
+OPENING, CLOSING = frozenset("{[(⎧⎨⎡⎛"), frozenset("}])⎫⎬⎤⎞")
+WORDS_OF_ONE_LETTER = frozenset("AIO")  # as drop caps they may be a word
+MIN_COLUMN_LINES, MIN_COLUMN_WORDS = 3, 4  # words are a line's median, in a column of running text
+MIN_COLUMN_LETTERS = 12  # of a line's median, where words are not separated by spaces
+MIN_CARD_LINES, MIN_CARD_WORDS = 2, 3  # for text that was drawn one column after the other
+MIN_CARD_COLUMNS = 3  # side by side: fewer with short lines may be names and values
+SAME_BASELINE = 0.25  # of the height
+BASELINE = 0.78  # of the height of a line's box, from its top
+MIN_ALIGNED = 0.7  # of the lines of the shorter column: rows, as names and values have
+BAND_OVERLAP = 0.2  # of the height: neighbouring lines overlap so far
+
+Row = list[StyledWord]
+
+
+@dataclass(frozen=True)
+class _Fragment:
+    """Words of one line of MuPDF or OCR, with the box around them."""
+
+    words: tuple[StyledWord, ...]
+    box: Rect
+
+    @property
+    def text(self) -> str:
+        return "".join(word.text for word in self.words)
+
+
+def _group_by_line(words: Sequence[StyledWord]) -> Iterator[list[StyledWord]]:
+    """Yield runs of consecutive words with the same line number."""
+    for _, group in groupby(words, key=lambda word: word.line):
+        yield list(group)
+
+
+def _make_fragments(words: Sequence[StyledWord]) -> list[_Fragment]:
+    return [_Fragment(tuple(line), enclose([word.box for word in line])) for line in _group_by_line(words)]
+
+
+def group_rows(words: Sequence[StyledWord]) -> list[Row]:
+    """Return rows from top to bottom, with words in reading order; text that is not upright comes last."""
+    upright, turned = _split_turned(words)
+    return _group_fragments(upright, bidi.is_rtl(words)) + turned
+
+
+def _split_turned(words: Sequence[StyledWord]) -> tuple[list[_Fragment], list[Row]]:
+    """Return the upright lines, and the rows of vertical and upside-down text in the order in which it was drawn."""
+    fragments = _make_fragments(words)
+    upright = [fragment for fragment in fragments if fragment.words[0].upright]
+    return upright, [list(fragment.words) for fragment in fragments if not fragment.words[0].upright]
+
+
+def group_rows_as_placed(words: Sequence[StyledWord]) -> list[Row]:
+    """Return rows from top to bottom, with the same words from left to right, whatever their direction."""
+    return [sorted(row, key=lambda word: word.box.x0) for row in _merge_rows(_make_fragments(words))]
+
+
+def _group_fragments(fragments: Sequence[_Fragment], rtl: bool) -> list[Row]:
+    """Group lines around the tallest line that stands beside several others, and the rest by height."""
+    caps: list[_Fragment] = []
+    while (found := _find_tall(fragments)) and _is_drop_cap(*found, rtl):
+        caps.append(found[0])
+        fragments = [fragment for fragment in fragments if fragment is not found[0]]
+    if found:
+        rows = _group_around(*found, fragments, rtl)
+    else:
+        rows = [bidi.order_row(row, rtl) for row in _merge_rows(fragments)]
+    for cap in reversed(caps):
+        rows = _add_drop_cap(cap, rows, rtl)
+    return rows
+
+
+def _find_tall(fragments: Sequence[_Fragment]) -> tuple[_Fragment, list[_Fragment]] | None:
+    """Return the tallest line that stands beside lines below each other, and these; None if there is none."""
+    if not MIN_BESIDE < len(fragments) <= MAX_SEARCHED:
+        return None
+    height = statistics.median(fragment.box.height for fragment in fragments)
+    for tall in sorted(fragments, key=lambda fragment: -fragment.box.height):
+        if tall.box.height < TALL * height:
+            return None
+        top, bottom = tall.box.y0 + GLYPH_TOP * tall.box.height, tall.box.y1 - GLYPH_BOTTOM * tall.box.height
+        beside = [other for other in fragments if other is not tall and top <= other.box.centre[1] <= bottom]
+        is_stacked = any(_cross(one, other) for n, one in enumerate(beside) for other in beside[:n])
+        if is_stacked and not any(_cross(other, tall) for other in beside):
+            return tall, beside
+    return None
+
+
+def _is_drop_cap(tall: _Fragment, beside: Sequence[_Fragment], rtl: bool) -> bool:
+    is_letter = len(tall.text) <= MAX_CAP_LETTERS and tall.text[-1:].isalpha()
+    is_first = all((other.box.x0 > tall.box.x0) != rtl for other in beside)
+    return is_letter and is_first and tall.box.height >= CAP_HEIGHT * min(other.box.height for other in beside)
+
+
+def _group_around(tall: _Fragment, beside: Sequence[_Fragment], fragments: Sequence[_Fragment], rtl: bool) -> list[Row]:
+    """Return the rows above, those on both sides of a tall line one after the other, and the rows below."""
+    x, y = tall.box.centre
+    rest = [fragment for fragment in fragments if not any(fragment is other for other in (tall, *beside))]
+    left = [fragment for fragment in beside if fragment.box.centre[0] < x]
+    right = [fragment for fragment in beside if fragment.box.centre[0] >= x]
+    before, after = (_group_fragments(part, rtl) for part in ((right, left) if rtl else (left, right)))
+    # An opening bracket ends the name of the list behind it, a closing one begins what is said of the list before it.
+    if before and tall.text in OPENING:
+        before[-1].extend(tall.words)
+    elif after and tall.text in OPENING | CLOSING:
+        after[0][:0] = tall.words
+    else:
+        before.append(list(tall.words))
+    above = [fragment for fragment in rest if fragment.box.centre[1] < y]
+    below = [fragment for fragment in rest if fragment.box.centre[1] >= y]
+    return [*_group_fragments(above, rtl), *before, *after, *_group_fragments(below, rtl)]
+
+
+def _add_drop_cap(cap: _Fragment, rows: list[Row], rtl: bool) -> list[Row]:
+    """Put a drop cap in front of the first row beside it, joined to its word; a row of its own if there is none."""
+    top = cap.box.y0 + GLYPH_TOP * cap.box.height
+    for index, row in enumerate(rows):
+        box = enclose([word.box for word in row])
+        gap = cap.box.x0 - box.x1 if rtl else box.x0 - cap.box.x1
+        if top <= box.centre[1] <= cap.box.y1 and -box.height <= gap <= CAP_REACH * box.height:
+            known = Counter(word.text.casefold().strip(".,;:") for other in rows for word in other)
+            return [*rows[:index], _join_drop_cap(cap, row, known), *rows[index + 1 :]]
+    return [list(cap.words), *rows]
+
+
+def _join_drop_cap(cap: _Fragment, row: Row, known: Counter[str]) -> Row:
+    """Join the cap to the row's first word, unless the cap is a word: "A" in front of a word that others repeat."""
+    first = row[0]
+    rest, text = first.text, cap.text
+    is_word = text[-1:] in WORDS_OF_ONE_LETTER and known[rest.casefold()] > 1 and not known[(text + rest).casefold()]
+    if is_word or not rest[:1].isalpha():
+        return [*cap.words, *row]
+    runs = tuple(Run(len(text) + start, len(text) + end, style) for start, end, style in first.runs)
+    return [replace(first, text=text + rest, box=first.box.union(cap.box), runs=runs), *row[1:]]
+
+
+def _merge_rows(fragments: Sequence[_Fragment]) -> list[Row]:
+    rows: list[list[_Fragment]] = []
+    bottoms: list[float] = []  # of the rows, to pass over most of them quickly
+    for fragment in sorted(fragments, key=lambda f: (f.box.y0 + BASELINE * f.box.height, f.box.x0)):
+        near = (n for n in reversed(range(len(rows))) if bottoms[n] >= fragment.box.y0)
+        index = next((n for n in near if _is_same_row(rows[n], fragment)), None)
+        if index is None:
+            rows.append([fragment])
+            bottoms.append(fragment.box.y1)
+        else:
+            rows[index].append(fragment)
+            bottoms[index] = max(bottoms[index], fragment.box.y1)
+    return [[word for fragment in row for word in fragment.words] for row in rows]
+
+
+def _is_same_row(row: Sequence[_Fragment], fragment: _Fragment) -> bool:
+    """Return whether a line belongs to the row: beside its lines, and at the height of the nearest of them."""
+    nearest = min(row, key=lambda other: _measure_gap(other.box, fragment.box))
+    return _are_level(nearest, fragment) and not any(_cross(other, fragment) for other in row)
+
+
+def _are_level(one: _Fragment, other: _Fragment) -> bool:
+    """Return whether two lines are at the same height; lines of two blocks far apart have the same height, too."""
+    smaller, larger = sorted((one.box.height, other.box.height))
+    overlap = min(one.box.y1, other.box.y1) - max(one.box.y0, other.box.y0)
+    if one.words[0].block != other.words[0].block and _measure_gap(one.box, other.box) > FAR_APART * smaller:
+        return overlap >= FAR_ROW_OVERLAP * larger
+    return overlap >= SAME_ROW_OVERLAP * smaller
+
+
+def _measure_gap(one: Rect, other: Rect) -> float:
+    return max(one.x0 - other.x1, other.x0 - one.x1)
+
+
+def _cross(one: _Fragment, other: _Fragment) -> bool:
+    """Return whether words of two lines share some x; a line with right-to-left words may have a hole for others."""
+    return _share_x(one.box, other.box) and any(_share_x(a.box, b.box) for a in one.words for b in other.words)
+
+
+def _share_x(one: Rect, other: Rect) -> bool:
+    limit = min(MAX_SHARED_WIDTH * min(one.height, other.height), (one.x1 - one.x0) / 2, (other.x1 - other.x0) / 2)
+    return -_measure_gap(one, other) > limit
+
+
+# ---- columns within a region ----
+
+
+def order_lines(words: Sequence[StyledWord]) -> list[Row]:
+    """Return the rows of a text region, one column after the other where there are columns.
+
+    Text that is not upright comes last.
+    """
+    upright, turned = _split_turned(words)
+    rtl = bidi.is_rtl(words)
+    ordered: list[Row] = []
+    for band in _split_bands(upright, rtl) if upright else ():
+        parts = band if _are_columns(band) else [[fragment for part in band for fragment in part]]
+        for part in parts:
+            ordered += _group_fragments(part, rtl)
+    return ordered + turned
+
+
+def _split_bands(fragments: Sequence[_Fragment], rtl: bool) -> list[list[list[_Fragment]]]:
+    """Split a region into bands from top to bottom, each with its columns: one if no gutter runs through the band."""
+    rects = [fragment.box for fragment in fragments]
+    rects = _mirror(rects) if rtl else rects
+    gutter = GUTTER * statistics.median(rect.height for rect in rects)
+    thin = [rect._replace(y0=rect.y0 + BAND_OVERLAP * rect.height) for rect in rects]
+
+    def split(part: Sequence[int]) -> list[list[int]]:
+        return _split(rects, part, 0, gutter)
+
+    bands: list[list[int]] = []
+    for lines in _split(thin, range(len(rects)), 1, 0.0) or [list(range(len(rects)))]:
+        if bands and (split([*bands[-1], *lines]) or not (split(bands[-1]) or split(lines))):
+            bands[-1] += lines
+        else:
+            bands.append(list(lines))
+    return [[[fragments[i] for i in sorted(part)] for part in split(band) or [band]] for band in bands]
+
+
+def _are_columns(parts: Sequence[Sequence[_Fragment]]) -> bool:
+    """Return whether parts side by side are read one after the other, and not as rows of names and values."""
+    if len(parts) < 2 or not _overlap_in_height(parts):
+        return False
+    lines = [_merge_rows(part) for part in parts]
+    if all(map(_is_running, lines)):
+        return True
+    if not _are_aligned(lines):
+        return len(parts) == 2 or min(map(len, lines)) >= MIN_CARD_LINES
+    return (
+        _were_drawn_in_turn(parts)
+        and all(len(part) >= MIN_CARD_LINES for part in lines)
+        and (len(parts) >= MIN_CARD_COLUMNS or all(_count_words(part) >= MIN_CARD_WORDS for part in lines))
+    )
+
+
+def _overlap_in_height(parts: Sequence[Sequence[_Fragment]]) -> bool:
+    boxes = [enclose([fragment.box for fragment in part]) for part in parts]
+    top, bottom = max(box.y0 for box in boxes), min(box.y1 for box in boxes)
+    return bottom - top >= SAME_ROW_OVERLAP * min(box.height for box in boxes)
+
+
+def _is_running(lines: Sequence[Row]) -> bool:
+    """Return whether the lines are running text; names and values side by side are not columns."""
+    letters = statistics.median(sum(len(word.text) for word in line) for line in lines)
+    return len(lines) >= MIN_COLUMN_LINES and (
+        _count_words(lines) >= MIN_COLUMN_WORDS or (_count_words(lines) <= 1 and letters >= MIN_COLUMN_LETTERS)
+    )
+
+
+def _count_words(lines: Sequence[Row]) -> float:
+    return statistics.median(map(len, lines))
+
+
+def _are_aligned(columns_of_lines: Sequence[Sequence[Row]]) -> bool:
+    """Return whether most lines of the shorter columns have a line on the same baseline in the longest."""
+    longest = max(columns_of_lines, key=len)
+    baselines = [_find_baseline(line) for line in longest]
+    others = [line for lines in columns_of_lines if lines is not longest for line in lines]
+    aligned = sum(
+        any(abs(_find_baseline(line) - y) <= SAME_BASELINE * _find_height(line) for y in baselines) for line in others
+    )
+    return aligned >= MIN_ALIGNED * len(others)
+
+
+def _find_baseline(line: Row) -> float:
+    return statistics.median(word.box.y1 for word in line)
+
+
+def _find_height(line: Row) -> float:
+    return statistics.median(word.box.height for word in line)
+
+
+def _were_drawn_in_turn(parts: Sequence[Sequence[_Fragment]]) -> bool:
+    """Return whether each part's lines were all drawn before those of the next, in other blocks."""
+    numbers = [[fragment.words[0].line for fragment in part] for part in parts]
+    blocks = [{fragment.words[0].block for fragment in part} for part in parts]
+    return all(max(numbers[i]) < min(numbers[i + 1]) and not blocks[i] & blocks[i + 1] for i in range(len(parts) - 1))
+
+
+# ---- regions ----
+
 ORPHAN = "orphan"  # label of text that the layout model missed
-MAX_DRAWING_SHARE = 0.5  # of the page: a larger drawing is a background, not part of a picture
-MAX_GROWTHS = 4  # rounds: each drawing that is added may touch the next, as arrows connect the boxes of a diagram
 FULL_PAGE_SHARE = 0.6  # of the page: a larger picture with running text is a scan of the page
 MIN_RUNNING_WORDS = 30  # in such a picture; a photo has fewer words
 MIN_WORD_OVERLAP = 0.3  # of a word's area inside a region, for words whose centre is in none
-
-
-def grow_pictures(regions: Sequence[Region], drawings: Sequence[Rect], page: Rect) -> list[Region]:
-    """Enlarge pictures to include the drawings that cross their edge, so that a crop does not cut a diagram's boxes."""
-    texts = [region.box for region in regions if region.label != "picture"]
-    small = [drawing for drawing in drawings if drawing.area <= MAX_DRAWING_SHARE * page.area]
-    free = [drawing for drawing in small if not any(drawing.intersects(text) for text in texts)]
-    return [replace(r, box=_grow(r.box, free)) if r.label == "picture" else r for r in regions]
-
-
-def _grow(box: Rect, drawings: Sequence[Rect]) -> Rect:
-    for _ in range(MAX_GROWTHS):
-        larger = enclose([box, *(drawing for drawing in drawings if drawing.intersects(box))])
-        if larger == box:
-            return box
-        box = larger
-    return box
 
 
 def assign_words(regions: Sequence[Region], words: Sequence[StyledWord], page: Rect) -> list[Region]:
@@ -47,7 +487,7 @@ def assign_words(regions: Sequence[Region], words: Sequence[StyledWord], page: R
         index = _find_region(word, regions)
         (words_by_region[index] if index is not None else orphans).append(word)
     filled = [replace(region, words=tuple(own)) for region, own in zip(regions, words_by_region, strict=True)]
-    return [*(region for region in filled if region.words or region.label == "picture"), *group_paragraphs(orphans)]
+    return [*(region for region in filled if region.words or region.label == "picture"), *_group_paragraphs(orphans)]
 
 
 def _drop_full_page_pictures(regions: Sequence[Region], words: Sequence[StyledWord], page: Rect) -> list[Region]:
@@ -80,11 +520,11 @@ def _find_region(word: StyledWord, regions: Sequence[Region]) -> int | None:
     return index if share > MIN_WORD_OVERLAP * word.box.area and share > 0 else None
 
 
-def group_paragraphs(words: Sequence[StyledWord]) -> list[Region]:
+def _group_paragraphs(words: Sequence[StyledWord]) -> list[Region]:
     """Group words without a region into text regions in reading order, split at white space."""
-    lines = list(text_rows.group_by_line(words))
+    lines = list(_group_by_line(words))
     boxes = [enclose([word.box for word in line]) for line in lines]
-    blocks = columns.split_blocks(columns.mirror(boxes) if bidi.is_rtl(words) else boxes)
+    blocks = split_blocks(_mirror(boxes) if bidi.is_rtl(words) else boxes)
     parts = (part for block in blocks for part in _split_at_gaps(boxes, block))
     return [
         Region(ORPHAN, enclose([boxes[i] for i in part]), tuple(word for i in part for word in lines[i]))
@@ -96,7 +536,7 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
     """Split a block of lines into paragraphs at large vertical gaps; yields indices from top to bottom."""
     part: list[int] = []
     for index in sorted(block, key=lambda i: (rects[i].y0, rects[i].x0)):
-        if part and rects[index].y0 - max(rects[i].y1 for i in part) > columns.PARAGRAPH_GAP * rects[index].height:
+        if part and rects[index].y0 - max(rects[i].y1 for i in part) > PARAGRAPH_GAP * rects[index].height:
             yield part
             part = []
         part.append(index)
@@ -104,7 +544,7 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
         yield part
 
 
-def is_furniture(region: Region, page: Rect) -> bool:
+def _is_furniture(region: Region, page: Rect) -> bool:
     """Return whether a header stands at the top of the page or a footer at its bottom; elsewhere they are body text."""
     if region.label == "page-header":
         return region.box.y1 <= page.y0 + BAND * page.height
@@ -113,27 +553,27 @@ def is_furniture(region: Region, page: Rect) -> bool:
 
 def sort_regions(regions: Sequence[Region], page: Rect) -> list[Region]:
     """Sort into reading order: headers, body by columns, footers; an orphan follows the region above it."""
-    headers = [region for region in regions if region.label == "page-header" and is_furniture(region, page)]
-    footers = [region for region in regions if region.label == "page-footer" and is_furniture(region, page)]
+    headers = [region for region in regions if region.label == "page-header" and _is_furniture(region, page)]
+    footers = [region for region in regions if region.label == "page-footer" and _is_furniture(region, page)]
     orphans = [region for region in regions if region.label == ORPHAN]
     body = [region for region in regions if not any(region is other for other in (*headers, *footers, *orphans))]
     ordered = _order_body(body)
     headers.sort(key=lambda region: (region.box.y0, region.box.x0))
     footers.sort(key=lambda region: (region.box.y0, region.box.x0))
     # Without a body, orphans keep their order, which is the reading order already.
-    return [*headers, *(insert_orphans(ordered, orphans) if ordered else orphans), *footers]
+    return [*headers, *(_insert_orphans(ordered, orphans) if ordered else orphans), *footers]
 
 
 def _order_body(regions: Sequence[Region]) -> list[Region]:
     """Order regions by columns: from right to left if most of their letters are written so."""
     words = [word for region in regions for word in region.words]
     boxes = [region.box for region in regions]
-    height = statistics.median(word.box.height for word in words) if words else columns.DEFAULT_LINE_HEIGHT
-    mirrored = columns.mirror(boxes) if bidi.is_rtl(words) else boxes
-    return [regions[index] for index in columns.order_boxes(mirrored, height)]
+    height = statistics.median(word.box.height for word in words) if words else DEFAULT_LINE_HEIGHT
+    mirrored = _mirror(boxes) if bidi.is_rtl(words) else boxes
+    return [regions[index] for index in order_boxes(mirrored, height)]
 
 
-def insert_orphans(ordered: Sequence[Region], orphans: Sequence[Region]) -> list[Region]:
+def _insert_orphans(ordered: Sequence[Region], orphans: Sequence[Region]) -> list[Region]:
     """Insert each orphan behind the nearest region above it in its column, else before the first one below it."""
     placed = list(ordered)
     for orphan in orphans:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twopass.engines.cpu.formulas import fonts, latex
-from twopass.engines.cpu.formulas.parts import Glyph
+from twopass.engines.cpu.formulas import latex, symbols
+from twopass.engines.cpu.formulas.latex import Glyph
 from twopass.engines.cpu.geometry import Rect, Region, enclose
 from twopass.engines.cpu.reading_order import ORPHAN
 
@@ -67,13 +67,13 @@ def _extract_glyphs(page: Any) -> Iterator[_PageGlyph]:
     flags = pymupdf.TEXT_ACCURATE_BBOXES | pymupdf.TEXT_MEDIABOX_CLIP
     for block in page.get_text("rawdict", flags=flags)["blocks"]:
         for span in (span for line in block.get("lines", ()) for span in line["spans"]):
-            family = fonts.find_family(span["font"])
+            family = symbols.find_font_family(span["font"])
             is_italic = bool(span["flags"] & 2) or family.startswith("CMMI")
             for char in span["chars"]:
                 text, (x, y), box = char["c"], char["origin"], Rect(*char["bbox"])
                 if text.isspace() or _INVISIBLE.fullmatch(text):
                     continue
-                glyph = Glyph(fonts.decode(text, family), box, y, span["size"], is_italic)
+                glyph = Glyph(symbols.decode(text, family), box, y, span["size"], is_italic)
                 yield _PageGlyph(glyph, text, ((x + box.x1) / 2, y - 0.2 * span["size"]))
 
 

@@ -6,17 +6,109 @@ centred over several columns, is one cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product
 
-from twopass.engines.cpu.geometry import Grid, Rect, Shade, StyledWord
-from twopass.engines.cpu.tables import grid_lines, header_rows
+from twopass.engines.cpu.geometry import Grid, Rect, Shade, StyledWord, enclose
+from twopass.engines.cpu.reading_order import group_rows
+from twopass.engines.cpu.tables import grid_lines, headers
 from twopass.engines.cpu.tables.grid_lines import MIN_RULED_HEIGHT, TableLines
-from twopass.engines.cpu.tables.phrases import find_slot, group_phrases
+from twopass.engines.cpu.tables.phrases import MAX_HEADER_LINES, find_slot, group_phrases
 from twopass.engines.cpu.tables.rules import RuleLine
-from twopass.engines.cpu.tables.spans import Slot, Slots, find_centred_pairs, find_shaded_pairs, stands_on_line
-from twopass.engines.cpu.text_rows import group_rows
+
+# ---- cells over several rows or columns, where rules do not enclose the table ----
+
+_Slot = tuple[int, int]  # row and column
+_Slots = Mapping[_Slot, Sequence[StyledWord]]
+
+MAX_HEADER_SHARE = 0.5  # of the rows, for headers over several columns
+STRADDLE = 0.25  # of a word's height on both sides of a row line, for a text centred between two rows
+RULE_MARGIN = 0.6  # of a column's width under a rule, for a rule that runs over the column
+
+
+def _find_shaded_pairs(lines: TableLines, shades: Sequence[Shade]) -> Iterator[tuple[_Slot, _Slot]]:
+    """Yield neighbours with one shaded box behind both, in rows whose cells are shaded one by one."""
+    ys, xs = lines.ys.positions, lines.xs.positions
+    for box in dict.fromkeys(shade.box for shade in shades):
+        rows = [r for r, (top, bottom) in enumerate(pairwise(ys)) if box.y0 <= (top + bottom) / 2 <= box.y1]
+        cols = [c for c, (left, right) in enumerate(pairwise(xs)) if box.x0 <= (left + right) / 2 <= box.x1]
+        if not rows or not cols or not _has_neighbour(box, shades):
+            continue
+        yield from (((r, a), (r, b)) for r in rows for a, b in pairwise(cols))
+        yield from (((a, c), (b, c)) for c in cols for a, b in pairwise(rows))
+
+
+def _has_neighbour(box: Rect, shades: Sequence[Shade]) -> bool:
+    """Return whether another shaded box stands beside this one, so that each is one cell."""
+    return any(
+        other.box != box
+        and min(other.box.y1, box.y1) - max(other.box.y0, box.y0) > 0.5 * min(box.height, other.box.height)
+        and (abs(other.box.x0 - box.x1) <= 6 or abs(other.box.x1 - box.x0) <= 6)
+        for other in shades
+    )
+
+
+def _find_centred_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
+    """Yield neighbours that a header over several columns, or a text centred between two rows, makes one cell."""
+    texts = _find_texts(lines, slots)
+    rows = min(MAX_HEADER_LINES, int(MAX_HEADER_SHARE * lines.ys.slots))
+    ruled = {(t.level, t.col): span for t in texts if t.level < rows and (span := _find_ruled_span(t, lines))}
+    spans = headers.find_spans(texts, lines.xs.slots, rows, ruled)
+    for text, (first, last) in spans.items():
+        yield from (((text.level, c), (text.level, c + 1)) for c in range(first, last))
+    yield from _find_tall_pairs(texts, spans)
+    for (row, col), words in slots.items():
+        below = (row + 1, col)
+        if below[0] < lines.ys.slots and not slots.get(below) and _stands_on_line(words, lines, row + 1):
+            yield (row, col), below
+
+
+def _find_texts(lines: TableLines, slots: _Slots) -> list[headers.Text]:
+    """Return one text per slot; a phrase across column lines is in the slot of its middle."""
+    boxes: dict[_Slot, list[Rect]] = {}
+    for line in group_phrases(sorted((word for own in slots.values() for word in own), key=lambda word: word.line)):
+        for box in (enclose([word.box for word in phrase]) for phrase in line):
+            x, y = box.centre
+            boxes.setdefault((find_slot(lines.ys.positions, y), find_slot(lines.xs.positions, x)), []).append(box)
+    return [headers.Text(row, col, enclose(own)) for (row, col), own in boxes.items()]
+
+
+def _find_tall_pairs(
+    texts: Sequence[headers.Text], spans: Mapping[headers.Text, headers.Span]
+) -> Iterator[tuple[_Slot, _Slot]]:
+    """Yield the pairs that let a header beside one over several columns fill its column of the header."""
+    bottom = max((text.level + 1 for text in spans), default=0)
+    header = [text for text in texts if text.level <= bottom]
+    for text in header:
+        others = [other for other in header if other is not text]
+        if text not in spans and not any(text.col in headers.list_columns(other, spans) for other in others):
+            yield from (((row, text.col), (row + 1, text.col)) for row in range(bottom))
+
+
+def _find_ruled_span(text: headers.Text, lines: TableLines) -> tuple[int, int] | None:
+    """Return the columns over a rule below a text that is shorter than the table."""
+    rule, xs = lines.ys.rules[text.level + 1], lines.xs.positions
+    for start, stop in rule.spans if rule else ():
+        under = [
+            c
+            for c, (left, right) in enumerate(pairwise(xs))
+            if min(stop, right) - max(start, left) >= RULE_MARGIN * (right - left)
+        ]
+        if text.col in under and 1 < len(under) < lines.xs.slots:
+            return under[0], under[-1]
+    return None
+
+
+def _stands_on_line(words: Sequence[StyledWord], lines: TableLines, row: int) -> bool:
+    """Return whether all words are across the upper line of a row, where no rule is drawn."""
+    line = lines.ys.positions[row]
+    if lines.ys.rules[row] is not None:
+        return False
+    return all(min(line - w.box.y0, w.box.y1 - line) >= STRADDLE * w.box.height for w in words)
+
+
+# ---- all cells ----
 
 MIN_RULE_COVERAGE = 0.5  # of the edge between two cells, for a rule that separates them
 MIN_SHADE_SHARE = 0.5  # of a row's area, for its color
@@ -39,47 +131,47 @@ def build_cells(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[int
     owners = _join_slots(lines, slots, grid.shades)
     cells = list(_iterate_cells(owners, slots))
     facts = [_describe_row(row, cells, lines, slots, grid.shades) for row in range(lines.ys.slots)]
-    depth = header_rows.count_header_rows(facts)
+    depth = headers.count_header_rows(facts)
     return lines.ys.slots, lines.xs.slots, [replace(cell, header=cell.row < depth) for cell in cells]
 
 
-def _assign_words(lines: TableLines, words: Sequence[StyledWord]) -> Slots:
+def _assign_words(lines: TableLines, words: Sequence[StyledWord]) -> _Slots:
     """Group words by grid slot; a word outside the grid goes into the nearest slot.
 
     A text that stands on the line between two rows is in the upper one, however it is rounded.
     """
-    slots: dict[Slot, list[StyledWord]] = {}
+    slots: dict[_Slot, list[StyledWord]] = {}
     for word in words:
         x, y = word.box.centre
         slots.setdefault((find_slot(lines.ys.positions, y), find_slot(lines.xs.positions, x)), []).append(word)
     for row, col in sorted(slots):
         above = (row - 1, col)
-        if row and above not in slots and stands_on_line(slots[row, col], lines, row):
+        if row and above not in slots and _stands_on_line(slots[row, col], lines, row):
             slots[above] = slots.pop((row, col))
     return slots
 
 
-def _join_slots(lines: TableLines, slots: Slots, shades: Sequence[Shade]) -> dict[Slot, Slot]:
+def _join_slots(lines: TableLines, slots: _Slots, shades: Sequence[Shade]) -> dict[_Slot, _Slot]:
     """Map each slot to the first slot of its cell (union-find over slots that nothing separates)."""
     parent = {slot: slot for slot in product(range(lines.ys.slots), range(lines.xs.slots))}
 
-    def root(slot: Slot) -> Slot:
+    def root(slot: _Slot) -> _Slot:
         while parent[slot] != slot:
             slot = parent[slot]
         return slot
 
-    def join(pairs: Iterable[tuple[Slot, Slot]]) -> None:
+    def join(pairs: Iterable[tuple[_Slot, _Slot]]) -> None:
         for one, other in pairs:
             parent[root(other)] = root(one)
 
     join(_find_open_pairs(lines, slots))
     if not lines.closed:
-        join(find_shaded_pairs(lines, shades))
-        join(find_centred_pairs(lines, slots))
+        join(_find_shaded_pairs(lines, shades))
+        join(_find_centred_pairs(lines, slots))
     return _keep_rectangles({slot: root(slot) for slot in parent})
 
 
-def _find_open_pairs(lines: TableLines, slots: Slots) -> Iterator[tuple[Slot, Slot]]:
+def _find_open_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours that no rule separates."""
     ys, xs = lines.ys, lines.xs
     min_height = 0.0 if lines.closed else MIN_RULED_HEIGHT * (ys.positions[-1] - ys.positions[0])
@@ -100,7 +192,7 @@ def _find_open_pairs(lines: TableLines, slots: Slots) -> Iterator[tuple[Slot, Sl
                 yield (r, c), below
 
 
-def _find_phrase_pairs(lines: TableLines, slots: Slots) -> Iterator[tuple[Slot, Slot]]:
+def _find_phrase_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot, _Slot]]:
     """Yield neighbours with one phrase across the column line between them."""
     places = {id(word): slot for slot, words in slots.items() for word in words}
     in_order = sorted((word for words in slots.values() for word in words), key=lambda word: word.line)
@@ -116,12 +208,12 @@ def _is_open(rule: RuleLine | None, start: float, stop: float) -> bool:
     return rule is None or rule.measure_cover(start, stop) < MIN_RULE_COVERAGE * (stop - start)
 
 
-def _keep_rectangles(owners: dict[Slot, Slot]) -> dict[Slot, Slot]:
+def _keep_rectangles(owners: dict[_Slot, _Slot]) -> dict[_Slot, _Slot]:
     """Separate joined slots again if they do not form a rectangle."""
-    groups: dict[Slot, list[Slot]] = {}
+    groups: dict[_Slot, list[_Slot]] = {}
     for slot, first in owners.items():
         groups.setdefault(first, []).append(slot)
-    kept: dict[Slot, Slot] = {}
+    kept: dict[_Slot, _Slot] = {}
     for group in groups.values():
         height = max(r for r, _ in group) - min(r for r, _ in group) + 1
         width = max(c for _, c in group) - min(c for _, c in group) + 1
@@ -130,8 +222,8 @@ def _keep_rectangles(owners: dict[Slot, Slot]) -> dict[Slot, Slot]:
     return kept
 
 
-def _iterate_cells(owners: dict[Slot, Slot], slots: Slots) -> Iterator[GridCell]:
-    groups: dict[Slot, list[Slot]] = {}
+def _iterate_cells(owners: dict[_Slot, _Slot], slots: _Slots) -> Iterator[GridCell]:
+    groups: dict[_Slot, list[_Slot]] = {}
     for slot, owner in owners.items():
         groups.setdefault(owner, []).append(slot)
     for first, group in sorted(groups.items()):
@@ -143,17 +235,17 @@ def _iterate_cells(owners: dict[Slot, Slot], slots: Slots) -> Iterator[GridCell]
 
 
 def _describe_row(
-    row: int, cells: Sequence[GridCell], lines: TableLines, slots: Slots, shades: Sequence[Shade]
-) -> header_rows.RowFacts:
+    row: int, cells: Sequence[GridCell], lines: TableLines, slots: _Slots, shades: Sequence[Shade]
+) -> headers.RowFacts:
     own = [cell for cell in cells if cell.row == row]
     words = [word for (r, _), group in slots.items() if r == row for word in group]
     rule, (left, right) = lines.ys.rules[row + 1], (lines.xs.positions[0], lines.xs.positions[-1])
     bounds = Rect(left, lines.ys.positions[row], right, lines.ys.positions[row + 1])
-    return header_rows.RowFacts(
+    return headers.RowFacts(
         tuple(cell.text for cell in own),
         bool(words) and all(word.bold for word in words),
         _find_color(bounds, shades),
-        rule is not None and rule.measure_cover(left, right) >= header_rows.FULL_RULE * (right - left),
+        rule is not None and rule.measure_cover(left, right) >= headers.FULL_RULE * (right - left),
         max((cell.row_span for cell in own), default=1),
         any(_is_split_below(cell, cells) for cell in own),
     )

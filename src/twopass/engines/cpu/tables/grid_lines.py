@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from twopass.engines.cpu.geometry import Grid, Rect, StyledWord
-from twopass.engines.cpu.tables import header_spans
+from twopass.engines.cpu.tables import headers
 from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
 from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, RuleLine, arrange, list_sides
 
@@ -56,7 +56,7 @@ def find_lines(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> TableLines
         return TableLines(_as_axis(ruled_ys), xs, closed)
     fixed = [*ruled_ys, *_find_shade_lines(grid, 1, words)]
     known = [*(line.position for line in fixed), *grid.rows]
-    missed = [*header_spans.find_row_gaps(phrases, xs.positions), *_find_number_gaps(phrases, xs.positions)]
+    missed = [*headers.find_row_gaps(phrases, xs.positions), *_find_number_gaps(phrases, xs.positions)]
     added = [(top + bottom) / 2 for top, bottom in missed if not _is_ruled_gap(top, bottom, known)]
     free = [box.y0, *grid.rows, *sorted(set(added)), box.y1]
     return TableLines(_combine(fixed, free, [word.box.centre[1] for word in words]), xs, closed)

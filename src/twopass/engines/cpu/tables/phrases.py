@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 from twopass.engines.cpu.geometry import StyledWord, enclose
-from twopass.engines.cpu.text_rows import group_rows_as_placed
+from twopass.engines.cpu.reading_order import group_rows_as_placed
 
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
 LINE_GAP = 0.35  # of the type size, for words that MuPDF or OCR found in two lines

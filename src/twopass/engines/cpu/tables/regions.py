@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord, enclose
-from twopass.engines.cpu.tables import grid_lines, rule_groups
+from twopass.engines.cpu.reading_order import group_rows
+from twopass.engines.cpu.tables import grid_lines
 from twopass.engines.cpu.tables.cells import build_cells
-from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH
-from twopass.engines.cpu.text_rows import group_rows
+from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, TOUCH, drop_inside, find_nested, group_touching, is_grid
 
 MIN_FILLED = 0.5  # of a grid's cells that have text, for a table; the squares of a chart have none
 MIN_FILLED_CELLS = 3
@@ -47,11 +47,11 @@ def add_ruled_tables(
 
 def _find_grids(rules: Sequence[Rect]) -> Iterator[tuple[Rect, list[Rect]]]:
     """Yield the bounds and the rules of grids, the largest first, with the rules inside their bounds."""
-    groups = [group for group in rule_groups.group_touching(rules, MAX_BORDER_WIDTH) if rule_groups.is_grid(group)]
+    groups = [group for group in group_touching(rules, MAX_BORDER_WIDTH) if is_grid(group)]
     for group in sorted(groups, key=lambda group: -enclose(group).area):
         bounds = enclose(group)
-        own = [rule for rule in rules if bounds.contains(rule.centre, rule_groups.TOUCH)]
-        yield bounds, rule_groups.drop_inside(own, rule_groups.find_nested(own))
+        own = [rule for rule in rules if bounds.contains(rule.centre, TOUCH)]
+        yield bounds, drop_inside(own, find_nested(own))
 
 
 def _is_filled(table: Region, words: Sequence[StyledWord]) -> bool:
