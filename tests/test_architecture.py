@@ -161,7 +161,7 @@ HOMES = {
     "rjieba": {"text/keywords.py"},
     "rapidfuzz": {"acceptance/greedy_tokens.py", "families/agreement.py", "runtime/environment.py"},
     "apted": {"acceptance/scores.py"},
-    "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py", "telemetry/metrics_push.py"},
+    "prometheus_client": {"acceptance/run.py", "telemetry/metrics.py"},
     "pynvml": {"runtime/nvml.py"},
     "opentelemetry": {"telemetry/traces.py"},
     "ray": {"fleet/endpoints/ray_cluster.py"},

@@ -36,9 +36,8 @@ from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
 from twopass.steps import canary, preload
-from twopass.telemetry.metrics import Metrics, serve
-from twopass.telemetry.metrics_push import push
-from twopass.telemetry.observer import CompositeObserver, NullObserver, Observer
+from twopass.telemetry.metrics import Metrics, push, serve
+from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.telemetry.traces import Traces
 
@@ -65,7 +64,7 @@ class Worker:
     buffers: PixelBufferPool
     page_slots: PageSlots
     loop: asyncio.AbstractEventLoop
-    observer: Observer = field(default_factory=NullObserver)
+    observer: Observer = field(default_factory=CompositeObserver)
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
     # seconds of each stage of the start, and in total; of several engines also their number
@@ -154,7 +153,7 @@ def open_worker(
         preload=preload.list_names(engine.kind, family),
     )
     with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
-        observer = observer or NullObserver()
+        observer = observer or CompositeObserver()
         worker = Worker(settings, engine, family, page_pool, buffers, page_slots, loop, observer)
         try:
             starting = worker.submit(_warm_up(worker, stages))

@@ -19,7 +19,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
-from twopass.telemetry.observer import NullObserver, Observer
+from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker
 
@@ -34,7 +34,7 @@ class Reader:
     settings: Settings = field(default_factory=Settings)
     canary: Canary | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
-    observer: Observer = field(default_factory=NullObserver)
+    observer: Observer = field(default_factory=CompositeObserver)
     pick_start: Callable[[int], int] = lambda count: 0  # read pages in their order
 
     async def run(

@@ -17,9 +17,8 @@ import pytest
 from tests import ROOT
 from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime.cpu_budget import WALL_FACTOR, limit_cpu_time, limit_share
+from twopass.runtime.cpu_budget import WALL_FACTOR, StepTimeout, limit_cpu_time, limit_share, limit_step
 from twopass.runtime.page_pool import PagePool, cpu_time_callback, watch_slow_calls
-from twopass.runtime.step_limit import StepTimeout, limit_step
 
 
 def wait_for(path: Path) -> None:

@@ -25,7 +25,7 @@ from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import source_files
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
-from twopass.runtime import confinement, page_answer, vendor_reports
+from twopass.runtime import confinement, page_protocol, vendor_reports
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import fetch, render
 
@@ -148,7 +148,7 @@ async def test_an_answer_larger_than_any_page_needs_is_refused(page_pool: PagePo
     before = await page_pool.call(os.getpid)
 
     with pytest.raises(WorkerDied, match="RENDER_MEMORY: an answer of 256 MiB"):
-        await page_pool.call(bytes, page_answer.MAX_BYTES + 1)
+        await page_pool.call(bytes, page_protocol.MAX_BYTES + 1)
 
     assert await page_pool.call(os.getpid) == before
 

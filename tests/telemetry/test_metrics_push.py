@@ -12,8 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from twopass.errors import Code
-from twopass.telemetry.metrics import Metrics
-from twopass.telemetry.metrics_push import push
+from twopass.telemetry.metrics import Metrics, push
 
 WAIT_S = 30
 

@@ -18,7 +18,7 @@ from twopass.runtime import task_group
 from twopass.runtime.page_pool import watch_slow_calls
 
 Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+T = TypeVar("T")
 
 MIN_FETCHES, MAX_FETCHES = 2, 16  # concurrent fetches: at first, and once fetches have succeeded
 WAITING_SHARE = 0.25  # of the page slots: no more is fetched while fetched documents with so many pages wait
@@ -167,15 +167,15 @@ class Admission:
 
 
 async def admit_all(
-    work: Callable[[Item, Ticket], Awaitable[Outcome]], items: Iterable[Item], limits: AdmissionLimits
-) -> list[Outcome]:
-    """Run `work` on every item, in their order and as the limits allow; outcomes in the order of the items.
+    work: Callable[[Item, Ticket], Awaitable[T]], items: Iterable[Item], limits: AdmissionLimits
+) -> list[T]:
+    """Run `work` on every item, in their order and as the limits allow; results in the order of the items.
 
     The first failure cancels the rest and is raised unchanged.
     """
-    admission, tasks = Admission(limits), list[asyncio.Task[Outcome]]()
+    admission, tasks = Admission(limits), list[asyncio.Task[T]]()
 
-    async def run(item: Item, ticket: Ticket) -> Outcome:
+    async def run(item: Item, ticket: Ticket) -> T:
         try:
             return await work(item, ticket)
         finally:

@@ -1,18 +1,23 @@
-"""Limit the processor time of page worker calls that belong together: those of one page, or of opening one document.
+"""Limit the processor time of page worker calls that belong together, and inside a page worker that of one step.
 
 Processor time does not grow on a busy host, so ordinary pages do not fail there. Elapsed time counts at a fraction,
-so that a call that is blocked and uses no processor ends, too.
+so that a call that is blocked and uses no processor ends, too. A step that takes too long is interrupted, so that
+what the other steps have done is kept; only Python code can be: a call into a library that does not return ends with
+its page worker.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 
 WALL_FACTOR = 5.0  # seconds of elapsed time that count as one second of processor time
+_REPEAT_S = 0.1  # an exception that is raised inside a destructor is lost
 RAISE_LIMIT = "raise WORKER_TIMEOUT_S"  # advice about budgets that this setting limits
 
 
@@ -101,3 +106,30 @@ class CallMeter:
         if used_s > self.charged_s:
             self.budget.spend(used_s - self.charged_s)
             self.charged_s = used_s
+
+
+class StepTimeout(Exception):
+    """The step used up its processor time."""
+
+
+@contextmanager
+def limit_step(limit_s: float) -> Iterator[None]:
+    """Raise StepTimeout inside, once this process has used `limit_s` of processor time. For the main thread only."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise StepTimeout
+
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, limit_s, _REPEAT_S)
+    try:
+        yield
+    except SystemError as error:  # what Python makes of StepTimeout where callbacks of MuPDF were interrupted
+        cause = error.__cause__
+        while isinstance(cause, SystemError):  # one callback inside another
+            cause = cause.__cause__
+        if not isinstance(cause, StepTimeout):
+            raise
+        raise cause from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)

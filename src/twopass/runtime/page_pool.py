@@ -10,19 +10,20 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
 from twopass.errors import Code, WorkerDied
 from twopass.pages.shared_pixels import PixelBufferPool
-from twopass.runtime import page_answer, retry, task_group, vendor_reports
-from twopass.runtime.cpu_budget import RAISE_LIMIT, CpuBudget, limit_cpu_time
-from twopass.runtime.page_answer import Answer, MalformedAnswer
-from twopass.runtime.page_process import PageProcess
+from twopass.runtime import page_protocol, retry, task_group, vendor_reports
+from twopass.runtime.cpu_budget import RAISE_LIMIT, CallMeter, CpuBudget, limit_cpu_time
+from twopass.runtime.page_protocol import Answer, MalformedAnswer
 from twopass.settings import Settings
 
 log = structlog.get_logger()
@@ -47,6 +48,8 @@ MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
 NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
 START_TIMEOUT_S = 60.0
 SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
+CHECK_INTERVAL_S = 0.05  # a page worker's memory grows by less than 200 MB in between
+CHECKS_PER_TIME_CHECK = 5  # processor time is measured less often: reading it takes longer
 MEMORY_BYTES = 4 << 30  # the largest accepted image takes 2.4 GB
 
 cpu_time_callback: ContextVar[Callable[[float], None]] = ContextVar("cpu_time_callback", default=lambda seconds: None)
@@ -63,6 +66,93 @@ def watch_slow_calls(callback: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         slow_call_callbacks.reset(token)
+
+
+@dataclass(eq=False)
+class _PageProcess:
+    """A page worker as its parent sees it. `limit_exceeded` says why it was killed: RENDER_MEMORY or RENDER_TIMEOUT."""
+
+    process: asyncio.subprocess.Process
+    limit_exceeded: Code | None = None
+    calls: int = 0
+
+    async def call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
+        """Send the call and read its answer; raises MalformedAnswer."""
+        assert self.process.stdin
+        self.process.stdin.write(page_protocol.write_call(function, args, kwargs))
+        await self.process.stdin.drain()
+        return await self.receive(function)
+
+    async def receive(self, function: Callable[..., Any]) -> Answer:
+        """Read the answer of a call of `function`."""
+        assert self.process.stdout
+        return await page_protocol.receive_answer(function, self.process.stdout)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.process.returncode is not None
+
+    @contextmanager
+    def limit_call(
+        self, memory_bytes: int, budget: CpuBudget, slow_s: float, on_slow: Callable[[], None]
+    ) -> Iterator[CallMeter]:
+        """Kill the page worker if it exceeds a limit during the call; run `on_slow` if the call takes over `slow_s`.
+
+        A kernel limit on memory would only fail one allocation, which image decoders turn into a page without its
+        image.
+        """
+        loop = asyncio.get_running_loop()
+        meter, numbers, is_slow = CallMeter(budget, self._read_cpu_time), count(1), False
+        timer: asyncio.TimerHandle
+
+        def check() -> None:
+            nonlocal timer, is_slow
+            if self.is_dead:
+                return
+            if self._read_private_memory() > memory_bytes:
+                self.limit_exceeded = Code.RENDER_MEMORY
+            elif next(numbers) % CHECKS_PER_TIME_CHECK == 0:
+                meter.update()
+                if budget.is_spent:
+                    self.limit_exceeded = Code.RENDER_TIMEOUT
+                elif not is_slow and meter.charged_s > slow_s:
+                    is_slow = True
+                    on_slow()
+            if self.limit_exceeded:
+                self.process.kill()
+            else:
+                timer = loop.call_later(CHECK_INTERVAL_S, check)
+
+        timer = loop.call_later(CHECK_INTERVAL_S, check)
+        try:
+            yield meter
+        finally:
+            timer.cancel()
+
+    def _read_private_memory(self) -> int:
+        """Bytes of memory that it does not share; 0 if it is gone."""
+        try:
+            # Read twenty times a second: Path.read_text would take six times as long.
+            with open(f"/proc/{self.process.pid}/statm", "rb", buffering=0) as statm:
+                _, resident, shared, *_ = map(int, statm.read().split())
+        except OSError:
+            return 0
+        return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+    def _read_cpu_time(self) -> float:
+        """Processor seconds that it has used since its start; 0 if it is gone."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat", "rb", buffering=0) as stat:
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:
+            return 0.0
+        user, system = int(fields[11]), int(fields[12])
+        return (user + system) / os.sysconf("SC_CLK_TCK")
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
 
 
 class PagePool:
@@ -96,8 +186,8 @@ class PagePool:
         self._slow_call_s = slow_call_s
         self._inherited = (*INHERITED, *more_inherited)
         self._substitutes = 0
-        self._idle: asyncio.Queue[PageProcess | None] = asyncio.Queue()  # None: the next call starts a new child
-        self._children: set[PageProcess] = set()
+        self._idle: asyncio.Queue[_PageProcess | None] = asyncio.Queue()  # None: the next call starts a new child
+        self._children: set[_PageProcess] = set()
 
     def create_sibling(
         self, count: int, timeout_s: float, memory_bytes: int, more_inherited: Sequence[str] = ()
@@ -189,7 +279,7 @@ class PagePool:
         return is_withdrawn
 
     def _explain_death(
-        self, function: Callable[..., object], child: PageProcess | None, budget: CpuBudget
+        self, function: Callable[..., object], child: _PageProcess | None, budget: CpuBudget
     ) -> WorkerDied:
         if child and child.limit_exceeded is Code.RENDER_TIMEOUT:
             return _describe_timeout(function, budget)
@@ -208,13 +298,13 @@ class PagePool:
 
         return await retry.PAGE_WORKER_CALL.run_async(partial(self.call, function, *args, **kwargs), warn)
 
-    async def _start(self) -> PageProcess:
+    async def _start(self) -> _PageProcess:
         """Start a child and wait for its hello; raises WorkerDied and leaves no child behind."""
         child = await self._spawn()
         is_ready = False
         try:
             async with asyncio.timeout(self._start_timeout_s):
-                await child.receive(page_answer.say_hello)
+                await child.receive(page_protocol.say_hello)
             is_ready = True
         except (asyncio.IncompleteReadError, ConnectionError, MalformedAnswer) as error:
             raise WorkerDied(Code.RENDER_CRASH, "a page worker crashed at its start; see stderr") from error
@@ -226,7 +316,7 @@ class PagePool:
                 await self._kill(child)
         return child
 
-    async def _spawn(self) -> PageProcess:
+    async def _spawn(self) -> _PageProcess:
         descriptors = {number: fd for buffers in self._buffers for number, fd in buffers.descriptors.items()}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -237,14 +327,14 @@ class PagePool:
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"cannot start a page worker: {error.strerror}") from error
-        child = PageProcess(process)
+        child = _PageProcess(process)
         self._children.add(child)
         return child
 
     def _filter(self, environment: Mapping[str, str]) -> dict[str, str]:
         return {name: environment[name] for name in self._inherited if name in environment}
 
-    async def _kill(self, child: PageProcess) -> None:
+    async def _kill(self, child: _PageProcess) -> None:
         """Kill a child and wait for its end, even if cancelled: it might write into a buffer that is lent again."""
         dying = asyncio.create_task(child.kill())
         cancelled = None

@@ -12,7 +12,7 @@ from twopass.runtime import task_group
 from twopass.runtime.page_pool import watch_slow_calls
 
 Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+T = TypeVar("T")
 
 
 class PageSlots:
@@ -87,16 +87,16 @@ class PageSlots:
 
 
 async def run_all(
-    work: Callable[[Item], Awaitable[Outcome]], items: Iterable[Item], page_slots: PageSlots, owner: str
-) -> list[Outcome]:
-    """Run `work` on every item, each in a slot of its own; outcomes in the order of the items.
+    work: Callable[[Item], Awaitable[T]], items: Iterable[Item], page_slots: PageSlots, owner: str
+) -> list[T]:
+    """Run `work` on every item, each in a slot of its own; results in the order of the items.
 
     The first failure cancels the rest and is raised unchanged.
     """
-    tasks: list[asyncio.Task[Outcome]] = []
+    tasks: list[asyncio.Task[T]] = []
     task_limit = asyncio.Semaphore(page_slots.max_in_flight)  # more tasks could only wait
 
-    async def run(item: Item) -> Outcome:
+    async def run(item: Item) -> T:
         try:
             async with page_slots.acquire(owner):
                 return await work(item)

@@ -7,23 +7,21 @@ pixel buffer.
 from __future__ import annotations
 
 import os
-import pickle
 import pkgutil
 import select
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from twopass.errors import TwopassError
 from twopass.pages import shared_pixels, source_files
-from twopass.runtime import confinement, page_answer, parent_death
-from twopass.runtime.page_process import LENGTH_BYTES
+from twopass.runtime import confinement, page_protocol, parent_death
 
 IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
 
@@ -40,10 +38,10 @@ def main() -> None:
     sys.excepthook = _print_without_message
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the output of libraries that print must not get into the pipe
-    _send(answers, page_answer.write(page_answer.say_hello, page_answer.say_hello(), 0.0))
+    _send(answers, page_protocol.write_answer(page_protocol.say_hello, page_protocol.say_hello(), 0.0))
     _preload_when_idle(preloading := preload(sys.argv[2].split(",")))
-    while (message := _receive(sys.stdin.buffer)) is not None:
-        _send(answers, _run(message))
+    while call := page_protocol.read_call(sys.stdin.buffer):
+        _send(answers, _run(*call))
         _preload_when_idle(preloading)
         _close_files_when_idle()
 
@@ -83,26 +81,20 @@ def _close_files_when_idle() -> None:
             return
 
 
-def _run(message: bytes) -> bytes:
+def _run(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """Run the call and return its answer."""
     started = time.process_time()
-    function, args, kwargs = pickle.loads(message)
     try:
         value = function(*args, **kwargs)
     except TwopassError as error:  # any other error ends this process, and the parent starts another
-        return page_answer.write_error(error, time.process_time() - started)
-    return page_answer.write(function, value, time.process_time() - started)
+        return page_protocol.write_error(error, time.process_time() - started)
+    return page_protocol.write_answer(function, value, time.process_time() - started)
 
 
 def _print_without_message(kind: type[BaseException], _: BaseException, trace: TracebackType | None) -> None:
     """Print only frames and type of a fatal error: its message may quote text of the document."""
     traceback.print_tb(trace)
     print(f"{kind.__module__}.{kind.__qualname__} in a page worker", file=sys.stderr)
-
-
-def _receive(pipe: BinaryIO) -> bytes | None:
-    header = pipe.read(LENGTH_BYTES)
-    return pipe.read(int.from_bytes(header, "big")) if len(header) == LENGTH_BYTES else None
 
 
 def _send(pipe: BinaryIO, answer: bytes) -> None:

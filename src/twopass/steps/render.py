@@ -40,9 +40,8 @@ from twopass.pages.source_files import (
     render_display_list,
 )
 from twopass.pages.text_layer import NO_LAYER, TextLayer
-from twopass.runtime.cpu_budget import limit_cpu_time, limit_share
+from twopass.runtime.cpu_budget import StepTimeout, limit_cpu_time, limit_share, limit_step
 from twopass.runtime.page_pool import PagePool
-from twopass.runtime.step_limit import StepTimeout, limit_step
 
 INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
 BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4

@@ -1,9 +1,9 @@
-"""The Observer protocol, which metrics and traces implement, an observer that does nothing and one that fans out."""
+"""The Observer protocol, which metrics and traces implement, and an observer that passes everything on to several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
 from twopass.errors import Code
@@ -25,25 +25,8 @@ class Observer(Protocol):
         """A job ended with an error code and without a result."""
 
 
-class NullObserver:
-    """Ignores everything."""
-
-    def job(self, job_id: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def page(self, number: int) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def stage(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def job_ended(self, result: Result) -> None: ...
-
-    def job_refused(self, code: Code) -> None: ...
-
-
 class CompositeObserver:
-    """Passes everything on to several observers."""
+    """Passes everything on to several observers, or to none."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

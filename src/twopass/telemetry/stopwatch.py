@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeVar
 
 from twopass.runtime.page_pool import cpu_time_callback
-from twopass.telemetry.observer import NullObserver, Observer
+from twopass.telemetry.observer import CompositeObserver, Observer
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ class Stopwatch:
     """One document's seconds by stage. Pages overlap, so the sum of wall seconds may exceed the elapsed time."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self._observer = observer or NullObserver()
+        self._observer = observer or CompositeObserver()
         self._started = time.monotonic()
         self._wall: dict[str, float] = defaultdict(float)
         self._cpu: dict[str, float] = defaultdict(float)

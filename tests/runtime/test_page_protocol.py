@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import os
 import pickle
-import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ from twopass.pages import canary_images, picture_page
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.source_files import PageSize
 from twopass.pages.text_layer import TextLayer
-from twopass.runtime import page_answer
+from twopass.runtime import page_protocol
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import document_folder, enrich, fetch, pass1, pass2, render
 
@@ -84,13 +84,18 @@ def strategies() -> None:
     st.register_type_strategy(Checkpoint, st.builds(Checkpoint, cost=costs))
 
 
-def send(function: Callable[..., Any], value: object, cpu_s: float = 0.0) -> page_answer.Answer:
-    return receive(function, page_answer.write(function, value, cpu_s))
+def send(function: Callable[..., Any], value: object, cpu_s: float = 0.0) -> page_protocol.Answer:
+    return receive(function, page_protocol.write_answer(function, value, cpu_s))
 
 
-def receive(function: Callable[..., Any], data: bytes) -> page_answer.Answer:
-    size = page_answer.HEADER.size
-    return page_answer.read(function, page_answer.Header.parse(data[:size], function), data[size:])
+def receive(function: Callable[..., Any], data: bytes) -> page_protocol.Answer:
+    async def read() -> page_protocol.Answer:
+        stream = asyncio.StreamReader()
+        stream.feed_data(data)
+        stream.feed_eof()
+        return await page_protocol.receive_answer(function, stream)
+
+    return asyncio.run(read())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: f"{function.__module__}.{function.__name__}")
@@ -98,7 +103,7 @@ def test_every_value_of_every_type_arrives_as_it_was(function: Callable[..., Any
     """Whatever a function may return arrives equal, with the same types inside."""
 
     @settings(max_examples=15)
-    @given(st.from_type(page_answer.find_type(function)), POSITIVE)
+    @given(st.from_type(page_protocol.find_type(function)), POSITIVE)
     def arrives(value: object, cpu_s: float) -> None:
         answer = send(function, value, cpu_s)
         assert (answer.value, answer.error, answer.cpu_s) == (value, None, cpu_s)
@@ -134,7 +139,7 @@ ERRORS = (
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_an_error_arrives_with_class_code_and_message(error: TwopassError) -> None:
     """The errors of functions in page workers are raised by the caller as they were."""
-    arrived = receive(fetch.inspect, page_answer.write_error(error, 0.5)).error
+    arrived = receive(fetch.inspect, page_protocol.write_error(error, 0.5)).error
 
     assert (type(arrived), str(arrived)) == (type(error), str(error))
 
@@ -152,7 +157,7 @@ def list_raised_codes() -> set[tuple[str, str]]:
 
 def test_every_error_of_page_workers_has_its_class() -> None:
     """Codes decide the class of an error, as it is raised in the source."""
-    known = {(error.__name__, code.name) for code, error in page_answer.ERRORS.items()}
+    known = {(error.__name__, code.name) for code, error in page_protocol.ERRORS.items()}
 
     assert len(found := list_raised_codes()) > 5
     assert found <= known
@@ -161,11 +166,11 @@ def test_every_error_of_page_workers_has_its_class() -> None:
 def test_an_error_that_page_workers_may_not_raise_ends_them() -> None:
     """A child's word must not end the job or stop the worker, so its error is raised there, with its traceback."""
     with pytest.raises(OutOfTime):
-        page_answer.write_error(OutOfTime(Code.DEADLINE, "stop"), 0.0)
+        page_protocol.write_error(OutOfTime(Code.DEADLINE, "stop"), 0.0)
 
 
 def frame(body: bytes, is_error: bool = False, cpu_s: float = 0.0, size: int | None = None) -> bytes:
-    return page_answer.HEADER.pack(is_error, cpu_s, len(body) if size is None else size) + body
+    return page_protocol.ANSWER_HEADER.pack(is_error, cpu_s, len(body) if size is None else size) + body
 
 
 class Bomb:
@@ -184,7 +189,7 @@ def before_this_format(path: Path) -> bytes:
     return len(data).to_bytes(8, "big") + data
 
 
-VALID = page_answer.write(pass2.apply_replies, ELEMENT, 0.0)[page_answer.HEADER.size :]
+VALID = page_protocol.write_answer(pass2.apply_replies, ELEMENT, 0.0)[page_protocol.ANSWER_HEADER.size :]
 HOSTILE: dict[str, Callable[[Path], bytes]] = {
     "pickle": lambda path: frame(pickle.dumps((Bomb(path), None, 0.0))),
     "pickle-as-before": before_this_format,
@@ -196,7 +201,7 @@ HOSTILE: dict[str, Callable[[Path], bytes]] = {
     "empty": lambda path: frame(b""),
     "cut": lambda path: frame(VALID[:20], size=len(VALID)),
     "huge-length": lambda path: frame(b"", size=(1 << 64) - 1),
-    "length-above-the-limit": lambda path: frame(b"", size=page_answer.MAX_JSON_BYTES + 1),
+    "length-above-the-limit": lambda path: frame(b"", size=page_protocol.MAX_JSON_BYTES + 1),
     "deep": lambda path: frame(b'{"value":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
     "deep-objects": lambda path: frame(b'{"value":' + b'{"parent_id":' * 100_000 + b"1" + b"}" * 100_001),
     "unknown-code": lambda path: frame(b'{"code": "BOMB", "message": "x"}', is_error=True),
@@ -214,7 +219,7 @@ def test_an_answer_that_the_function_cannot_give_is_refused(name: str, tmp_path:
     """Whatever a page worker sends: it is data of the type that the parent expects, or malformed."""
     data = HOSTILE[name](tmp_path / "executed")
 
-    with pytest.raises((page_answer.MalformedAnswer, struct.error)):
+    with pytest.raises((page_protocol.MalformedAnswer, asyncio.IncompleteReadError)):
         receive(pass2.apply_replies, data)
 
     assert not (tmp_path / "executed").exists()
@@ -247,7 +252,7 @@ async def test_a_page_worker_cannot_pretend_to_have_used_more_time_than_passed(p
     seconds: list[float] = []
     started, token = time.monotonic(), cpu_time_callback.set(seconds.append)
 
-    await page_pool.call(taken_over.send_answer, page_answer.write(pass2.apply_replies, ELEMENT, 1e300))
+    await page_pool.call(taken_over.send_answer, page_protocol.write_answer(pass2.apply_replies, ELEMENT, 1e300))
 
     cpu_time_callback.reset(token)
     assert seconds[0] <= (time.monotonic() - started) * (os.cpu_count() or 1)

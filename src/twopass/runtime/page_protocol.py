@@ -1,7 +1,8 @@
-"""What a page worker sends back: JSON or bytes, read as the type that the called function declares.
+"""What a page pool and its page workers send each other: pickled calls, and answers that are JSON or bytes.
 
-A page worker that a malicious document has taken over can send anything. Nothing of it is unpickled, names a class or
-chooses a type, so that no answer runs code in the process that holds the credentials.
+A page worker that a malicious document has taken over can send anything. Its answer is read as the type that the called
+function declares. Nothing of it is unpickled, names a class or chooses a type, so that no answer runs code in the
+process that holds the credentials.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import functools
 import inspect
 import json
 import math
+import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, BinaryIO, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 from pydantic_core import PydanticSerializationError
 
 from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
 
-HEADER = struct.Struct(">?dQ")  # of an answer: whether it is an error, processor seconds, bytes that follow
+if TYPE_CHECKING:
+    from asyncio import StreamReader
+
+_CALL_HEADER = struct.Struct(">Q")  # bytes that follow
+ANSWER_HEADER = struct.Struct(">?dQ")  # of an answer: whether it is an error, processor seconds, bytes that follow
 MAX_BYTES = 256 << 20  # of an answer that is bytes: a crop of 40 million noisy pixels takes 120 MB
 MAX_JSON_BYTES = 64 << 20  # of any other: a page of 100,000 words takes 6 MB; objects take more memory than their JSON
 MAX_MESSAGE = 10_000  # characters of an error's message
@@ -64,28 +70,26 @@ class Answer:
     cpu_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Header:
-    """What precedes an answer's bytes. `parse` raises MalformedAnswer."""
-
-    is_error: bool
-    cpu_s: float
-    size: int
-
-    @classmethod
-    def parse(cls, data: bytes, function: Callable[..., Any]) -> Header:
-        header = cls(*HEADER.unpack(data))
-        if header.size > _find_limit(function) or not (math.isfinite(header.cpu_s) and header.cpu_s >= 0):
-            raise MalformedAnswer("its header is wrong")
-        return header
-
-
 def say_hello() -> str:
     """What a page worker answers before its first call."""
     return HELLO
 
 
-def write(function: Callable[..., Any], value: object, cpu_s: float) -> bytes:
+def write_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    data = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
+    return _CALL_HEADER.pack(len(data)) + data
+
+
+def read_call(pipe: BinaryIO) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]] | None:
+    """In a page worker: the next call, which its parent sent; None at the end of the pipe."""
+    header = pipe.read(_CALL_HEADER.size)
+    if len(header) < _CALL_HEADER.size:
+        return None
+    function, args, kwargs = pickle.loads(pipe.read(*_CALL_HEADER.unpack(header)))
+    return function, args, kwargs
+
+
+def write_answer(function: Callable[..., Any], value: object, cpu_s: float) -> bytes:
     """The answer of a call that returned a value; of one that is too large, the answer is an error."""
     body = (
         value
@@ -95,7 +99,7 @@ def write(function: Callable[..., Any], value: object, cpu_s: float) -> bytes:
     if len(body) > _find_limit(function):
         message = f"an answer of {len(body) >> 20} MiB, more than any page needs; the file may be malicious"
         return write_error(WorkerDied(Code.RENDER_MEMORY, message), cpu_s)
-    return HEADER.pack(False, cpu_s, len(body)) + body
+    return ANSWER_HEADER.pack(False, cpu_s, len(body)) + body
 
 
 def write_error(error: TwopassError, cpu_s: float) -> bytes:
@@ -103,19 +107,23 @@ def write_error(error: TwopassError, cpu_s: float) -> bytes:
     if ERRORS.get(error.code) is not type(error):
         raise error
     body = _to_json(_Error(code=error.code, message=error.message[:MAX_MESSAGE]))
-    return HEADER.pack(True, cpu_s, len(body)) + body
+    return ANSWER_HEADER.pack(True, cpu_s, len(body)) + body
 
 
-def read(function: Callable[..., Any], header: Header, body: bytes) -> Answer:
+async def receive_answer(function: Callable[..., Any], stream: StreamReader) -> Answer:
     """The value that the function returned, or its error; raises MalformedAnswer for anything else."""
+    is_error, cpu_s, size = ANSWER_HEADER.unpack(await stream.readexactly(ANSWER_HEADER.size))
+    if size > _find_limit(function) or not (math.isfinite(cpu_s) and cpu_s >= 0):
+        raise MalformedAnswer("its header is wrong")
+    body = await stream.readexactly(size)
     try:
-        if header.is_error:
+        if is_error:
             sent = _Error.model_validate_json(body, strict=True)
-            return Answer(error=ERRORS[sent.code](sent.code, sent.message), cpu_s=header.cpu_s)
+            return Answer(error=ERRORS[sent.code](sent.code, sent.message), cpu_s=cpu_s)
         value = body if _is_raw(function) else _find_model(function).model_validate_json(body, strict=True).value
-        return Answer(value, cpu_s=header.cpu_s)
+        return Answer(value, cpu_s=cpu_s)
     except (ValidationError, KeyError) as error:
-        raise MalformedAnswer(f"it is no {'error' if header.is_error else 'value'} of {function.__name__}") from error
+        raise MalformedAnswer(f"it is no {'error' if is_error else 'value'} of {function.__name__}") from error
 
 
 def _to_json(message: _Message) -> bytes:
