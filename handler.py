@@ -23,9 +23,9 @@ from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError, advise_install
 from twopass.job import EntryPoint, Job
 from twopass.result import Result
-from twopass.runtime import environment, parent_death
+from twopass.runtime import parent_death
 from twopass.runtime.shutdown import SEND_AGAIN, chain_signal_handlers
-from twopass.settings import Settings
+from twopass.settings import Settings, find_misspelt, load_settings
 from twopass.storage import s3_client
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Listener, Sender, Tracker
@@ -50,7 +50,7 @@ def main() -> None:
     logs.set_up(Settings.model_construct(runpod_endpoint_id=os.environ.get("RUNPOD_ENDPOINT_ID")))
     entry_point = EntryPoint.SERVERLESS if os.environ.get("RUNPOD_WEBHOOK_GET_JOB") else EntryPoint.LOCAL
     try:
-        settings = environment.load_settings()
+        settings = load_settings()
         logs.set_up(settings)
         check_settings(settings)
         _check_sdk()
@@ -78,7 +78,7 @@ def _check_sdk() -> None:
 
 def _serve(settings: Settings, entry_point: EntryPoint) -> None:
     results: list[Result] = []
-    misspelt = environment.find_misspelt()
+    misspelt = find_misspelt()
     if misspelt:  # no reason to refuse: an endpoint that serves must not be stopped by a variable without effect
         log.warning("misspelt settings", code=Code.INVALID_SETTING, reason=misspelt)
     reporter, started = create_reporter(settings), time.monotonic()

@@ -1,17 +1,18 @@
-"""The worker's settings: the environment, read once."""
+"""The worker's settings: the environment and twopass.toml, read once; names in both that are misspelt settings."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -19,10 +20,16 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from twopass.errors import Code, InvalidSetting, suggest
 from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
 
 MEGABYTE = 1 << 20
 HIDDEN = "…"
+MIN_LENGTH = 5  # shorter words are close to too many others: MODE to MODEL, TYPE to DTYPE
+_LONG = 13  # letters from which a setting is recognised in spite of two errors; vLLM's WORKER_CLS is no WORKER_CALLS
+# Variables of other programs. OTEL_ has many more than the one that is a setting here.
+FOREIGN_PREFIXES = ("AWS_", "CUDA_", "HF_", "NVIDIA_", "OTEL_", "RUNPOD_", "VLLM_")
+FOREIGN = frozenset({"LOGLEVEL"})  # PyTorch's
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/{1,2}(.*)", re.DOTALL)  # a Path keeps one slash of two
 
 EngineName = Literal["cpu", "vllm", "openai", "hf", "replay"]
@@ -390,7 +397,7 @@ def find_config_file(environment: Mapping[str, str] = os.environ) -> Path | None
     return Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None
 
 
-class ConfigFile(TomlConfigSettingsSource):
+class _ConfigFile(TomlConfigSettingsSource):
     """The settings in a file, each as text, as a variable would hold it: `preset = 24` and `preset = "24"` are equal.
 
     `tables` is the file itself, for errors: here, what is no setting is left out.
@@ -454,7 +461,7 @@ class Settings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, ConfigFile(find_config_file())
+        return init_settings, env_settings, _ConfigFile(find_config_file())
 
     @property
     def page_worker_count(self) -> int:
@@ -470,3 +477,102 @@ class Settings(
     def default_output(self) -> str | None:
         """Where artefacts go if the job does not say; None without a default bucket."""
         return f"s3://{self.bucket_name}/{self.bucket_prefix.strip('/')}/" if self.bucket_name else None
+
+
+def load_settings(**fixed: Any) -> Settings:
+    """Read the settings from the environment and twopass.toml; `fixed` ones take precedence over both.
+
+    Raises InvalidSetting, which names every wrong setting but not its value, which may be secret.
+    """
+    in_file = _read_config_file()
+    try:
+        return Settings(**fixed)
+    except ValidationError as error:
+        problems = [
+            f"{_name_origin(str(problem['loc'][0]), in_file, fixed)}: {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+    advice = f"correct or unset {'it' if len(problems) == 1 else 'them'}"
+    raise InvalidSetting(Code.INVALID_SETTING, f"{'; '.join(problems)}; {advice}")
+
+
+def _read_config_file() -> Collection[str]:
+    """The names of the settings in twopass.toml; raises InvalidSetting for a file that is not as it should be.
+
+    Unlike the environment, it has no names of other programs: every unknown one is refused.
+    """
+    path = find_config_file()
+    if path is None:
+        return ()
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "no such file")
+        file = _ConfigFile(path)
+    except (OSError, ValueError) as error:  # TOML and its encoding raise ValueError
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"{path}: cannot be read ({reason}); correct it, or {CONFIG_VARIABLE} if that names it"
+        raise InvalidSetting(Code.INVALID_SETTING, message) from None
+    if problems := list(_find_wrong_names(file.tables)):
+        raise InvalidSetting(Code.INVALID_SETTING, f"{path}: {'; '.join(problems)}")
+    return frozenset(file.init_kwargs)
+
+
+def _find_wrong_names(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Describe each name in a configuration file that is no setting, or is not in its group."""
+    for name, value in tables.items():
+        if not isinstance(value, dict):
+            yield from _find_wrong_name(name, value, "", Settings)
+        elif name in GROUPS:
+            for inner, setting in value.items():
+                yield from _find_wrong_name(inner, setting, f"[{name}] ", GROUPS[name])
+        else:
+            groups = [f"[{group}]" for group in GROUPS]
+            advice = suggest(name, groups) or f"; known are {', '.join(groups)}"
+            yield f"[{name}]: unknown group{advice}"
+
+
+def _find_wrong_name(name: str, value: object, place: str, group: type[BaseSettings]) -> Iterator[str]:
+    name = name.lower()
+    if name not in Settings.model_fields:
+        yield f"{place}{name}: unknown setting{suggest(name, [*Settings.model_fields])}"
+    elif name not in group.model_fields:
+        home = next(title for title, fields in GROUPS.items() if name in fields.model_fields)
+        yield f"{place}{name}: belongs into [{home}]"
+    elif not isinstance(value, str | int | float):
+        yield f"{place}{name}: must be a text, a number, true or false"
+
+
+def _name_origin(name: str, in_file: Collection[str], fixed: Mapping[str, Any]) -> str:
+    """A wrong setting as its variable, or as its name in twopass.toml if the value comes from there."""
+    is_variable = any(variable.lower() == name and value for variable, value in os.environ.items())
+    is_from_file = name in in_file and name not in fixed and not is_variable
+    return f"{find_config_file()}: {name}" if is_from_file else name.upper()
+
+
+def find_misspelt(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Say which variables are probably misspelt settings, and what was meant; None if there are none.
+
+    An empty variable counts as not set.
+    """
+    settings = [*(name.upper() for name in Settings.model_fields), CONFIG_VARIABLE]
+    found = {name: _find_meant(name.upper(), settings) for name, value in sorted(environment.items()) if value}
+    messages = [f"{name}: unknown setting; did you mean {meant}?" for name, meant in found.items() if meant]
+    return " ".join(messages) or None
+
+
+def _find_meant(name: str, settings: list[str]) -> str | None:
+    is_known = name in settings or name in FOREIGN or name.startswith(FOREIGN_PREFIXES)
+    return None if is_known else find_similar(name, settings)
+
+
+def find_similar(name: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that a misspelt name is closest to; None if none is close.
+
+    Close is one letter that is missing, added, wrong or swapped with the next one; two for a long choice.
+    """
+    from rapidfuzz.distance import OSA  # not at import: it would delay every start
+
+    if len(name) < MIN_LENGTH:
+        return None
+    errors, closest = min((OSA.distance(name, choice), choice) for choice in choices)
+    return closest if errors <= (2 if len(closest) >= _LONG else 1) else None

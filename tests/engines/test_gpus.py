@@ -7,8 +7,7 @@ import pytest
 from twopass.engines import preflight
 from twopass.engines.gpus import Gpu, GpuInfo, divide
 from twopass.errors import Code, InvalidSetting
-from twopass.runtime import environment
-from twopass.settings import Settings
+from twopass.settings import Settings, load_settings
 
 H100, T4 = "NVIDIA H100", "Tesla T4"
 
@@ -75,7 +74,7 @@ def test_the_setting_is_auto_or_a_number(monkeypatch: pytest.MonkeyPatch, text: 
     """As everywhere, an empty variable counts as not set."""
     monkeypatch.setenv("GPUS", text)
 
-    assert environment.load_settings().gpus == expected
+    assert load_settings().gpus == expected
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "all"])
@@ -86,4 +85,4 @@ def test_other_values_are_refused(monkeypatch: pytest.MonkeyPatch, text: str) ->
     with pytest.raises(
         InvalidSetting, match="^INVALID_SETTING: GPUS: choose auto, or a number of GPUs from 1; correct"
     ):
-        environment.load_settings()
+        load_settings()

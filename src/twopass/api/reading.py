@@ -18,8 +18,8 @@ from twopass.errors import TwopassError
 from twopass.formats import docjson
 from twopass.formats.registry import WRITERS
 from twopass.job import Format, Job
-from twopass.runtime import environment, loop_thread
-from twopass.settings import Settings
+from twopass.runtime import loop_thread
+from twopass.settings import Settings, load_settings
 from twopass.steps import artefacts
 from twopass.steps.document_folder import DocumentFolder
 from twopass.steps.report import Outcome
@@ -31,7 +31,7 @@ from twopass.worker import Worker
 
 def read(source: Source, output: Location | None, settings: Settings | None, options: ReadOptions) -> Document:
     """Read a document, or load it from the output if it is finished there: then no engine is started."""
-    settings = settings or environment.load_settings()
+    settings = settings or load_settings()
     job = api_options.parse_job(source, output, options, settings)
     if job.output and not workers.is_open(settings):
         with loop_thread.open_loop() as loop:
@@ -53,7 +53,7 @@ def read_pages(
     source: Source, output: Location | None, settings: Settings | None, options: ReadOptions
 ) -> Iterator[Document]:
     """Yield each page as a document of its own as soon as it is finished."""
-    settings = settings or environment.load_settings()
+    settings = settings or load_settings()
     job = api_options.parse_job(source, output, options, settings)
     worker = workers.get_worker(settings)
 

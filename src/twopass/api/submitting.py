@@ -13,8 +13,8 @@ from twopass.fleet import submission
 from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.discovery import find_documents
 from twopass.fleet.submission import Submission
-from twopass.runtime import environment, loop_thread
-from twopass.settings import Settings
+from twopass.runtime import loop_thread
+from twopass.settings import Settings, load_settings
 from twopass.telemetry import logs
 
 
@@ -45,7 +45,7 @@ def submit(
     options: SubmitOptions,
 ) -> list[DocumentOutcome]:
     """Send the documents, wait for them, and return their outcomes in the order of the sources."""
-    settings = settings or environment.load_settings()
+    settings = settings or load_settings()
     logs.use_standard_logging()
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
     with _open_folder(folder) as state, loop_thread.open_loop() as loop:

@@ -25,8 +25,8 @@ from twopass.engines import factory, gpus, preflight, structure
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise_install
 from twopass.models import Structure
 from twopass.pages import tesseract
-from twopass.runtime import environment, scratch
-from twopass.settings import Settings, find_config_file
+from twopass.runtime import scratch
+from twopass.settings import Settings, find_config_file, find_misspelt, load_settings
 from twopass.storage.s3_store import S3Store
 
 IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
@@ -80,7 +80,7 @@ def run(commands: Collection[str] = COMMANDS) -> Iterator[Finding]:
     Wrong settings end them, because no worker starts with such settings.
     """
     try:
-        settings = environment.load_settings()
+        settings = load_settings()
         worker.check_settings(settings)
         preflight.check_allowed_dir(settings)
     except InvalidSetting as error:
@@ -98,7 +98,7 @@ def run(commands: Collection[str] = COMMANDS) -> Iterator[Finding]:
 
 def check_settings(settings: Settings) -> Answer:
     """The settings were checked when they were read; what remains are variables that are no settings."""
-    if misspelt := environment.find_misspelt():
+    if misspelt := find_misspelt():
         raise InvalidSetting(Code.INVALID_SETTING, misspelt)
     file = find_config_file()
     return Outcome.OK, f"read from the environment{f' and {file}' if file else ''}; they fit together"

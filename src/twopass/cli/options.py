@@ -13,11 +13,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from twopass import locations
+from twopass import settings as worker_settings
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, InvalidJob, InvalidSetting, TwopassError
 from twopass.job import Format
-from twopass.runtime import environment
-from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings
+from twopass.settings import CONFIG_FILE, CONFIG_VARIABLE, LogFormat, Settings, find_misspelt, find_similar
 
 PLACES_HELP = "Files, folders, s3://bucket/prefix/, URIs of documents, @FILE with one of these a line"
 
@@ -96,7 +96,7 @@ def parse_formats(value: str) -> str:
     names = [name.strip() for name in value.split(",")] if value else []
     unknown = [name for name in names if name not in set(Format)]
     if unknown:
-        meant = environment.find_similar(unknown[0].lower(), list(Format))
+        meant = find_similar(unknown[0].lower(), list(Format))
         question = f" Did you mean {meant}?" if meant else ""
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(Format)}.{question}")
     return ",".join(names)
@@ -144,9 +144,9 @@ def parse_json_object(value: str) -> dict[str, Any]:
 def load_settings(**fixed: Any) -> Settings:
     """Read environment and twopass.toml; `fixed` settings take precedence over both. No name may be misspelt."""
     try:
-        if misspelt := environment.find_misspelt():
+        if misspelt := find_misspelt():
             raise InvalidSetting(Code.INVALID_SETTING, misspelt)
-        return environment.load_settings(**fixed)
+        return worker_settings.load_settings(**fixed)
     except InvalidSetting as error:
         fail(error)
 

@@ -23,8 +23,7 @@ from twopass.acceptance import child_process
 from twopass.document import Checkpoint
 from twopass.errors import Code, StoreError, TwopassError
 from twopass.job import EntryPoint, Job
-from twopass.runtime.environment import load_settings
-from twopass.settings import Settings
+from twopass.settings import Settings, load_settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
 from twopass.worker import open_worker

@@ -18,8 +18,7 @@ from twopass import pipeline
 from twopass.errors import Code, EndpointError, EngineError, TwopassError
 from twopass.fleet.endpoints.actor_pool import Reply
 from twopass.job import EntryPoint, Job
-from twopass.runtime import environment
-from twopass.settings import Settings
+from twopass.settings import Settings, load_settings
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Tracker
 from twopass.version import VERSION
@@ -44,7 +43,7 @@ class ReadingActor:
             return EndpointError(Code.ENDPOINT_DENIED, message)
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # Ray's threads do not survive a fork
         try:
-            settings = environment.load_settings(**self._fixed)
+            settings = load_settings(**self._fixed)
             logs.set_up(settings)
             check_settings(settings)
             self._worker = await asyncio.to_thread(self._stack.enter_context, self._open_worker(settings))
