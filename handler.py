@@ -16,8 +16,7 @@ import structlog
 
 from twopass import locations, pipeline
 from twopass.cli import handler_arguments, options
-from twopass.cli.display.figures import Figures
-from twopass.cli.display.reporters import BarState, Reporter, create_reporter
+from twopass.cli.reporters import BarState, Figures, Reporter, create_reporter
 from twopass.document import Problem, Severity, Status
 from twopass.engines import preflight
 from twopass.errors import Code, EngineError, TwopassError, advise_install

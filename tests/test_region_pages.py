@@ -277,7 +277,7 @@ async def test_recorded_regions_are_parsed_again_as_they_were_read(
     checkpoint = json.loads(stored.read_text())
     checkpoint["elements"][0]["text"] = "As an older parser read it."
     stored.write_text(json.dumps(checkpoint))
-    again = reparse_folder.Options(str(manifest.parent), source=str(scan), output=f"{scan.parent}/again")
+    again = reparse_folder.Arguments(str(manifest.parent), source=str(scan), output=f"{scan.parent}/again")
 
     report = await asyncio.to_thread(reparse_folder.run, again, Settings(page_workers=1))
 

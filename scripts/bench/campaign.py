@@ -37,7 +37,7 @@ from scripts.bench.corpus_server import BUCKET, PREFIX, Corpus
 from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.simulated_fleet import SimulatedFleet, SimulatedLoop, SimulatedPreparer
-from twopass.cli.submit_summary import SummaryWriter
+from twopass.cli.submission import SummaryWriter
 from twopass.fleet.campaign import Campaign, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, find_documents, open_page_counter
 from twopass.fleet.display import CampaignDisplay

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twopass.cli.display.batch_progress import BatchProgress
-from twopass.cli.display.reporters import BarState
+from twopass.cli.reporters import BarState, BatchProgress
 from twopass.telemetry.progress import Tracker
 
 FILES = st.lists(st.tuples(st.sampled_from("xyz"), st.integers(1, 9)), min_size=1, max_size=12)  # folder, pages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twopass.cli.display.figures import Figures
+from twopass.cli.reporters import Figures
 from twopass.document import Status
 from twopass.result import DocumentResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twopass.cli.display.reporters import MAX_PROBLEMS, format_row
+from twopass.cli.reporters import MAX_PROBLEMS, format_row
 
 SCRIPT = "UNREADABLE_SCRIPT: page 1: a scan in a script that the cpu engine cannot read; install tesseract-ocr-kor"
 

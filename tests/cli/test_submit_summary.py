@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from twopass.cli.submit_summary import SummaryWriter, load_last
+from twopass.cli.submission import SummaryWriter, load_last
 from twopass.fleet import display
 from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.display import MAX_LINES, MAX_SHOWN, CampaignDisplay

@@ -87,7 +87,7 @@ async def test_a_family_of_ones_own_reads_documents_with_a_server(reader: Reader
     assert {request["max_tokens"] for request in server.requests} == {2000}
     assert not any("vllm_xargs" in request for request in server.requests)  # it has no n-gram ban
 
-    again = reparse_folder.Options(str(path.parent), source=f"{tmp_path}/page.pdf", output=f"{tmp_path}/again")
+    again = reparse_folder.Arguments(str(path.parent), source=f"{tmp_path}/page.pdf", output=f"{tmp_path}/again")
     report = await asyncio.to_thread(reparse_folder.run, again, Settings(page_workers=1))
     assert not report["pages_changed"]
 

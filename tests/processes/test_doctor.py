@@ -16,8 +16,7 @@ import pytest
 
 from tests.engines.test_weights import write_detector
 from tests.fakes import s3
-from twopass.cli import doctor_checks
-from twopass.cli.doctor_checks import CHECKS, Outcome
+from twopass.cli.doctor import CHECKS, COMMANDS, Level, check_optional_packages, run_checks
 from twopass.errors import Code, EngineError, InvalidSetting, StoreError
 from twopass.settings import Settings
 
@@ -92,9 +91,9 @@ def test_wrong_settings_are_the_only_finding(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
 
-    (finding,) = doctor_checks.run()
+    (finding,) = run_checks(())
 
-    assert (finding.check, finding.outcome) == ("settings", Outcome.FAILED)
+    assert (finding.check, finding.outcome) == ("settings", Level.FAILED)
     assert finding.message.startswith(f"INVALID_SETTING: {expected}")
 
 
@@ -121,9 +120,9 @@ def deny(proxy: s3.Proxy, method: str, path: str = "") -> None:
 
 def test_a_good_bucket_is_used_as_jobs_use_it_and_left_clean(proxy: s3.Proxy, settings: Settings, bucket: Any) -> None:
     """An object is written under a condition, read, listed and deleted; nothing is left."""
-    outcome, message = doctor_checks.check_bucket(settings)
+    level, message = CHECKS["bucket"](settings)
 
-    assert outcome is Outcome.OK and message.startswith("s3://bucket/twopass/: ")
+    assert level is Level.OK and message.startswith("s3://bucket/twopass/: ")
     assert {request.method for request in proxy.requests} == {"PUT", "GET", "DELETE"}
     assert s3.read_objects(bucket) == {}
 
@@ -136,7 +135,7 @@ def test_a_key_that_may_not_write_read_or_list_fails(
     deny(proxy, method, path)
 
     with pytest.raises(StoreError, match="s3:GetObject, s3:PutObject and s3:ListBucket") as caught:
-        doctor_checks.check_bucket(settings)
+        CHECKS["bucket"](settings)
     assert caught.value.code is Code.OUTPUT_DENIED
 
 
@@ -144,9 +143,9 @@ def test_a_key_that_may_not_delete_is_a_warning(proxy: s3.Proxy, settings: Setti
     """Jobs work without; the message names the object that is left and the permission."""
     deny(proxy, "DELETE")
 
-    outcome, message = doctor_checks.check_bucket(settings)
+    level, message = CHECKS["bucket"](settings)
 
-    assert outcome is Outcome.WARNING
+    assert level is Level.WARNING
     assert message.startswith(".twopass-doctor-") and "s3:DeleteObject" in message
 
 
@@ -154,9 +153,9 @@ def test_a_store_that_ignores_conditions_is_a_warning(proxy: s3.Proxy, settings:
     """Jobs work, but two workers may overwrite each other's pages."""
     proxy.dropped_headers = {"if-none-match", "if-match"}
 
-    outcome, message = doctor_checks.check_bucket(settings)
+    level, message = CHECKS["bucket"](settings)
 
-    assert outcome is Outcome.WARNING and "ignores conditional writes" in message
+    assert level is Level.WARNING and "ignores conditional writes" in message
 
 
 def test_a_store_that_does_not_answer_fails() -> None:
@@ -164,7 +163,7 @@ def test_a_store_that_does_not_answer_fails() -> None:
     nowhere = s3.settings("http://127.0.0.1:9", bucket_name="bucket", store_patience_s=0)
 
     with pytest.raises(StoreError, match="STORE_UNAVAILABLE.*check the endpoint"):
-        doctor_checks.check_bucket(nowhere)
+        CHECKS["bucket"](nowhere)
 
 
 # ---- the machine --------------------------------------------------------------------------------
@@ -215,9 +214,9 @@ def test_missing_packages_fail_with_what_to_install() -> None:
     if find_spec("torch"):
         pytest.skip("torch is installed here")
 
-    outcome, message = doctor_checks.check_engine(Settings(engine="hf"))
+    level, message = CHECKS["engine"](Settings(engine="hf"))
 
-    assert outcome is Outcome.FAILED
+    assert level is Level.FAILED
     assert message.startswith("hf: ModuleNotFoundError: No module named 'torch'; ")
     assert message.endswith("run `python -m pip install '.[hf]'` in the checkout")
 
@@ -230,11 +229,11 @@ def test_a_command_whose_packages_are_missing_fails(name: str, missing: str, ext
 
     ran, others = doctor(command), doctor(f"{command} read")
 
-    line = find_line(ran, doctor_checks.COMMANDS[name][0])
+    line = find_line(ran, COMMANDS[name][0])
     assert line.startswith("failed ")
     assert line.endswith(f"needs {missing}: run `python -m pip install '.[{extra}]'` in the checkout")
     assert (ran.returncode, others.returncode) == (1, 0)
-    assert len(others.stdout.splitlines()) == len(CHECKS) - len(doctor_checks.COMMANDS)
+    assert len(others.stdout.splitlines()) == len(CHECKS) - len(COMMANDS)
 
 
 def test_an_unknown_command_is_refused() -> None:
@@ -250,21 +249,21 @@ def test_weights_are_searched_for_but_not_downloaded(tmp_path: Path) -> None:
     missing = Settings(**server, detector_dir=tmp_path / "missing")
 
     with pytest.raises(EngineError, match="WEIGHTS_MISSING.*missing does not exist"):
-        doctor_checks.check_weights(missing)
-    later, _ = doctor_checks.check_weights(missing.model_copy(update={"allow_download": True}))
+        CHECKS["weights"](missing)
+    later, _ = CHECKS["weights"](missing.model_copy(update={"allow_download": True}))
     write_detector(tmp_path / "detector")
-    outcome, message = doctor_checks.check_weights(Settings(**server, detector_dir=tmp_path / "detector"))
+    level, message = CHECKS["weights"](Settings(**server, detector_dir=tmp_path / "detector"))
 
-    assert later is Outcome.WARNING
-    assert (outcome, message) == (Outcome.OK, f"complete: {tmp_path / 'detector'}")
-    assert doctor_checks.check_weights(Settings())[1] == "engine cpu needs none"
+    assert later is Level.WARNING
+    assert (level, message) == (Level.OK, f"complete: {tmp_path / 'detector'}")
+    assert CHECKS["weights"](Settings())[1] == "engine cpu needs none"
 
 
 def test_no_language_file_is_a_warning(tmp_path: Path) -> None:
     """Other scans are read, so that it is no failure; the message says what to install."""
-    outcome, message = doctor_checks.check_languages(Settings(tessdata_dir=tmp_path))
+    level, message = CHECKS["Tesseract languages"](Settings(tessdata_dir=tmp_path))
 
-    assert outcome is Outcome.WARNING and "tesseract-ocr-kor" in message
+    assert level is Level.WARNING and "tesseract-ocr-kor" in message
 
 
 def test_a_package_that_a_setting_needs_must_be_installed() -> None:
@@ -272,10 +271,10 @@ def test_a_package_that_a_setting_needs_must_be_installed() -> None:
     packages = [("nothing.of_this_name", "otel", "traces", "otel_exporter_otlp_endpoint")]
     asked = Settings(otel_exporter_otlp_endpoint="http://localhost:4318")
 
-    failed, message = doctor_checks.check_optional_packages(asked, packages)
-    outcome, advice = doctor_checks.check_optional_packages(Settings(), packages)
+    failed, message = check_optional_packages(asked, packages)
+    level, advice = check_optional_packages(Settings(), packages)
 
-    assert (failed, outcome) == (Outcome.FAILED, Outcome.OK)
+    assert (failed, level) == (Level.FAILED, Level.OK)
     assert message.startswith("OTEL_EXPORTER_OTLP_ENDPOINT: ") and advice in message
     assert advice == "traces: run `python -m pip install '.[otel]'` in the checkout"
 
@@ -283,4 +282,4 @@ def test_a_package_that_a_setting_needs_must_be_installed() -> None:
 def test_a_port_in_use_fails() -> None:
     """A worker would end with the same message."""
     with socket.create_server(("", 0)) as listener, pytest.raises(InvalidSetting, match="METRICS_PORT"):
-        doctor_checks.check_port(Settings(metrics_port=listener.getsockname()[1]))
+        CHECKS["port"](Settings(metrics_port=listener.getsockname()[1]))

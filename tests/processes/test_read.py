@@ -21,10 +21,10 @@ import pytest
 
 from tests import ROOT
 from tests.fakes import canary_answers, openai_server
-from twopass.cli import batch, batch_files
-from twopass.cli.batch_files import InputFile
-from twopass.cli.display.reporters import TextReporter
+from twopass.cli import batch
+from twopass.cli.batch import InputFile
 from twopass.cli.read import SETTINGS
+from twopass.cli.reporters import TextReporter
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.interface import Completion, Prompt
 from twopass.families import registry
@@ -396,7 +396,7 @@ def test_files_in_the_output_folder_are_not_read(tmp_path: Path) -> None:
     for place in ("scan.png", "output/report-0123456789ab/images/p0001-e001.png"):
         (tmp_path / place).touch()
 
-    found = asyncio.run(batch_files.find([str(tmp_path)], str(output), Settings()))
+    found = asyncio.run(batch.find_files([str(tmp_path)], str(output), Settings()))
 
     assert found == [InputFile(f"{tmp_path}/scan.png", str(tmp_path))]
 
@@ -525,8 +525,8 @@ async def test_an_unexpected_error_of_one_file_leaves_the_others_their_results(
     loop = asyncio.get_running_loop()
     worker = Worker(Settings(), engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output = str(folder / "out")
-    options = batch.Options(output, formats=("markdown",))
-    files = await batch_files.find([str(folder / "inbox")], output, Settings())
+    options = batch.Arguments(output, formats=("markdown",))
+    files = await batch.find_files([str(folder / "inbox")], output, Settings())
     started = batch.Batch(files, options, TextReporter())
 
     with pytest.raises(LookupError):
@@ -553,8 +553,8 @@ async def test_files_after_the_end_of_an_engine_stay_unread(
     settings, loop = Settings(concurrency=1), asyncio.get_running_loop()
     worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output = str(folder / "out")
-    files = await batch_files.find([str(folder / "inbox")], output, settings)
-    started = batch.Batch(files, batch.Options(output), TextReporter(), arrange=sorted_by_name)
+    files = await batch.find_files([str(folder / "inbox")], output, settings)
+    started = batch.Batch(files, batch.Arguments(output), TextReporter(), arrange=sorted_by_name)
 
     await batch.read_files(started, worker)
 
@@ -606,8 +606,8 @@ async def test_finished_files_do_not_wait_for_a_slow_one(
     settings, loop = Settings(concurrency=2), asyncio.get_running_loop()
     worker = Worker(settings, engine, registry.get_family("layout"), page_pool, buffers, PageSlots(4), loop)
     output, reporter = str(folder / "out"), RecordingReporter()
-    files = await batch_files.find([str(folder / "inbox")], output, settings)
-    started = batch.Batch(files, batch.Options(output), reporter, arrange=sorted_by_name)
+    files = await batch.find_files([str(folder / "inbox")], output, settings)
+    started = batch.Batch(files, batch.Arguments(output), reporter, arrange=sorted_by_name)
 
     reading = asyncio.create_task(batch.read_files(started, worker))
     async with asyncio.timeout(60):

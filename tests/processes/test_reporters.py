@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import Progress as RichProgress
 
 from tests.fakes.terminal import run_in_terminal
-from twopass.cli.display.reporters import BarState, limit_rate
-from twopass.cli.display.terminal import Bars
+from twopass.cli.reporters import Bars, BarState, limit_rate
 
 READ = [sys.executable, "-m", "twopass.cli", "read", "inbox", "--output", "out"]
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")  # any but the line feed
@@ -139,7 +138,7 @@ def test_quiet_shows_errors_and_the_summary(folder: Path, options: tuple[str, ..
 
 PRINT_AROUND = """
 import os, sys
-from twopass.cli.display.terminal import reserve_stdout
+from twopass.cli.reporters import reserve_stdout
 with reserve_stdout() as stdout:
     print("a library", flush=True)
     os.system("echo a child")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.fakes import s3, shelf
-from twopass.cli import batch_files
-from twopass.cli.batch_files import InputFile
+from twopass.cli import batch
+from twopass.cli.batch import InputFile
 
 READ = [sys.executable, "-m", "twopass.cli", "read"]
 PAGES = (24, *[2] * 11)  # of the twelve documents
@@ -121,7 +121,7 @@ def test_two_processes_read_in_different_orders() -> None:
     """Each process reads every file once, in an order of its own, so that they begin with different documents."""
     files = [InputFile(f"s3://bucket/in/{number}.pdf", "s3://bucket/in/") for number in range(40)]
 
-    one, other = batch_files.shuffle(files), batch_files.shuffle(files)
+    one, other = batch.shuffle(files), batch.shuffle(files)
 
     assert set(one) == set(other) == set(files)
     assert one != other

@@ -26,8 +26,7 @@ PAGE_BREAK = "<!-- page break -->"
 @contextlib.contextmanager
 def open_twopass() -> Iterator[Read]:
     """Read whole documents as `twopass read` does, with the cpu engine, to document.md."""
-    from twopass.cli import batch, batch_files
-    from twopass.cli.display import reporters
+    from twopass.cli import batch, reporters
     from twopass.errors import TwopassError
     from twopass.settings import Settings
     from twopass.telemetry import logs
@@ -36,11 +35,11 @@ def open_twopass() -> Iterator[Read]:
     settings = Settings(engine="cpu")
     logs.set_up(settings)
     with tempfile.TemporaryDirectory() as folder, open_worker(settings) as worker:
-        options = batch.Options(folder, resume=False)
+        arguments = batch.Arguments(folder, resume=False)
 
         def read(path: str) -> list[str]:
-            file = batch_files.InputFile(path, path)
-            files = batch.Batch([file], options, reporters.create_reporter(settings))
+            file = batch.InputFile(path, path)
+            files = batch.Batch([file], arguments, reporters.create_reporter(settings))
             worker.submit(batch.read_files(files, worker)).result()
             outcome = files.outcomes[file]
             if "document.md" not in outcome.result.artefacts:

@@ -1,42 +1,48 @@
-"""Read many files in this process, and write a summary of the run."""
+"""Read many files in this process, and write a summary of the run.
+
+They are found in files, folders, prefixes and lists; a document may come on stdin.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
+import random
+import re
 import secrets
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-from twopass import pipeline
-from twopass.cli import batch_files
-from twopass.cli.batch_files import InputFile
-from twopass.cli.display import terminal
-from twopass.cli.display.batch_progress import BatchProgress
-from twopass.cli.display.figures import Figures
-from twopass.cli.display.reporters import Reporter
+from twopass import locations, pipeline
+from twopass.cli import reporters
 from twopass.cli.exit_codes import Exit
+from twopass.cli.reporters import BatchProgress, Figures, Reporter
 from twopass.contexts import DocumentContext
 from twopass.document import Checkpoint, State, Status
 from twopass.engines import factory
 from twopass.engines.interface import Identity
-from twopass.errors import EngineError, StoreError, TwopassError
+from twopass.errors import Code, EngineError, SourceError, StoreError, TwopassError
+from twopass.fleet import discovery
 from twopass.formats import registry
-from twopass.job import EntryPoint, Format, Job
+from twopass.job import EntryPoint, Format, Job, Upload
+from twopass.page_range import PageRange
 from twopass.result import DocumentResult, merge_problems
-from twopass.runtime import task_group
+from twopass.runtime import scratch, task_group
 from twopass.settings import Settings
 from twopass.steps import report
 from twopass.steps.report import Outcome
-from twopass.storage import outputs
+from twopass.storage import download, error_mapping, outputs
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, hide_memory, open_worker
@@ -45,10 +51,105 @@ SUMMARY = "batch_summary.json"  # of the last run
 RUNS = "runs"  # the folder with the summary of every run
 UNREAD = "unread"  # status of a file that was not read to its end: the run was stopped, or an unexpected error came
 FORMATS = (Format.DOCJSON, Format.MARKDOWN)
+STDIN = "-"  # as a place
+STDIN_NAME = "stdin"
 
 
 @dataclass(frozen=True)
-class Options:
+class InputFile:
+    """A document to read, as a path or URI, and the argument of the command line that named it or its folder.
+
+    `upload` is a document that came on stdin.
+    """
+
+    location: str
+    root: str
+    upload: Upload | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return not locations.is_uri(self.location)
+
+    @property
+    def source(self) -> str | None:
+        """The source in the document's job; None if the document is sent with the job."""
+        return None if self.upload else self.location
+
+    @property
+    def path(self) -> Path:
+        """Where a local document is."""
+        return self.upload.path if self.upload else Path(self.location)
+
+    @property
+    def name(self) -> str:
+        return locations.redact(self.location)
+
+    @property
+    def job_id(self) -> str:
+        """The same id in every run, and a different one for every file."""
+        slug = re.sub(r"[^\w.]+", "-", self._name_below_root()).strip("-.")[:40]
+        place = locations.absolute(self.location).encode(errors="surrogateescape")
+        digest = hashlib.sha256(place).hexdigest()[:8]
+        return f"read-{slug}-{digest}"
+
+    @property
+    def folder(self) -> str:
+        """The folder in whose bar it is counted."""
+        is_in_folder = self.upload or self.location != self.root
+        return self.root if is_in_folder else os.path.dirname(self.name) or "."
+
+    def _name_below_root(self) -> str:
+        if self.is_local and Path(self.root).is_dir():
+            return str(Path(self.location).relative_to(self.root))
+        return os.path.basename(self.name)
+
+
+@contextmanager
+def keep_stdin(places: Sequence[str], settings: Settings) -> Iterator[Upload | None]:
+    """Keep what comes on stdin in a temporary file, if it is one of the places; raises SourceError."""
+    if STDIN not in places:
+        yield None
+        return
+    if sys.stdin is None or sys.stdin.isatty():
+        message = f"{STDIN}: no document comes on stdin; write twopass read {STDIN} < file.pdf"
+        raise SourceError(Code.SOURCE_NOT_FOUND, message)
+    with scratch.open_folder() as folder:
+        path = folder / STDIN_NAME
+        with (
+            error_mapping.map_errors(STDIN_NAME, SourceError),
+            download.TargetFile(path, settings.max_source_bytes, STDIN_NAME) as copy,
+        ):
+            while chunk := sys.stdin.buffer.read(download.CHUNK_BYTES):
+                copy.write(chunk)
+            copy.finish()
+        yield Upload(STDIN_NAME, path)
+
+
+async def find_files(
+    places: Sequence[str], output: str | None, settings: Settings, stdin: Upload | None = None
+) -> list[InputFile]:
+    """List the documents in these places, each once, in a stable order, without those in the output.
+
+    Raises TwopassError, which names a place that does not exist.
+    """
+    found: dict[str, InputFile] = {}
+    for place in map(locations.normalize, places):
+        if place == STDIN:
+            found[place] = InputFile(STDIN_NAME, STDIN_NAME, stdin)
+            continue
+        for document in await discovery.find_documents([place], settings, (output,) if output else ()):
+            file = InputFile(document.location, place)
+            found.setdefault(os.path.abspath(file.location) if file.is_local else file.location, file)
+    return list(found.values())
+
+
+def shuffle(files: Sequence[InputFile]) -> list[InputFile]:
+    """The files in random order, so that processes with the same arguments read different documents first."""
+    return random.SystemRandom().sample(files, len(files))
+
+
+@dataclass(frozen=True)
+class Arguments:
     """What is asked for every file of the batch.
 
     `output` is a folder or s3://bucket/prefix, or None if nothing is kept. `prints` is the format that goes to stdout.
@@ -62,7 +163,7 @@ class Options:
     prints: Format | None = None
 
     def check(self, settings: Settings) -> None:
-        """Raise InvalidJob, naming the option, where no file could be read with these options."""
+        """Raise InvalidJob, naming the option, where no file could be read with these arguments."""
         job = self.make_job(InputFile("any", "any"), settings)
         registry.check_installed(job.formats_needed)
 
@@ -75,18 +176,28 @@ class Options:
         return job.model_copy(update={"output": self.output})  # no default bucket if nothing is to be kept
 
 
-def check_output(output: str, settings: Settings) -> None:
-    """Raise StoreError if nothing can be written to the output."""
-    asyncio.run(_prepare(output, settings))
+async def check_files(files: Sequence[InputFile], arguments: Arguments, settings: Settings) -> None:
+    """Raise TwopassError if nothing can be written to the output, or if `pages` names no page of any file.
 
-
-async def _prepare(output: str, settings: Settings) -> None:
-    async with outputs.open_output(output, settings, None):
-        pass  # it was written to
+    A file that cannot be opened is not counted: reading it tells why, with its code. Neither is any if one is remote.
+    """
+    if arguments.output:
+        async with outputs.open_output(arguments.output, settings, None):
+            pass  # it was written to
+    selection = PageRange.parse(arguments.pages) if arguments.pages else None
+    if not selection or selection.select(1) or not all(file.is_local for file in files):
+        return
+    async with discovery.open_page_counter(settings, arguments.password) as counter:
+        for file in files:
+            count = await counter.count(file.path)
+            if count is None or selection.select(count):
+                return
+    found = f"{file.location} has {count}" if len(files) == 1 else f"none of the {len(files)} documents has them"
+    raise SourceError(Code.PAGE_RANGE, f"--pages: pages {selection.text} requested, but {found}: no page to read")
 
 
 @dataclass
-class Reading:
+class _Reading:
     """What is known of a document while it is read, in case it is not read to its end."""
 
     tracker: Tracker
@@ -115,7 +226,7 @@ class Reading:
 
 
 class Batch:
-    """Files that are read with the same options, and what is known of them so far.
+    """Files that are read with the same arguments, and what is known of them so far.
 
     They are read in the order that `arrange` returns, which is random by default: other processes may read the same
     files into the same output. `stdout` gets what is asked for besides the files: an object for each document
@@ -125,15 +236,15 @@ class Batch:
     def __init__(
         self,
         files: Sequence[InputFile],
-        options: Options,
+        arguments: Arguments,
         reporter: Reporter,
-        arrange: Callable[[Sequence[InputFile]], Sequence[InputFile]] = batch_files.shuffle,
+        arrange: Callable[[Sequence[InputFile]], Sequence[InputFile]] = shuffle,
         stdout: BinaryIO | None = None,
         as_json: bool = False,
     ) -> None:
         self.files = files
         self.reading_order = arrange(files)
-        self.options = options
+        self.arguments = arguments
         self.reporter = reporter
         self.outcomes: dict[InputFile, Outcome] = {}
         self.progress: BatchProgress[InputFile] | None = None
@@ -141,7 +252,7 @@ class Batch:
         self.started = time.monotonic()
         self.opened: float | None = None  # when the engine was open
         self._suffix = secrets.token_hex(3)
-        self._readings: dict[InputFile, Reading] = {}
+        self._readings: dict[InputFile, _Reading] = {}
         self._stdout, self._as_json = stdout, as_json
 
     @property
@@ -161,8 +272,8 @@ class Batch:
         """The files without an outcome, in the order in which they are read."""
         return [file for file in self.reading_order if file not in self.outcomes]
 
-    def begin(self, file: InputFile, tracker: Tracker) -> Reading:
-        self._readings[file] = Reading(tracker)
+    def begin(self, file: InputFile, tracker: Tracker) -> _Reading:
+        self._readings[file] = _Reading(tracker)
         return self._readings[file]
 
     def finish(self, file: InputFile, outcome: Outcome, text: bytes = b"") -> None:
@@ -196,9 +307,9 @@ class Batch:
         """A document in the summary."""
         outcome = self.outcomes.get(file)
         if outcome:
-            return _describe(file, outcome.result.status, outcome, self.options.output)
+            return _describe(file, outcome.result.status, outcome, self.arguments.output)
         if reading := self._readings.get(file):
-            return _describe(file, UNREAD, Outcome(reading.describe(file)), self.options.output)
+            return _describe(file, UNREAD, Outcome(reading.describe(file)), self.arguments.output)
         return {"file": file.name, "status": UNREAD}
 
     def figures(self) -> Figures:
@@ -238,7 +349,7 @@ def run(batch: Batch, settings: Settings) -> Exit:
     finally:
         batch.print_unread()
         summary = batch.summarize()
-        if output := batch.options.output:
+        if output := batch.arguments.output:
             _write_summary(summary, batch, output, settings)
         batch.reporter.report_summary(_format_summary(summary, batch.figures(), output), summary)
     return Exit.SUCCESS if _is_complete(summary) else Exit.FAILED
@@ -253,7 +364,7 @@ def end_at_second_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def end(number: int, frame: FrameType | None) -> None:
-        terminal.show_cursor()
+        reporters.show_cursor()
         os._exit(Exit.STOPPED)  # page workers die with their parent
 
     previous = signal.signal(signal.SIGINT, interrupt)
@@ -287,8 +398,8 @@ def _report_stop(batch: Batch) -> None:
     if progress := batch.progress:
         stored, counted = progress.pages_done, progress.pages_counted
     kept, advice = "are stored", "run the same command again to continue"
-    if not (batch.options.resume and batch.options.output):
-        option = "without --output" if batch.options.resume else "with --no-resume"
+    if not (batch.arguments.resume and batch.arguments.output):
+        option = "without --output" if batch.arguments.resume else "with --no-resume"
         kept, advice = "were read", f"{option}, the same command begins again"
     message = f"stopped: {stored} of {counted} pages {kept}" if counted else "stopped before pages were read"
     if counted and unopened:
@@ -300,7 +411,7 @@ def _report_stop(batch: Batch) -> None:
 
 async def find_finished(batch: Batch, settings: Settings) -> None:
     """Finish the files that were read before, up to the first one that needs an engine, which may take a minute."""
-    keeps_documents = batch.options.output and batch.options.resume
+    keeps_documents = batch.arguments.output and batch.arguments.resume
     identity = await factory.identify(settings) if keeps_documents else None
     slots, checked_outputs = asyncio.Semaphore(settings.concurrency), dict[str, bool]()
     needs_engine = identity is None
@@ -310,7 +421,7 @@ async def find_finished(batch: Batch, settings: Settings) -> None:
         async with slots:
             if needs_engine or identity is None:
                 return
-            if found := await _find_finished(file, batch.options, settings, identity, checked_outputs):
+            if found := await _find_finished(file, batch.arguments, settings, identity, checked_outputs):
                 batch.finish(file, *found)
             else:
                 needs_engine = True
@@ -321,14 +432,14 @@ async def find_finished(batch: Batch, settings: Settings) -> None:
 
 
 async def _find_finished(
-    file: InputFile, options: Options, settings: Settings, identity: Identity, checked_outputs: dict[str, bool]
+    file: InputFile, arguments: Arguments, settings: Settings, identity: Identity, checked_outputs: dict[str, bool]
 ) -> tuple[Outcome, bytes] | None:
     """The outcome of a file that was read before, and the artefact that is printed; None if it has to be read."""
     with suppress(TwopassError):  # reading the file reports it
-        job = options.make_job(file, settings)
+        job = arguments.make_job(file, settings)
         async with outputs.open_output(job.output, settings, None, checked_outputs) as output:
             if outcome := await pipeline.find_finished(job, settings, identity, output):
-                return outcome, await _load_printed(outcome, options, output)
+                return outcome, await _load_printed(outcome, arguments, output)
     return None
 
 
@@ -362,17 +473,17 @@ async def _read_file(file: InputFile, batch: Batch, worker: Worker, tracker: Tra
     """Read one file; returns its outcome, and the artefact that is printed."""
     reading = batch.begin(file, tracker)
     try:
-        job = batch.options.make_job(file, worker.settings)
+        job = batch.arguments.make_job(file, worker.settings)
         async with outputs.open_output(job.output, worker.settings, None, worker.checked_outputs) as output:
             outcome = await pipeline.run_single(job, worker, output, reading.record, tracker)
-            return outcome, await _load_printed(outcome, batch.options, output)
+            return outcome, await _load_printed(outcome, batch.arguments, output)
     except TwopassError as error:
         return report.failed_document(file.name, error), b""
 
 
-async def _load_printed(outcome: Outcome, options: Options, output: Store) -> bytes:
+async def _load_printed(outcome: Outcome, arguments: Arguments, output: Store) -> bytes:
     """The artefact that goes to stdout; empty without one."""
-    name = registry.WRITERS[options.prints].name if options.prints else ""
+    name = registry.WRITERS[arguments.prints].name if arguments.prints else ""
     stored = await output.get(f"{outcome.result.id}/{name}") if name in outcome.result.artefacts else None
     return stored.data if stored else b""
 

@@ -73,8 +73,7 @@ def command(
     import asyncio
     from contextlib import ExitStack
 
-    from twopass.cli import batch, batch_files
-    from twopass.cli.display import reporters, terminal
+    from twopass.cli import batch, reporters
     from twopass.errors import TwopassError
     from twopass.fleet.discovery import SUFFIXES
     from twopass.telemetry import logs
@@ -86,7 +85,7 @@ def command(
     logs.set_up(settings)
     options.check_machine(settings)
     written = [] if stdout and not output else formats.split(",")
-    asked = batch.Options(
+    asked = batch.Arguments(
         output=output or (None if stdout else str(settings.output_dir)),
         formats=tuple(dict.fromkeys(filter(None, [*written, stdout]))),  # each once
         pages=pages,
@@ -97,8 +96,8 @@ def command(
     with ExitStack() as stack:
         try:  # before an engine is opened, which may take a minute
             asked.check(settings)
-            stdin = stack.enter_context(batch_files.keep_stdin(places, settings))
-            files = asyncio.run(batch_files.find(places, asked.output, settings, stdin))
+            stdin = stack.enter_context(batch.keep_stdin(places, settings))
+            files = asyncio.run(batch.find_files(places, asked.output, settings, stdin))
             if not files:
                 suffixes, searched = ", ".join(sorted(SUFFIXES)), ", ".join(places)
                 outside = f" outside the output {asked.output}" if asked.output else ""
@@ -107,13 +106,11 @@ def command(
             if stdout and len(files) > 1:
                 message = f"{len(files)} documents were found, and one can be printed; name one, or use --json"
                 raise typer.BadParameter(message, param_hint="--stdout")
-            if asked.output:
-                batch.check_output(asked.output, settings)
-            batch_files.check_pages(files, pages, password, settings)
+            asyncio.run(batch.check_files(files, asked, settings))
         except TwopassError as error:
             typer.echo(error, err=True)
             raise typer.Exit(Exit.USAGE) from None
         keeps_stdout = as_json or stdout is not None
-        printed = stack.enter_context(terminal.reserve_stdout()) if keeps_stdout else None
+        printed = stack.enter_context(reporters.reserve_stdout()) if keeps_stdout else None
         reporter = reporters.create_reporter(settings, keeps_stdout)
         raise typer.Exit(batch.run(batch.Batch(files, asked, reporter, stdout=printed, as_json=as_json), settings))

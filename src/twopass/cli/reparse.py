@@ -52,7 +52,7 @@ def command(
     from twopass.errors import TwopassError
     from twopass.telemetry import logs
 
-    asked = reparse_folder.Options(
+    asked = reparse_folder.Arguments(
         folder=folder,
         formats=tuple(filter(None, formats.split(","))),
         markdown=markdown,

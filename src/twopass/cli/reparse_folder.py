@@ -23,7 +23,7 @@ from twopass.storage.sources import open_sources
 
 
 @dataclass(frozen=True)
-class Options:
+class Arguments:
     """The command's arguments; with `output` the recorded answers are parsed again."""
 
     folder: str
@@ -35,17 +35,17 @@ class Options:
     output: str | None = None
 
 
-def run(options: Options, settings: Settings) -> dict[str, Any]:
+def run(arguments: Arguments, settings: Settings) -> dict[str, Any]:
     """Return the report to print: the artefacts' URIs, and problems or changed pages. Raises TwopassError."""
-    return asyncio.run(_run(options, settings))
+    return asyncio.run(_run(arguments, settings))
 
 
-async def _run(options: Options, settings: Settings) -> dict[str, Any]:
-    async with _open_folder(options.folder, settings) as folder, AsyncExitStack() as stack:
+async def _run(arguments: Arguments, settings: Settings) -> dict[str, Any]:
+    async with _open_folder(arguments.folder, settings) as folder, AsyncExitStack() as stack:
         stored = await reparse.load_document(folder)
-        job = _make_job(options, stored, settings)
+        job = _make_job(arguments, stored, settings)
         sources = await stack.enter_async_context(open_sources(settings, job.s3))
-        if not options.output:
+        if not arguments.output:
             preview = None
             if Format.REVIEW in job.formats:
                 opening = reparse.open_preview_source(stored, job, settings, sources)
@@ -62,17 +62,17 @@ async def _run(options: Options, settings: Settings) -> dict[str, Any]:
         def draw(number: int) -> AbstractAsyncContextManager[RenderedPage]:
             return render.page(file, number, dpi, settings.max_page_pixels, page_pool, buffers)
 
-        uri = f"{options.output.rstrip('/')}/{folder.document_id}"
+        uri = f"{arguments.output.rstrip('/')}/{folder.document_id}"
         output = await stack.enter_async_context(_open_folder(uri, settings))
         result, changed = await reparse.reread_document(stored, output, job.formats_needed, draw, page_pool)
         return {"pages_changed": changed, "artefacts": _list_uris(result)}
 
 
-def _make_job(options: Options, stored: reparse.StoredDocument, settings: Settings) -> Job:
-    """Parse and check the options as those of a job."""
+def _make_job(arguments: Arguments, stored: reparse.StoredDocument, settings: Settings) -> Job:
+    """Parse and check the arguments as fields of a job."""
     recorded = stored.details.source.uri if stored.details.source else stored.manifest.result.source
-    fields: dict[str, Any] = {"source": options.source or recorded, "formats": list(options.formats)}
-    optional = {"markdown": options.markdown, "chunks": options.chunks, "password": options.password}
+    fields: dict[str, Any] = {"source": arguments.source or recorded, "formats": list(arguments.formats)}
+    optional = {"markdown": arguments.markdown, "chunks": arguments.chunks, "password": arguments.password}
     fields |= {name: value for name, value in optional.items() if value}
     job = Job.parse({"input": fields}, settings, EntryPoint.LOCAL)
     registry.check_installed(job.formats_needed)

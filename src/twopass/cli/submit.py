@@ -155,6 +155,6 @@ def command(
         max_runs=max_runs,
         max_cost=max_cost,
     )
-    asked = submission.Options(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
+    asked = submission.Arguments(tuple(places or ()), request, dry_run, cancel, pages_per_s, workers)
     logs.set_up(settings)
     raise typer.Exit(submission.run(asked, settings, Console(stderr=True)))

@@ -1,1 +1,0 @@
-"""What a run in this process shows on a terminal or writes as lines."""
