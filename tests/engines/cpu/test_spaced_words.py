@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import read_lines
 from twopass.engines.cpu import spaced_words
-from twopass.engines.cpu.geometry import Rect, Run, StyledWord, join_words
+from twopass.engines.cpu.geometry import Rect, StyledRun, StyledWord, join_words
 
 SENTENCE = "The level in the borehole is measured before the pump starts."
 
@@ -153,12 +153,12 @@ def test_other_words_stay_apart(parts: list[tuple[str, float]]) -> None:
 def test_styles_move_with_their_letters() -> None:
     """The runs of a joined word are those of its parts at their new places."""
     first, second = place([("S", 0.5), ("pec", 0)])
-    first = StyledWord(first.box, "S", 0, 10, runs=(Run(0, 1, "b"),))
-    second = StyledWord(second.box, "pec", 0, 10, runs=(Run(1, 3, "i"),))
+    first = StyledWord(first.box, "S", 0, 10, runs=(StyledRun(0, 1, "b"),))
+    second = StyledWord(second.box, "pec", 0, 10, runs=(StyledRun(1, 3, "i"),))
 
     merged = join_words(first, second)
 
-    assert (merged.text, merged.runs) == ("Spec", (Run(0, 1, "b"), Run(2, 4, "i")))
+    assert (merged.text, merged.runs) == ("Spec", (StyledRun(0, 1, "b"), StyledRun(2, 4, "i")))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "Bc", "def", "水", "か。", "1"]), st.floats(-20, 40)), max_size=12))

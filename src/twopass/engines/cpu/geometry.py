@@ -49,7 +49,7 @@ def enclose(rects: Sequence[Rect]) -> Rect:
     return bounds
 
 
-class Run(NamedTuple):
+class StyledRun(NamedTuple):
     """Characters [start, end) of a word in one style: the letters of "bi^_" for bold, italic, super- and subscript."""
 
     start: int
@@ -75,7 +75,7 @@ class StyledWord:
     mono: bool = False
     upright: bool = True
     score: float = 1.0
-    runs: tuple[Run, ...] = ()
+    runs: tuple[StyledRun, ...] = ()
     font: str = ""
     from_pixels: bool = False
     block: int = -1
@@ -85,7 +85,7 @@ class StyledWord:
 def join_words(first: StyledWord, second: StyledWord) -> StyledWord:
     """Return both as one word, with the style of the longer one."""
     length = len(first.text)
-    runs = (*first.runs, *(Run(length + start, length + end, style) for start, end, style in second.runs))
+    runs = (*first.runs, *(StyledRun(length + start, length + end, style) for start, end, style in second.runs))
     return replace(
         first if length >= len(second.text) else second,
         text=first.text + second.text,

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from twopass.engines.cpu import bidi, symbol_fonts, widgets
-from twopass.engines.cpu.geometry import Rect, Run, StyledWord, enclose
+from twopass.engines.cpu.geometry import Rect, StyledRun, StyledWord, enclose
 from twopass.pages import source_files
 from twopass.text import direction
 from twopass.text.prose import is_garbage
@@ -245,7 +245,7 @@ def _is_italic(span: Any) -> bool:
 
 
 def _find_styles(line: Any) -> list[str]:
-    """The style of each span of a line, as the letters of `Run.style`; empty for plain text and formulas."""
+    """The style of each span of a line, as the letters of `StyledRun.style`; empty for plain text and formulas."""
     spans = line["spans"]
     main = max(spans, key=lambda span: (len(span["text"].strip()) * (span["size"] > 0), span["size"]))
     is_upright = abs(line["dir"][0]) > 0.99
@@ -275,16 +275,16 @@ def _find_script(span: Any, main: Any) -> str:
     return "^" if MIN_RAISE <= rise <= MAX_RAISE else "_" if MIN_DROP <= -rise <= MAX_DROP else ""
 
 
-def _to_runs(styles: Sequence[str]) -> tuple[Run, ...]:
+def _to_runs(styles: Sequence[str]) -> tuple[StyledRun, ...]:
     """The runs of a word, from the style of each of its characters."""
     return tuple(run for run in _iterate_runs(styles) if run.style)
 
 
-def _iterate_runs(styles: Sequence[str]) -> Iterator[Run]:
+def _iterate_runs(styles: Sequence[str]) -> Iterator[StyledRun]:
     start = 0
     for style, group in groupby(styles):
         end = start + len(list(group))
-        yield Run(start, end, style)
+        yield StyledRun(start, end, style)
         start = end
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from twopass.engines.cpu import bidi
-from twopass.engines.cpu.geometry import Rect, Region, Run, StyledWord, enclose
+from twopass.engines.cpu.geometry import Rect, Region, StyledRun, StyledWord, enclose
 from twopass.text.page_furniture import BAND
 
 # ---- boxes ----
@@ -325,7 +325,7 @@ def _join_drop_cap(cap: _Fragment, row: Row, known: Counter[str]) -> Row:
     is_word = text[-1:] in WORDS_OF_ONE_LETTER and known[rest.casefold()] > 1 and not known[(text + rest).casefold()]
     if is_word or not rest[:1].isalpha():
         return [*cap.words, *row]
-    runs = tuple(Run(len(text) + start, len(text) + end, style) for start, end, style in first.runs)
+    runs = tuple(StyledRun(len(text) + start, len(text) + end, style) for start, end, style in first.runs)
     return [replace(first, text=text + rest, box=first.box.union(cap.box), runs=runs), *row[1:]]
 
 

@@ -48,7 +48,7 @@ _BOXES = re.compile(r"\[\s*\[")
 _MARKUP = re.compile(r"</?t[dhr]\b[^<>]*>|<(?:[felux]cel|ched|rhed|srow|nl)>")  # HTML and OTSL
 
 
-class Run(NamedTuple):
+class Repetition(NamedTuple):
     """The indices [start, end) of repeated blocks."""
 
     start: int
@@ -193,7 +193,7 @@ def _cut_at_repetition(block: Block) -> Block:
     return block if end is None else replace(block, content=block.content[:end], flags=("loop",))
 
 
-def find_impossible_blocks(blocks: Sequence[Block]) -> Run | None:
+def find_impossible_blocks(blocks: Sequence[Block]) -> Repetition | None:
     """Find the first blocks that no page can contain: without an area, or with the same words in touching boxes."""
     placed = _placed_blocks(blocks)
     stuck = _find_run(len(placed), partial(_is_stuck, placed), FLAT_BOXES)
@@ -204,7 +204,7 @@ def find_impossible_blocks(blocks: Sequence[Block]) -> Run | None:
     return _first_run([stuck, *touching], blocks)
 
 
-def find_evenly_spaced(blocks: Sequence[Block], least: int) -> Run | None:
+def find_evenly_spaced(blocks: Sequence[Block], least: int) -> Repetition | None:
     """Find the first blocks, at least `least`, that repeat the words of earlier ones in evenly spaced boxes."""
     if len(blocks) < least:
         return None
@@ -218,16 +218,16 @@ def _placed_blocks(blocks: Sequence[Block]) -> list[_PlacedBlock]:
     return [_PlacedBlock(block.corners[0], block.content) for block in blocks if block.corners]
 
 
-def _first_run(runs: Sequence[Run | None], blocks: Sequence[Block]) -> Run | None:
+def _first_run(runs: Sequence[Repetition | None], blocks: Sequence[Block]) -> Repetition | None:
     """Return the first run. The runs count only blocks with boxes, the result counts all blocks."""
     found = [run for run in runs if run]
     if not found:
         return None
     indices = [index for index, block in enumerate(blocks) if block.corners]
-    return Run(indices[min(found).start], indices[min(found).end - 1] + 1)
+    return Repetition(indices[min(found).start], indices[min(found).end - 1] + 1)
 
 
-def _find_run(count: int, matches: Callable[[int], bool], least: int) -> Run | None:
+def _find_run(count: int, matches: Callable[[int], bool], least: int) -> Repetition | None:
     """Find the first run of at least `least` indices below `count` that match."""
     if count < least:
         return None
@@ -236,7 +236,7 @@ def _find_run(count: int, matches: Callable[[int], bool], least: int) -> Run | N
         if n < count and matches(n):
             continue
         if n - start >= least:
-            return Run(start, n)
+            return Repetition(start, n)
         start = n + 1
     return None
 
