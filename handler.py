@@ -25,7 +25,7 @@ from twopass.result import Result
 from twopass.runtime import parent_death
 from twopass.runtime.shutdown import SEND_AGAIN, chain_signal_handlers
 from twopass.settings import Settings, find_misspelt, load_settings
-from twopass.storage import s3_client
+from twopass.storage import s3
 from twopass.telemetry import logs
 from twopass.telemetry.progress import Listener, Sender, Tracker
 from twopass.worker import Worker, check_settings, open_monitored_worker
@@ -121,7 +121,7 @@ def _preload(entry_point: EntryPoint) -> None:
     """Import what takes seconds while the engine starts. Local runs may need no S3."""
     _import_sdk(entry_point)
     if entry_point is not EntryPoint.LOCAL:
-        s3_client.preload()
+        s3.preload()
 
 
 def _import_sdk(entry_point: EntryPoint) -> Any:

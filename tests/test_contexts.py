@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from twopass.contexts import PageOrder
 from twopass.steps.document_folder import DocumentFolder, page_name
-from twopass.storage.memory_store import MemoryStore
+from twopass.storage.outputs import MemoryStore
 
 JSON = "application/json"
 

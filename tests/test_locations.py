@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +16,7 @@ from twopass.fleet.discovery import DocumentRef, find_documents
 from twopass.job import EntryPoint, Job
 from twopass.settings import Settings
 from twopass.storage.outputs import create_store
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store
 
 PATHS = [
     *("C:\\x.pdf", "c:/x.pdf", "Report: final.pdf", "a:b", "s3:/bucket/x.pdf", "https:x.pdf", "S3", "HTTPS:", ":", ""),
@@ -124,3 +125,11 @@ async def test_a_document_is_listed_once_however_it_is_written() -> None:
 def test_uris_are_shown_without_secrets(uri: str, visible: str) -> None:
     """URIs are shown without their query, user info and inline bytes, which may be secret."""
     assert locations.redact(uri) == visible
+
+
+@pytest.mark.parametrize("scheme", [locations.S3, locations.HTTPS, locations.HTTP])
+def test_every_scheme_has_its_reader(scheme: locations.Scheme) -> None:
+    """The names of classes in the table of schemes are those of a reader, and of a store where outputs may be."""
+    resolve_name(scheme.reader)(Settings(), None).close()
+
+    assert bool(scheme.store) == (scheme in locations.OUTPUTS)

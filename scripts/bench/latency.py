@@ -99,7 +99,7 @@ def measure(options: Any) -> Facts:
     """Open a worker and run the jobs; imports of the benchmark must not spare the worker its own."""
     from scripts.bench.host_engine import HostEngine
     from twopass.settings import Settings
-    from twopass.storage import s3_client
+    from twopass.storage import s3
     from twopass.telemetry import logs
     from twopass.worker import open_worker
 
@@ -110,7 +110,7 @@ def measure(options: Any) -> Facts:
     )  # fmt: skip
     logs.set_up(settings)
     engine = HostEngine("0", settings, options.tokens_per_s)
-    with open_worker(settings, create_engine=lambda _: engine, preload_main=s3_client.preload) as worker:
+    with open_worker(settings, create_engine=lambda _: engine, preload_main=s3.preload) as worker:
         time.sleep(options.idle_s)
         before = _measure_page_workers()
         documents = pickle.loads(options.child.read_bytes())

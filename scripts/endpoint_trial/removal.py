@@ -9,7 +9,7 @@ from scripts.endpoint_trial.runner import JobRunner, Trial
 from twopass.acceptance.checks import Check, judge, skip
 from twopass.errors import Code, TwopassError
 from twopass.settings import Settings
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store
 
 STAGE = "4"
 DELETE_ROUNDS, DELETE_PAUSE_S = 5, 1.0  # a worker may write a last page after its job was cancelled

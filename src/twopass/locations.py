@@ -1,31 +1,37 @@
 """Where documents are and where artefacts go: a URI with one of these schemes, or a path of this machine.
 
 A scheme may be written in any case; what follows it is taken literally. `normalize` is applied where a place comes in.
+A new scheme is a row here, and its module in `storage`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme of URIs, as a URI begins with it."""
+    """A scheme, as URIs begin with it. `reader` and `store` are the classes for sources and outputs there.
+
+    They are imported when they are first needed: a laptop's documents need no boto3.
+    """
 
     prefix: str
+    reader: str = ""
+    store: str = ""
 
     def begins(self, place: str) -> bool:
         return place[: len(self.prefix)].lower() == self.prefix
 
 
-S3 = Scheme("s3://")
-HTTPS = Scheme("https://")
-HTTP = Scheme("http://")  # jobs cannot name it; a worker may be allowed to follow a redirect there
-DATA = Scheme("data:")
+S3 = Scheme("s3://", reader="twopass.storage.s3:S3Reader", store="twopass.storage.s3:S3Store")
+HTTPS = Scheme("https://", reader="twopass.storage.https:HttpsReader")
+HTTP = replace(HTTPS, prefix="http://")  # jobs cannot name it; the reader may be allowed to use it
+DATA = Scheme("data:")  # holds the bytes itself
 
-SOURCES = (S3, HTTPS, DATA)  # what jobs may name
+SOURCES = (S3, HTTPS, DATA)  # that jobs may name
 OUTPUTS = (S3,)
 _SCHEMES = (*SOURCES, HTTP)
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from twopass.settings import Settings
-from twopass.storage.s3_client import S3Limits
+from twopass.storage.s3 import S3Limits
 
 KEY, SECRET = "test-key", "test-secret"
 

@@ -15,7 +15,7 @@ from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PageCounter, 
 from twopass.fleet.ledger import Ledger
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
-from twopass.storage.download import DownloadResult
+from twopass.storage.sources import DownloadResult
 
 
 def test_a_list_has_one_place_per_line(tmp_path: Path) -> None:

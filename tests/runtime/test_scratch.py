@@ -23,8 +23,7 @@ from twopass.runtime import scratch
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch
-from twopass.storage.download import TargetFile
-from twopass.storage.sources import Sources
+from twopass.storage.sources import Sources, TargetFile
 
 LOCAL_SOURCES = Sources(Settings())  # opens only local files, so it needs no closing
 HOLD_FOLDER = """

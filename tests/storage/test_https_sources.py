@@ -22,13 +22,16 @@ from tests.fakes import s3, tls
 from twopass import job
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
-from twopass.storage import error_mapping, sources, ssrf_guard
-from twopass.storage.download import DownloadResult
-from twopass.storage.s3_source import S3Downloader
-from twopass.storage.sources import Sources
+from twopass.storage import error_mapping, https, ssrf_guard
+from twopass.storage.s3 import S3Reader
+from twopass.storage.sources import DownloadResult, Sources
 
 PDF = "application/pdf"
 PRIVATE_ALLOWED = Settings(allow_private_sources=True, fetch_timeout_s=20)
+
+
+async def fetch_https(uri: str, target: Path, settings: Settings, limit_bytes: int) -> DownloadResult:
+    return await Sources(settings.model_copy(update={"max_source_bytes": limit_bytes})).fetch(uri, target)
 
 
 class Site:
@@ -103,7 +106,7 @@ async def test_redirects_are_followed_five_times(site: Site, tmp_path: Path) -> 
     site.pages |= {f"/{n}": (302, {"Location": f"{n + 1}"}, b"") for n in range(5)}
     site.pages["/5"] = (200, {}, b"here")
 
-    result = await sources.fetch_https(site.url("/0"), tmp_path / "t", PRIVATE_ALLOWED, 100)
+    result = await fetch_https(site.url("/0"), tmp_path / "t", PRIVATE_ALLOWED, 100)
 
     assert result.bytes == 4
 
@@ -113,7 +116,7 @@ async def test_a_redirect_loop_is_an_error(site: Site, tmp_path: Path) -> None:
     site.pages["/x"] = (302, {"Location": "/x"}, b"")
 
     with pytest.raises(SourceError, match="SOURCE_DENIED.*5 redirects"):
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 100)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 100)
 
 
 @pytest.mark.parametrize("location", ["ftp://127.0.0.1/x", "file:///etc/passwd"])
@@ -122,7 +125,7 @@ async def test_a_redirect_to_another_scheme_is_refused(site: Site, tmp_path: Pat
     site.pages["/x"] = (302, {"Location": location}, b"")
 
     with pytest.raises(SourceError) as caught:
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 100)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 100)
 
     assert caught.value.code is Code.SOURCE_DENIED
 
@@ -133,7 +136,7 @@ async def test_a_source_that_is_too_large_is_refused(site: Site, tmp_path: Path,
     site.pages["/x"] = (200, headers, b"x" * 1001)
 
     with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)
 
     assert not list(tmp_path.iterdir())
 
@@ -155,7 +158,7 @@ async def test_each_http_status_has_its_code(
     site.pages["/x"] = (status, {}, b"")
 
     with pytest.raises(SourceError) as caught:
-        await sources.fetch_https(site.url("/x?X-Amz-Signature=secret"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+        await fetch_https(site.url("/x?X-Amz-Signature=secret"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
 
     assert caught.value.code is expected and len(site.hosts) == attempts and "secret" not in str(caught.value)
 
@@ -165,7 +168,7 @@ async def test_a_truncated_response_is_an_error(site: Site, tmp_path: Path) -> N
     site.pages["/x"] = (200, {"Content-Length": "10"}, b"short")
 
     with pytest.raises(SourceError, match="STORE_UNAVAILABLE"):
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)
 
     assert not list(tmp_path.iterdir())
 
@@ -176,7 +179,7 @@ async def test_an_endless_response_times_out(site: Site, tmp_path: Path) -> None
     settings = Settings(allow_private_sources=True, fetch_timeout_s=0.3)
 
     with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*FETCH_TIMEOUT_S"):
-        await sources.fetch_https(site.url(), tmp_path / "t", settings, 1 << 30)
+        await fetch_https(site.url(), tmp_path / "t", settings, 1 << 30)
 
     assert not list(tmp_path.iterdir())
 
@@ -187,10 +190,10 @@ async def test_no_signature_reaches_a_log(site: Site, tmp_path: Path, caplog: py
     for name in error_mapping.NOISY_LOGGERS:  # as in a fresh process
         logging.getLogger(name).setLevel(logging.NOTSET)
     error_mapping.silence_loggers.cache_clear()
-    sources.tls_context.cache_clear()
+    https.tls_context.cache_clear()
     site.pages["/x"] = (200, {}, b"")
 
-    await sources.fetch_https(site.url("/x?X-Amz-Signature=secret"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+    await fetch_https(site.url("/x?X-Amz-Signature=secret"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
 
     assert "secret" not in caplog.text
 
@@ -202,7 +205,7 @@ async def test_a_proxy_of_the_environment_is_not_used(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     site.pages["/x"] = (200, {}, b"%PDF")
 
-    assert (await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)).bytes == 4
+    assert (await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1000)).bytes == 4
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ async def test_private_addresses_are_denied(uri: str, tmp_path: Path) -> None:
 async def test_ambiguous_host_names_reach_nothing(site: Site, tmp_path: Path, host: str) -> None:
     """A host that one library takes for an address and another for a name is a coded error without a request."""
     with pytest.raises(SourceError):
-        await sources.fetch_https(site.url("/x", "https", host), tmp_path / "t", Settings(), 1000)
+        await fetch_https(site.url("/x", "https", host), tmp_path / "t", Settings(), 1000)
 
     assert not site.hosts
 
@@ -250,21 +253,21 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tls_site(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A site at https://localhost with a trusted certificate."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    sources.tls_context.cache_clear()
+    https.tls_context.cache_clear()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate)
     with Site().serve(server) as serving:
         yield serving
-    sources.tls_context.cache_clear()
+    https.tls_context.cache_clear()
 
 
 async def test_the_certificate_is_checked_against_the_name(tls_site: Site, tmp_path: Path) -> None:
     """The connection goes to the checked address; the certificate must be for the name in the URI."""
     tls_site.pages["/x"] = (200, {}, b"%PDF")
 
-    result = await sources.fetch_https(tls_site.url("/x", "https", "localhost"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+    result = await fetch_https(tls_site.url("/x", "https", "localhost"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
     with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*SSLCertVerificationError"):
-        await sources.fetch_https(tls_site.url("/x", "https", "127.0.0.1"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
+        await fetch_https(tls_site.url("/x", "https", "127.0.0.1"), tmp_path / "t", PRIVATE_ALLOWED, 1000)
 
     assert result.bytes == 4 and tls_site.hosts == [f"localhost:{tls_site.port}"]
 
@@ -278,7 +281,7 @@ async def test_a_redirect_to_a_private_address_is_denied(
     tls_site.pages["/x"] = (302, {"Location": target}, b"")
 
     with pytest.raises(SourceError, match="SOURCE_DENIED"):
-        await sources.fetch_https(tls_site.url("/x", "https", "localhost"), tmp_path / "t", Settings(), 1000)
+        await fetch_https(tls_site.url("/x", "https", "localhost"), tmp_path / "t", Settings(), 1000)
 
     assert len(tls_site.hosts) == 1
 
@@ -319,12 +322,12 @@ def changing_site(changing_certificate: Path, monkeypatch: pytest.MonkeyPatch) -
     """A site at https://changing.example, whose certificate httpx and botocore trust."""
     for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(changing_certificate))
-    sources.tls_context.cache_clear()
+    https.tls_context.cache_clear()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(changing_certificate)
     with Site().serve(server) as serving:
         yield serving
-    sources.tls_context.cache_clear()
+    https.tls_context.cache_clear()
 
 
 async def test_a_name_that_changes_after_its_check_is_harmless(
@@ -335,9 +338,9 @@ async def test_a_name_that_changes_after_its_check_is_harmless(
     url = changing_site.url("/x", "https", "changing.example")
 
     with changing_address(monkeypatch, changing_site.port, public_lookups=1) as reached:
-        result = await sources.fetch_https(url, tmp_path / "t", Settings(), 1000)
+        result = await fetch_https(url, tmp_path / "t", Settings(), 1000)
         with pytest.raises(SourceError, match="SOURCE_DENIED"):
-            await sources.fetch_https(url, tmp_path / "t", Settings(), 1000)
+            await fetch_https(url, tmp_path / "t", Settings(), 1000)
 
     assert result.bytes == 4 and not reached
 
@@ -355,7 +358,7 @@ async def test_a_jobs_endpoint_is_contacted_under_its_name(
     changing_site.pages["/bucket/key"] = (200, {"ETag": '"7"', "Content-Length": "4"}, b"%PDF")
 
     with changing_address(monkeypatch, changing_site.port, public_lookups=100):
-        result = await S3Downloader(Settings(), job_access(changing_site), s3.QUICK).download(
+        result = await S3Reader(Settings(), job_access(changing_site), s3.QUICK).download(
             "s3://bucket/key", tmp_path / "t", 99
         )
 
@@ -370,7 +373,7 @@ async def test_a_jobs_endpoint_that_changes_after_its_check_is_refused(
         changing_address(monkeypatch, changing_site.port, public_lookups=1) as reached,
         pytest.raises(SourceError, match="SOURCE_DENIED"),
     ):
-        await S3Downloader(Settings(), job_access(changing_site), s3.QUICK).download(
+        await S3Reader(Settings(), job_access(changing_site), s3.QUICK).download(
             "s3://bucket/key", tmp_path / "t", 1000
         )
 
@@ -384,7 +387,7 @@ async def test_an_encoding_without_a_size_limit_is_refused(site: Site, tmp_path:
     site.pages["/x"] = (200, {"Content-Encoding": encoding}, packed)
 
     with pytest.raises(SourceError, match="SOURCE_UNSUPPORTED.*serve the file as it is"):
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1 << 30)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1 << 30)
 
 
 async def test_the_limit_counts_decompressed_bytes(site: Site, tmp_path: Path) -> None:
@@ -392,7 +395,7 @@ async def test_the_limit_counts_decompressed_bytes(site: Site, tmp_path: Path) -
     site.pages["/x"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(10 << 20)))
 
     with pytest.raises(SourceError, match="SOURCE_TOO_LARGE"):
-        await sources.fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1 << 20)
+        await fetch_https(site.url(), tmp_path / "t", PRIVATE_ALLOWED, 1 << 20)
 
     assert not list(tmp_path.iterdir())
 
@@ -405,5 +408,5 @@ def test_every_httpx_exception_is_mapped() -> None:
 
     assert len(kinds) > 20
     for kind in kinds:
-        with pytest.raises(SourceError, match="https://h/p"), sources.map_http_errors("https://h/p"):
+        with pytest.raises(SourceError, match="https://h/p"), https.map_http_errors("https://h/p"):
             raise kind.__new__(kind)

@@ -10,8 +10,7 @@ from pydantic import SecretStr
 from tests.fakes import s3
 from twopass import job
 from twopass.errors import StoreError
-from twopass.storage.s3_client import create_client, endpoint_and_region
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store, create_client, endpoint_and_region
 
 TEXT = "text/plain"
 

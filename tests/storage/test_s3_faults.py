@@ -15,9 +15,7 @@ import pytest
 from tests.fakes import s3
 from twopass.errors import Code, SourceError, StoreError
 from twopass.settings import Settings
-from twopass.storage.s3_client import S3Limits
-from twopass.storage.s3_source import S3Downloader
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Limits, S3Reader, S3Store
 from twopass.storage.store import CreateResult
 
 TEXT = "text/plain"
@@ -110,7 +108,7 @@ async def test_an_unreachable_endpoint_is_reported(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="STORE_UNAVAILABLE: s3://bucket/out/.*EndpointConnection") as caught:
             await output.create("key", b"", TEXT)
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE: s3://bucket/key"):
-            await S3Downloader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
+            await S3Reader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
         await output.close()
 
     assert s3.KEY not in str(caught.value) and "127.0.0.1" not in str(caught.value)

@@ -13,9 +13,8 @@ import pytest
 
 from tests.fakes import s3
 from twopass.errors import Code, SourceError
-from twopass.storage.download import DownloadResult
-from twopass.storage.s3_source import S3Downloader
-from twopass.storage.sources import Sources, open_sources
+from twopass.storage.s3 import S3Reader
+from twopass.storage.sources import DownloadResult, Sources, open_sources
 
 PDF = "application/pdf"
 
@@ -56,9 +55,7 @@ async def test_a_broken_download_is_continued(endpoint: str, bucket: Any, tmp_pa
     bucket.put_object(Bucket="bucket", Key="key", Body=data)
     proxy = s3.Proxy(endpoint, faults=(s3.Fault("GET", cut=2_000_000),))
     with proxy.serve() as url:
-        result = await S3Downloader(s3.settings(url), None, s3.QUICK).download(
-            "s3://bucket/key", tmp_path / "t", 3_000_000
-        )
+        result = await S3Reader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 3_000_000)
 
     assert result.sha256 == hashlib.sha256(data).hexdigest()
     assert "bytes=" in proxy.requests[1].headers["Range"]
@@ -100,16 +97,15 @@ async def test_a_denied_source_names_the_missing_rights(endpoint: str, tmp_path:
         s3.Proxy(endpoint, faults=(s3.Fault("GET", 403, "AccessDenied"),)).serve() as url,
         pytest.raises(SourceError, match="SOURCE_DENIED: s3://bucket/key: access denied.*s3:GetObject"),
     ):
-        await S3Downloader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
+        await S3Reader(s3.settings(url), None, s3.QUICK).download("s3://bucket/key", tmp_path / "t", 10)
 
 
 async def test_a_slow_download_times_out(tmp_path: Path) -> None:
     """FETCH_TIMEOUT_S bounds a download from S3 as well."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = s3.settings(f"http://127.0.0.1:{silent.getsockname()[1]}", fetch_timeout_s=0.3)
-        downloader = S3Downloader(settings, None, s3.limits(attempts=1, read_s=1.0))
         with pytest.raises(SourceError, match="STORE_UNAVAILABLE.*FETCH_TIMEOUT_S"):
-            await downloader.download("s3://bucket/key", tmp_path / "t", 10)
+            await Sources(settings).fetch("s3://bucket/key", tmp_path / "t")
 
 
 async def test_slow_downloads_do_not_block_other_threads(tmp_path: Path) -> None:
@@ -117,7 +113,7 @@ async def test_slow_downloads_do_not_block_other_threads(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         settings = s3.settings(f"http://127.0.0.1:{silent.getsockname()[1]}")
         limits = s3.limits(attempts=1, connect_s=60.0, read_s=60.0)
-        downloaders = [S3Downloader(settings, None, limits) for _ in range(33)]
+        downloaders = [S3Reader(settings, None, limits) for _ in range(33)]
         hanging = [
             asyncio.create_task(downloader.download("s3://b/k", tmp_path / f"{number}", 10))
             for number, downloader in enumerate(downloaders)

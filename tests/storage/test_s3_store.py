@@ -13,8 +13,7 @@ from tests.fakes import s3
 from twopass.errors import StoreError
 from twopass.job import S3
 from twopass.storage.outputs import open_output
-from twopass.storage.s3_client import SMALL_BODY_BYTES, S3Limits
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import SMALL_BODY_BYTES, S3Limits, S3Store
 from twopass.storage.store import CreateResult, uri_of
 from twopass.version import VERSION
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from twopass.errors import Code, SourceError
 from twopass.settings import Settings
 from twopass.storage import sources
-from twopass.storage.download import DownloadResult
-from twopass.storage.sources import Sources
+from twopass.storage.sources import DownloadResult, Sources
 
 PDF = "application/pdf"
 

@@ -15,7 +15,7 @@ from tests.fakes import s3
 from twopass import storage
 from twopass.errors import StoreError
 from twopass.storage.folder_store import FolderStore
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store
 from twopass.storage.store import CreateResult, Store
 
 TEXT = "text/plain"
@@ -109,5 +109,5 @@ def test_importing_storage_imports_no_client_library() -> None:
     code = f"import sys, {', '.join(names)}; print({{'boto3', 'botocore', 'httpx', 'urllib3'}} & set(sys.modules))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert "twopass.storage.s3_client" in names
+    assert "twopass.storage.s3" in names
     assert process.stdout == "set()\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from twopass import pipeline
@@ -23,7 +22,6 @@ from twopass.settings import Settings, load_settings
 from twopass.steps import artefacts
 from twopass.steps.document_folder import DocumentFolder
 from twopass.steps.report import Outcome
-from twopass.storage.memory_store import MemoryStore
 from twopass.storage.outputs import open_output
 from twopass.storage.store import Store
 from twopass.worker import Worker
@@ -64,13 +62,9 @@ def read_pages(
 
 
 async def _read(job: Job, worker: Worker, page_listener: PageListener | None) -> Document:
-    async with _open_output(job, worker) as output:
+    async with open_output(job.output, worker.settings, job.s3) as output:
         outcome = await pipeline.run_single(job, worker, output, page_listener)
         return await _load(outcome, output)
-
-
-def _open_output(job: Job, worker: Worker) -> AbstractAsyncContextManager[Store]:
-    return open_output(job.output, worker.settings, job.s3) if job.output else nullcontext(MemoryStore())
 
 
 async def _load(outcome: Outcome, output: Store) -> Document:

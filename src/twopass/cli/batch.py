@@ -42,7 +42,7 @@ from twopass.runtime import scratch, task_group
 from twopass.settings import Settings
 from twopass.steps import report
 from twopass.steps.report import Outcome
-from twopass.storage import download, error_mapping, outputs
+from twopass.storage import outputs, sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import Tracker
 from twopass.worker import Worker, hide_memory, open_worker
@@ -115,13 +115,7 @@ def keep_stdin(places: Sequence[str], settings: Settings) -> Iterator[Upload | N
         raise SourceError(Code.SOURCE_NOT_FOUND, message)
     with scratch.open_folder() as folder:
         path = folder / STDIN_NAME
-        with (
-            error_mapping.map_errors(STDIN_NAME, SourceError),
-            download.TargetFile(path, settings.max_source_bytes, STDIN_NAME) as copy,
-        ):
-            while chunk := sys.stdin.buffer.read(download.CHUNK_BYTES):
-                copy.write(chunk)
-            copy.finish()
+        sources.write_stream(sys.stdin.buffer, path, settings.max_source_bytes, STDIN_NAME)
         yield Upload(STDIN_NAME, path)
 
 

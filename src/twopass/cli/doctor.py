@@ -32,7 +32,7 @@ from twopass.errors import Code, EngineError, InvalidSetting, StoreError, advise
 from twopass.models import Structure
 from twopass.runtime import scratch
 from twopass.settings import Settings, find_config_file, find_misspelt, load_settings
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store
 
 IMPORT_S = 120.0  # limit for importing an engine's packages; vLLM takes 20 s on a cold disk
 BUCKET_PATIENCE_S = 5.0  # for retries of one call: a person waits

@@ -19,8 +19,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import fetch
 from twopass.storage import error_mapping
-from twopass.storage.download import CHUNK_BYTES, DownloadResult
-from twopass.storage.s3_store import S3Store
+from twopass.storage.s3 import S3Store
 from twopass.storage.sources import Sources, open_sources
 from twopass.storage.store import Store, uri_of
 
@@ -123,9 +122,6 @@ class PageCounter:
     settings: Settings
     password: str | None = None
 
-    async def fetch(self, uri: str, target: Path) -> DownloadResult:
-        return await self.sources.fetch(uri, target)
-
     async def count(self, path: Path) -> int | None:
         """Return None for a file that cannot be opened: the job on the worker will report why, with its code."""
         limits = fetch.Limits(self.settings.max_pages, self.settings.max_image_pixels)
@@ -205,12 +201,12 @@ class DocumentPreparer:
         with TemporaryDirectory(prefix="submit-") as folder:
             path = Path(document.location) if document.is_local else Path(folder) / "source"
             if document.is_local:
-                file = await asyncio.to_thread(_hash_file, path)
+                sha256 = await asyncio.to_thread(_hash_file, path)
             else:
                 assert self.counter
-                file = await self.counter.fetch(document.location, path)
+                sha256 = (await self.counter.sources.fetch(document.location, path)).sha256
             pages = await self.counter.count(path) if self.counter else None
-            counted = PageCount(sha256=file.sha256, pages=pages)
+            counted = PageCount(sha256=sha256, pages=pages)
         if self.ledger and key and (counted.pages is not None or not self.counter):
             self.ledger.record_count(key, counted)
         return counted
@@ -224,12 +220,9 @@ class DocumentPreparer:
         return Ledger.key("counted", str(path), status.st_size, status.st_mtime_ns)
 
 
-def _hash_file(path: Path) -> DownloadResult:
-    digest = hashlib.sha256()
+def _hash_file(path: Path) -> str:
     with error_mapping.map_errors(str(path), SourceError), path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-        return DownloadResult(None, file.tell(), digest.hexdigest(), None)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _to_data_uri(document: DocumentRef, path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pkgutil
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,19 +14,55 @@ from twopass.errors import Code, StoreError
 from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage.folder_store import FolderStore
-from twopass.storage.memory_store import MemoryStore
-from twopass.storage.s3_store import S3Store
-from twopass.storage.store import Store
+from twopass.storage.store import CreateResult, Store, Stored
 
 MAX_CHECKED = 1000  # outputs of which a worker remembers that they can be written
+
+
+class MemoryStore:
+    """A dict of objects, discarded at the end of the job."""
+
+    uri = "memory:"
+    conditional: bool | None = None
+    is_persistent = False
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+
+    async def prepare(self) -> None:
+        """Memory can always be written."""
+
+    async def get(self, key: str) -> Stored | None:
+        data = self._objects.get(key)
+        return None if data is None else Stored(data, hashlib.sha256(data).hexdigest())
+
+    async def put(self, key: str, data: bytes, content_type: str) -> None:
+        self._objects[key] = data
+
+    async def create(self, key: str, data: bytes, content_type: str) -> CreateResult:
+        return CreateResult.WRITTEN if self._objects.setdefault(key, data) is data else CreateResult.EXISTS
+
+    async def replace(self, key: str, data: bytes, content_type: str, etag: str) -> bool:
+        stored = await self.get(key)
+        if stored is None or stored.etag != etag:
+            return False
+        self._objects[key] = data
+        return True
+
+    async def keys(self, prefix: str) -> frozenset[str]:
+        return frozenset(key for key in self._objects if key.startswith(prefix))
+
+    async def close(self) -> None:
+        self._objects.clear()
 
 
 def create_store(uri: str | None, settings: Settings, s3: job.S3 | None) -> Store:
     """Return the store of this output. It connects at its first call; the caller closes it. Raises StoreError."""
     if uri is None:
         return MemoryStore()
-    if locations.find_scheme(uri) is locations.S3:
-        return S3Store(uri, settings, s3)
+    if (scheme := locations.find_scheme(uri)) and scheme.store:
+        store: Store = pkgutil.resolve_name(scheme.store)(uri, settings, s3)
+        return store
     if locations.is_uri(uri):
         kind = uri.partition(":")[0][:20]
         message = f"{kind}: places of this kind cannot be written to; name a folder or s3://bucket/prefix"
@@ -42,7 +80,7 @@ async def open_output(
     writes are atomic there: to find that out takes three requests.
     """
     store = create_store(uri, settings, s3)
-    known = {} if checked is None or s3 or not isinstance(store, S3Store) else checked
+    known = {} if checked is None or s3 or not (uri and locations.is_uri(uri)) else checked
     try:
         if store.uri in known:
             store.conditional = known[store.uri]
