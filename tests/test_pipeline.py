@@ -420,7 +420,7 @@ async def test_a_page_without_an_image_in_the_review_page_is_reported(reader: Re
 
 async def test_a_format_whose_library_is_missing_is_refused(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that needs a missing library is refused before the source is fetched; the error names the extra."""
-    monkeypatch.setitem(registry.EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
+    monkeypatch.setitem(registry._EXTRAS, Format.DOCLING, ("docling", "no_such_module"))
 
     with pytest.raises(InvalidJob, match=r"formats: docling needs no_such_module, .*'\.\[docling\]'"):
         await reader.run(source="a.pdf", formats=["docling"])

@@ -221,7 +221,7 @@ async def test_what_this_server_cannot_do_is_refused_before_it_is_kept(
     worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A format without its package and a task that the engine does not know are answered at once and leave nothing."""
-    monkeypatch.setitem(registry.EXTRAS, Format.DOCLING, ("docling", "a_module_that_is_not_installed"))
+    monkeypatch.setitem(registry._EXTRAS, Format.DOCLING, ("docling", "a_module_that_is_not_installed"))
     with open_store(tmp_path) as store:
         queue = JobQueue(worker, store)
         for field, job in (("formats", {"formats": ["docling"]}), ("task", {"task": "free"})):

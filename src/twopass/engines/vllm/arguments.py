@@ -130,13 +130,13 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     gpus = GpuInfo() if settings.preset == "cpu" else gpus
     preset = choose_preset(settings, gpus.memory_gb)
     arguments = build_arguments(settings, Path(), preset, gpus.count > 0)
-    return describe_precision(arguments, images.choose(settings))
+    return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
-def describe_precision(arguments: dict[str, Any], image_input: ImageInput) -> str:
-    """Name everything about the engine that changes answers: arithmetic, context, random weights, rendered tiles."""
+def describe_precision(arguments: dict[str, Any], image_input: ImageInput, logprobs: bool) -> str:
+    """Name everything about the engine that changes what is read: arithmetic, context, weights, tiles, confidences."""
     parts = [arguments["dtype"], arguments["quantization"]]
     parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []
     parts += [f"{arguments['max_model_len']}-context"] if arguments["max_model_len"] != MODEL_CONTEXT else []
     parts += ["random-weights"] if arguments["load_format"] == "dummy" else []
-    return "+".join(filter(None, [*parts, image_input.precision]))
+    return "+".join(filter(None, [*parts, image_input.precision, "logprobs" if logprobs else ""]))

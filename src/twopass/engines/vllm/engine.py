@@ -104,7 +104,7 @@ class VllmEngine(GroupMember):
         """Set up the pixel buffers, which the core reads, and everything else but the core."""
         self.sequences: int = self.arguments["max_num_seqs"]
         self.uses_drafts = "speculative_config" in self.arguments
-        self.precision = describe_precision(self.arguments, self.images)
+        self.precision = describe_precision(self.arguments, self.images, settings.logprobs)
         self.buffers = PixelBufferPool(
             round(BUFFERS_PER_SEQUENCE * self.sequences) + settings.page_worker_count,
             1 << 62,
