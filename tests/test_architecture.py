@@ -46,8 +46,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "worker": ("document", "engines", "families", "models", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
-        "document", "engines", "errors", "families", "format_options", "formats", "job", "pages", "runtime", "settings",
-        "steps", "storage", "telemetry", "worker",
+        "document", "engines", "errors", "families", "format_options", "formats", "job", "pages", "runtime", "steps",
+        "storage", "telemetry", "worker",
     ),
     "pipeline": (
         "contexts", "document", "engines", "errors", "job", "locations", "pages", "result", "runtime", "settings",

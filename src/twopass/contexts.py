@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from twopass import job as contract
 from twopass.document import Checkpoint, Document, Problem, Run, Severity, SourceInfo
@@ -23,7 +22,6 @@ from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
 from twopass.runtime.shutdown import RESEND_HINT
-from twopass.settings import Settings
 from twopass.steps import enrich
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails, page_name
@@ -246,18 +244,22 @@ def resolve_deadline(job: Job, worker: Worker) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def describe_run(job: Job, settings: Settings, engine: Engine | Identity, family: Family) -> Run:
-    """The options that affect what is read, of the job and of the worker, and the prompts."""
+def describe_run(job: Job, engine: Engine | Identity, family: Family) -> Run:
+    """Every option that affects what is read, of the job and of the worker, and the prompts.
+
+    This is the only way into documents' ids. What the settings change is named by the engine or by the family, so that
+    a setting which does nothing for them changes no id.
+    """
     reader = {"family": family.name, "revision": family.revision, **describe(engine)}
     reader |= enrich.describe_options()
     crops = {"max_crops": job.max_crops or family.crops.default}
     return Run(options={**job.reading_options, **crops, **reader, **family.options}, prompts=dict(family.prompts))
 
 
-def document_id(file: CheckedFile, job: Job, options: Mapping[str, Any]) -> str:
+def document_id(stem: str, sha256: str, job: Job, run: Run) -> str:
     """The document's id. `resume: false` adds a suffix, so that a finished document is never overwritten."""
     suffix = "" if job.resume else "-" + hashlib.sha256(job.id.encode()).hexdigest()[:6]
-    return contract.document_id(file.stem, file.info.sha256, options) + suffix
+    return contract.document_id(stem, sha256, run.options) + suffix
 
 
 def is_complete(job: Job, manifest: Manifest) -> bool:

@@ -17,7 +17,6 @@ from functools import partial
 import structlog
 
 from twopass import contexts, locations
-from twopass import job as contract
 from twopass.contexts import DocumentContext, EngineFailureBudget, JobContext, PageListener, PageOrder
 from twopass.document import Checkpoint, Document, Problem, State, derive_canary
 from twopass.engines.interface import Identity
@@ -32,7 +31,6 @@ from twopass.settings import Settings
 from twopass.steps import (
     artefacts,
     assemble,
-    claim,
     document_folder,
     enrich,
     fetch,
@@ -64,8 +62,8 @@ async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: boo
         open_output(job.output, worker.settings, job.s3, worker.checked_outputs) as output,
         open_sources(worker.settings, job.s3, job.upload) as sources,
     ):
-        if owner := await claim.find_owner(output, job):
-            return report.duplicate_job(owner, watch)
+        if duplicate := await report.find_duplicate(output, job, watch):
+            return duplicate
         context = JobContext(job, worker, sources, output, deadline, progress, keeps_thumbnails=keeps_thumbnails)
         async with report.keep_progress_file(output, job.id, worker.settings, progress):
             progress.expect_documents(len(job.sources))
@@ -108,10 +106,10 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
     with suppress(TwopassError):
         family, watch = choose_family(settings, identity.family), Stopwatch()
         contexts.check_supported(job, family)
-        options = contexts.describe_run(job, settings, identity, family).options
+        run = contexts.describe_run(job, identity, family)
         async with open_sources(settings, job.s3, job.upload) as sources:
             sha256 = await fetch.hash_source(job.sources[0], sources)
-            document_id = contract.document_id(locations.stem(job.sources[0]), sha256, options)
+            document_id = contexts.document_id(locations.stem(job.sources[0]), sha256, job, run)
             folder = DocumentFolder(output, document_id)
             problems: tuple[Problem, ...] = ()
             manifest = await folder.load_manifest()
@@ -119,7 +117,7 @@ async def find_finished(job: Job, settings: Settings, identity: Identity, output
                 manifest, problems = await reparse.add_formats(folder, job, settings, sources)
         if manifest and contexts.is_complete(job, manifest):
             outcome = report.existing_document(manifest, locations.redact(job.sources[0]), job, watch)
-            return await report.add_inline(report.add_problems(outcome, problems), folder, job)
+            return await outcome.with_problems(problems).with_inline(folder, job)
     return None
 
 
@@ -225,8 +223,8 @@ async def _open_document(context: JobContext, source: str, ticket: Ticket) -> As
             with ticket.watch(), limit_cpu_time(worker.settings.worker_timeout_s, advice=RAISE_LIMIT):
                 file = await stack.enter_async_context(watch.time_entry("fetch", fetching))
         ticket.mark_fetched(file.info.bytes)
-        run = contexts.describe_run(job, worker.settings, worker.engine, worker.family)
-        folder = DocumentFolder(context.output, contexts.document_id(file, job, run.options))
+        run = contexts.describe_run(job, worker.engine, worker.family)
+        folder = DocumentFolder(context.output, contexts.document_id(file.stem, file.info.sha256, job, run))
         was_read = await stack.enter_async_context(ticket.exclusive(folder.document_id))
         async with context.start_work(), task_group.open_group() as group:
             loading = None if job.slice else group.create_task(folder.load_manifest())
@@ -252,7 +250,7 @@ async def _return_existing(doc: DocumentContext, manifest: Manifest) -> Outcome:
     doc.page_progress.count(page_count)
     doc.page_progress.finish(page_count, stored=True)
     outcome = report.existing_document(manifest, doc.file.info.uri, doc.job, doc.watch)
-    return await report.add_inline(outcome, doc.folder, doc.job)
+    return await outcome.with_inline(doc.folder, doc.job)
 
 
 async def _wait_to_start(doc: DocumentContext, page_count: int) -> DocumentContext:
@@ -271,11 +269,14 @@ async def _finish_document(
     """Assemble the document and write its artefacts; of a slice, report the pages only."""
     job, folder, watch, settings = doc.job, doc.folder, doc.watch, doc.worker.settings
     if job.slice:
-        return report.describe_slice(doc.file, folder, pages, selection_problems, job, watch, settings)
+        problems = (*selection_problems, *(problem for page in pages for problem in page.problems))
+        uri = doc.file.info.uri
+        return report.read_document(folder.document_id, uri, problems, pages, job, watch, settings)
     pages = [await _replace_lost(page, folder) for page in pages]
     with watch.stage("assemble"):
         document = await asyncio.to_thread(assemble_pages, doc, pages, selection_problems)
-    outcome = report.describe_document(document, pages, job, watch, settings)
+    uri = document.source.uri
+    outcome = report.read_document(document.id, uri, document.problems, pages, job, watch, settings)
     is_complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
         if (
@@ -284,8 +285,8 @@ async def _finish_document(
             async with doc.worker.shutdown.finish_work(doc.write_deadline, doc.job_context.resend_advice):
                 outcome = await _write_artefacts(doc, document, outcome, selection_problems if is_complete else None)
     except OutOfTime as end:
-        outcome = report.mark_unwritten(outcome, end)
-    return await report.add_inline(outcome, folder, job)
+        outcome = outcome.unwritten(end)
+    return await outcome.with_inline(folder, job)
 
 
 def assemble_pages(
@@ -312,7 +313,7 @@ async def _write_artefacts(
         written, lost_previews = await artefacts.write(
             folder, document, formats, doc.format_options, doc.preview_source, on_part=finish_part
         )
-    outcome = report.add_artefacts(outcome, written, lost_previews, doc.watch)
+    outcome = outcome.with_artefacts(written, lost_previews, doc.watch)
     if selection_problems is not None:
         details = doc.manifest_details(document, selection_problems)
         result = await folder.write_manifest(outcome.result, outcome.problems, details)

@@ -35,7 +35,7 @@ from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.runtime.shutdown import Shutdown
 from twopass.settings import Settings
-from twopass.steps import canary, preload
+from twopass.steps import canary
 from twopass.telemetry.metrics import Metrics, push, serve
 from twopass.telemetry.observer import CompositeObserver, Observer
 from twopass.telemetry.stopwatch import Stopwatch
@@ -51,6 +51,20 @@ CLOSE_TIMEOUT_S = 60.0  # for an engine whose GPU hangs; vLLM's own shutdown is 
 PAGE_BYTES = 6 << 20  # an A4 page at 144 dpi
 MIN_BUFFER_BYTES = 2 << 30  # with few slots: room for a few very large pages
 MAX_DESCRIPTORS = 1 << 16  # the pixel buffers need 1,400 at 512 sequences; many systems start with 1,024
+
+# What page workers import before their first call, so that the first pages of a job need not wait for it: modules, or
+# functions as `module:function`. Importing PyMuPDF loads its layout model, too, which only the cpu engine uses.
+_MUPDF = "twopass.pages.source_files:import_mupdf"
+_ENGINE_PRELOADS: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("twopass.engines.cpu.layout_regions:load_layout_model", "twopass.engines.cpu.page"),
+    "openai": (_MUPDF, "twopass.engines.openai.request"),
+    "vllm": (_MUPDF, "twopass.engines.vllm.images"),
+}
+_FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
+_READING = (
+    "twopass.steps.pass1", "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit",
+    "twopass.steps.pass2", "twopass.steps.unread_regions", "PIL.WebPImagePlugin",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,7 +164,7 @@ def open_worker(
         more_buffers=engine.buffer_pools,
         memory_bytes=settings.worker_memory_bytes,
         calls=settings.worker_calls,
-        preload=preload.list_names(engine.kind, family),
+        preload=list_preloads(engine.kind, family),
     )
     with gc_tuning.collect_less_often(), loop_thread.open_loop() as loop:
         observer = observer or CompositeObserver()
@@ -166,6 +180,15 @@ def open_worker(
             worker.submit(_close(worker)).result()
             for pool in (buffers, *engine.buffer_pools):
                 pool.close()
+
+
+def list_preloads(engine_kind: str, family: Family) -> tuple[str, ...]:
+    """What page workers import for an engine of this kind and this family, in the order in which calls need it.
+
+    The first one is loaded before any call.
+    """
+    engine = _ENGINE_PRELOADS.get(engine_kind, (_MUPDF,))
+    return (engine[0], *_FETCHING, *engine[1:], type(family).__module__, *_READING)
 
 
 def hide_memory(settings: Settings) -> None:

@@ -1,4 +1,7 @@
-"""Report results: of each document, of the job, and its progress."""
+"""Report what becomes of a job: the results of its documents, its own result and its progress.
+
+A job's own files in the output are below `jobs/`. Of several jobs with the same idempotency key, only one reads.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,16 @@ from typing import Any
 
 import structlog
 
-from twopass.document import Checkpoint, Document, Problem, Severity, State, Status, derive_canary
+from twopass.document import Checkpoint, Problem, Severity, State, Status, derive_canary
 from twopass.engines.interface import Incident
 from twopass.errors import Code, OutOfTime, StoreError, TwopassError
 from twopass.formats.registry import WRITERS
 from twopass.job import FailedPages, Format, Inline, Job
 from twopass.page_range import format_page_ranges
-from twopass.pages.source_files import CheckedFile
 from twopass.result import INLINE_BYTES, Artefact, DocumentResult, Result
 from twopass.settings import Settings
 from twopass.steps.document_folder import JSON, DocumentFolder, Manifest, to_json
-from twopass.storage.store import Store, uri_of
+from twopass.storage.store import CreateResult, Store, Stored, uri_of
 from twopass.telemetry.progress import Sender, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 
@@ -44,6 +46,31 @@ class Outcome:
     result: DocumentResult
     problems: tuple[Problem, ...] = ()
 
+    def with_artefacts(
+        self, artefacts: Mapping[str, Artefact], problems: Sequence[Problem], watch: Stopwatch
+    ) -> Outcome:
+        """Add the artefacts that were written, and problems that occurred while writing them."""
+        update = {"artefacts": dict(artefacts), "timings": measure_timings(watch)}
+        return replace(self, result=self.result.model_copy(update=update)).with_problems(problems)
+
+    def with_problems(self, problems: Sequence[Problem]) -> Outcome:
+        """Add problems of the document."""
+        return replace(self, problems=(*self.problems, *_assign_document(self.result.id, problems)))
+
+    def unwritten(self, end: OutOfTime) -> Outcome:
+        """Add a problem: all pages are stored, but there was no time to write the document."""
+        message = f"the pages are read, but the document is not written: {end.message}"
+        result = self.result.model_copy(update={"status": Status.PARTIAL_SUCCESS})
+        return replace(self, result=result).with_problems([Problem(code=end.code, message=message)])
+
+    async def with_inline(self, folder: DocumentFolder, job: Job) -> Outcome:
+        """Add the artefacts that are returned in the answer itself."""
+        inline: dict[str, Any] = {}
+        for name in job.inline or ():
+            if (data := await folder.read(WRITERS[Format(name)].name)) is not None:
+                inline[name] = json.loads(data) if name is Inline.DOCJSON else data.decode()
+        return replace(self, result=self.result.model_copy(update={"inline": inline}))
+
 
 def failed_document(source: str, error: TwopassError) -> Outcome:
     """The outcome of a document that ended with an error."""
@@ -51,28 +78,18 @@ def failed_document(source: str, error: TwopassError) -> Outcome:
     return Outcome(DocumentResult(source=source, status=Status.FAILURE), (problem,))
 
 
-def describe_document(
-    document: Document, pages: Sequence[Checkpoint], job: Job, watch: Stopwatch, settings: Settings
-) -> Outcome:
-    """The outcome of a document whose pages were read, completely or until the deadline. Artefacts are added later."""
-    return _build_outcome(document.id, document.source.uri, document.problems, pages, job, watch, settings)
+def existing_document(manifest: Manifest, uri: str, job: Job, watch: Stopwatch) -> Outcome:
+    """The outcome of a document that was finished before: its artefacts and problems, and no usage."""
+    update = {
+        "source": uri,
+        "status": _judge_status(manifest.result.pages, manifest.problems, job.failed_pages),
+        "timings": measure_timings(watch),
+        "usage": {"pages_read_now": 0},
+    }
+    return Outcome(manifest.result.model_copy(update=update), manifest.problems)
 
 
-def describe_slice(
-    file: CheckedFile,
-    folder: DocumentFolder,
-    pages: Sequence[Checkpoint],
-    selection_problems: Sequence[Problem],
-    job: Job,
-    watch: Stopwatch,
-    settings: Settings,
-) -> Outcome:
-    """The outcome of a slice: its checkpoints are stored, and no document is assembled."""
-    problems = (*selection_problems, *(problem for page in pages for problem in page.problems))
-    return _build_outcome(folder.document_id, file.info.uri, problems, pages, job, watch, settings)
-
-
-def _build_outcome(
+def read_document(
     document_id: str,
     uri: str,
     problems: Sequence[Problem],
@@ -81,11 +98,15 @@ def _build_outcome(
     watch: Stopwatch,
     settings: Settings,
 ) -> Outcome:
+    """The outcome of a document or slice whose pages were read, completely or until the deadline.
+
+    Artefacts are added later.
+    """
     problems, states = _merge_unread(problems, pages), _count_states(pages)
     result = DocumentResult(
         id=document_id,
         source=uri,
-        status=judge_status(states, problems, job.failed_pages),
+        status=_judge_status(states, problems, job.failed_pages),
         pages=states,
         failed=_pages_in_state(State.FAILED, pages),
         left=_pages_in_state(State.UNREAD, pages),
@@ -94,28 +115,6 @@ def _build_outcome(
         usage=_measure_usage(pages, job, watch, settings),
     )
     return Outcome(result, _assign_document(document_id, problems))
-
-
-def add_artefacts(
-    outcome: Outcome, artefacts: Mapping[str, Artefact], problems: Sequence[Problem], watch: Stopwatch
-) -> Outcome:
-    """Add the artefacts that were written, and problems that occurred while writing them."""
-    update = {"artefacts": dict(artefacts), "timings": measure_timings(watch)}
-    more_problems = _assign_document(outcome.result.id, problems)
-    return Outcome(outcome.result.model_copy(update=update), (*outcome.problems, *more_problems))
-
-
-def add_problems(outcome: Outcome, problems: Sequence[Problem]) -> Outcome:
-    """Add problems that occurred while formats were written."""
-    return replace(outcome, problems=(*outcome.problems, *_assign_document(outcome.result.id, problems)))
-
-
-def mark_unwritten(outcome: Outcome, end: OutOfTime) -> Outcome:
-    """Add a problem: all pages are stored, but there was no time to write the document."""
-    message = f"the pages are read, but the document is not written: {end.message}"
-    problem = Problem(code=end.code, document=outcome.result.id, message=message)
-    result = outcome.result.model_copy(update={"status": Status.PARTIAL_SUCCESS})
-    return Outcome(result, (*outcome.problems, problem))
 
 
 def _assign_document(document_id: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -130,7 +129,7 @@ def _pages_in_state(state: State, pages: Sequence[Checkpoint]) -> str | None:
     return format_page_ranges(page.page.number for page in pages if page.page.state is state)
 
 
-def judge_status(states: Mapping[str, int], problems: Sequence[Problem], policy: FailedPages) -> Status:
+def _judge_status(states: Mapping[str, int], problems: Sequence[Problem], policy: FailedPages) -> Status:
     """The document's status from the counts of its page states; `policy` sets how many failed pages matter."""
     total, failed, unread = sum(states.values()), states.get(State.FAILED, 0), states.get(State.UNREAD, 0)
     if failed + unread == total or policy.is_failure(failed, total):
@@ -197,26 +196,6 @@ def check_inline(job: Job, pages: int) -> None:
         raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
 
 
-def existing_document(manifest: Manifest, uri: str, job: Job, watch: Stopwatch) -> Outcome:
-    """The outcome of a document that was finished before: its artefacts and problems, and no usage."""
-    update = {
-        "source": uri,
-        "status": judge_status(manifest.result.pages, manifest.problems, job.failed_pages),
-        "timings": measure_timings(watch),
-        "usage": {"pages_read_now": 0},
-    }
-    return Outcome(manifest.result.model_copy(update=update), manifest.problems)
-
-
-async def add_inline(outcome: Outcome, folder: DocumentFolder, job: Job) -> Outcome:
-    """Add the artefacts that are returned in the answer itself."""
-    inline: dict[str, Any] = {}
-    for name in job.inline or ():
-        if (data := await folder.read(WRITERS[Format(name)].name)) is not None:
-            inline[name] = json.loads(data) if name is Inline.DOCJSON else data.decode()
-    return replace(outcome, result=outcome.result.model_copy(update={"inline": inline}))
-
-
 async def job_result(
     job: Job,
     outcomes: Sequence[Outcome],
@@ -249,14 +228,6 @@ async def job_result(
         lost = Problem(code=code, severity=Severity.WARNING, message="result.json could not be stored")
         return result.model_copy(update={"result_uri": None, "problems": (*result.problems, lost)})
     return result
-
-
-def duplicate_job(owner: str, watch: Stopwatch) -> Result:
-    """The result of a job that reads nothing, because the job `owner` has its idempotency key."""
-    message = f"job {owner} has the same idempotency_key and reads in place of this one; wait for its result"
-    problem = Problem(code=Code.DUPLICATE, message=message)
-    timings = measure_timings(watch)
-    return Result(status=Status.FAILURE, problems=(problem,), timings=timings, duplicate_of=owner)
 
 
 def to_warnings(incidents: Sequence[Incident]) -> tuple[Problem, ...]:
@@ -310,6 +281,37 @@ def _sum_usage(documents: Sequence[DocumentResult]) -> dict[str, Any]:
     names = {name: None for usage in usages.values() for name in usage}
     total = {name: round(sum(usage.get(name, 0) for usage in usages.values()), 9) for name in names}
     return {**total, **_describe_cost(total["cost"], total.get("pages_read_now", 0))} if "cost" in total else total
+
+
+async def find_duplicate(output: Store, job: Job, watch: Stopwatch) -> Result | None:
+    """Claim the job's idempotency key; returns the job's result if another job reads in its place.
+
+    A client whose request was cut off does not know whether a job was created. It sends the same key again, and the job
+    that starts second ends with the id of the first. A job that the platform delivers again has the same id, so it
+    finds its own claim. The claim is never deleted: a duplicate may wait in the queue for longer than the first job
+    takes.
+    """
+    if job.idempotency_key is None or not output.is_persistent:
+        return None
+    key = f"jobs/claims/{job.idempotency_key}.json"
+    if await output.create(key, to_json({"job": job.id}), JSON) is CreateResult.WRITTEN:
+        return None
+    owner = _parse_owner(await output.get(key))
+    if owner is None or owner == job.id:
+        return None
+    message = f"job {owner} has the same idempotency_key and reads in place of this one; wait for its result"
+    problem = Problem(code=Code.DUPLICATE, message=message)
+    return Result(status=Status.FAILURE, problems=(problem,), timings=measure_timings(watch), duplicate_of=owner)
+
+
+def _parse_owner(stored: Stored | None) -> str | None:
+    """The job id in a claim; None if it was deleted or cannot be parsed, which must not keep a job from reading."""
+    try:
+        claim = json.loads(stored.data) if stored else None
+    except (ValueError, RecursionError):
+        return None
+    owner = claim.get("job") if isinstance(claim, dict) else None
+    return owner if isinstance(owner, str) else None
 
 
 @asynccontextmanager

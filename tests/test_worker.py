@@ -1,11 +1,11 @@
-"""steps/preload.py: page workers import what pages need before the first one."""
+"""worker.py: page workers import what pages need before the first one."""
 
 from __future__ import annotations
 
 import pkgutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -14,10 +14,9 @@ from scripts.bench.host_engine import HostEngine
 from twopass import pipeline
 from twopass.families import registry
 from twopass.job import EntryPoint, Job
-from twopass.settings import Settings
-from twopass.steps import preload
+from twopass.settings import EngineName, Settings
 from twopass.telemetry.progress import Tracker
-from twopass.worker import Worker, open_worker
+from twopass.worker import Worker, list_preloads, open_worker
 
 LIST_MODULES = "list(__import__('sys').modules)"
 SETTINGS = {"page_workers": 1, "canary": False, "log_level": "ERROR"}
@@ -31,8 +30,9 @@ def list_modules(worker: Worker) -> set[str]:
 def wait_until_warm(worker: Worker) -> set[str]:
     """The modules of the page worker when it has imported everything."""
     ends = time.monotonic() + 60
-    while preload.READING[-1] not in (modules := list_modules(worker)):
-        assert time.monotonic() < ends, f"not imported: {preload.READING[-1]}"
+    *_, last = list_preloads(worker.engine.kind, worker.family)
+    while last not in (modules := list_modules(worker)):
+        assert time.monotonic() < ends, f"not imported: {last}"
         time.sleep(0.2)
     return modules
 
@@ -68,10 +68,10 @@ def test_the_first_page_of_the_cpu_engine_imports_nothing(sample: Path, tmp_path
     assert sorted(after - before) == []
 
 
-@pytest.mark.parametrize("engine", [*preload.ENGINES, "hf"])
+@pytest.mark.parametrize("engine", get_args(EngineName))
 def test_every_name_can_be_imported(engine: str) -> None:
     """A module that is renamed is not left out silently; functions are named as such."""
-    names = preload.list_names(engine, registry.get_family("deepseek_ocr"))
+    names = list_preloads(engine, registry.get_family("deepseek_ocr"))
     loaded: list[Any] = [pkgutil.resolve_name(name) for name in names]
 
     assert [callable(value) for value in loaded] == [":" in name for name in names]

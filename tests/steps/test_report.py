@@ -1,4 +1,4 @@
-"""Idempotency keys: of several jobs with the same key and output, one reads."""
+"""steps/report.py: of several jobs with the same idempotency key and output, one reads."""
 
 from __future__ import annotations
 
