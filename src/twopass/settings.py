@@ -24,7 +24,7 @@ from twopass.errors import Code, InvalidSetting, suggest
 from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
 
 MEGABYTE = 1 << 20
-HIDDEN = "…"
+_HIDDEN = "…"
 MIN_LENGTH = 5  # shorter words are close to too many others: MODE to MODEL, TYPE to DTYPE
 _LONG = 13  # letters from which a setting is recognised in spite of two errors; vLLM's WORKER_CLS is no WORKER_CALLS
 # Variables of other programs. OTEL_ has many more than the one that is a setting here.
@@ -62,16 +62,16 @@ def redact_address(text: str) -> str:
     """
     address = _SCHEME.fullmatch(text)
     if not address:
-        return HIDDEN if "@" in text else text
+        return _HIDDEN if "@" in text else text
     scheme, rest = address.groups()
     try:
         parts = urlsplit(f"{scheme}://{rest}")
     except ValueError:
-        return f"{scheme}://{HIDDEN}"
+        return f"{scheme}://{_HIDDEN}"
     if "@" in rest and "@" not in parts.netloc:
-        return f"{scheme}://{HIDDEN}"
-    hidden_user = f"{HIDDEN}@" if "@" in parts.netloc else ""
-    hidden_query = f"?{HIDDEN}" if parts.query or parts.fragment else ""
+        return f"{scheme}://{_HIDDEN}"
+    hidden_user = f"{_HIDDEN}@" if "@" in parts.netloc else ""
+    hidden_query = f"?{_HIDDEN}" if parts.query or parts.fragment else ""
     return f"{scheme}://{hidden_user}{parts.netloc.rpartition('@')[2]}{parts.path}{hidden_query}"
 
 
@@ -446,7 +446,7 @@ class Settings(
         """Addresses without secrets: this is shown where a log, a test or a debugger shows the settings."""
         for name, value in super().__repr_args__():
             if name == "bucket_access_key_id" and value:
-                yield name, HIDDEN
+                yield name, _HIDDEN
             elif isinstance(value, (str, Path)) and not isinstance(value, StrEnum):
                 yield name, type(value)(redact_address(str(value)))
             else:

@@ -28,7 +28,7 @@ _PART_SUMMARY_SENTENCES = 3  # sentences in the summary of a part
 
 
 @dataclass(frozen=True)
-class Unit:
+class _Unit:
     """What is kept in one chunk: a table or paragraph with its continuations, or a part of one that is too large."""
 
     elements: tuple[Element, ...]
@@ -52,7 +52,7 @@ class Unit:
     def first_id(self) -> str:
         return self.split_id or self.elements[0].id
 
-    def is_related_to(self, other: Unit) -> bool:
+    def is_related_to(self, other: _Unit) -> bool:
         """Whether one of the two is the caption or note of the other."""
         own_ids, other_ids = {e.id for e in self.elements}, {e.id for e in other.elements}
         return any(e.parent_id in other_ids for e in self.elements) or any(
@@ -61,10 +61,10 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class _Chunk:
     """Consecutive units and their text. A part of a split unit is always a chunk of its own."""
 
-    units: tuple[Unit, ...]
+    units: tuple[_Unit, ...]
     text: str
 
     @cached_property
@@ -72,7 +72,7 @@ class Chunk:
         return splitting.count_tokens(self.text)
 
     @property
-    def first(self) -> Unit:
+    def first(self) -> _Unit:
         return self.units[0]
 
     @property
@@ -85,9 +85,9 @@ class Chunk:
         paths = [unit.path for unit in self.units if unit.path]
         return tuple(same[0] for same in takewhile(lambda titles: len(set(titles)) == 1, zip(*paths, strict=False)))
 
-    def join(self, other: Chunk, text: str) -> Chunk:
+    def join(self, other: _Chunk, text: str) -> _Chunk:
         """Return one chunk with the units of both; `text` is the plain markdown."""
-        return Chunk((*self.units, *other.units), text[self.first.start : other.units[-1].end])
+        return _Chunk((*self.units, *other.units), text[self.first.start : other.units[-1].end])
 
     @property
     def elements(self) -> list[Element]:
@@ -119,7 +119,7 @@ def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
     return markdown.write(inputs.document, options, mark_direction=False)
 
 
-def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[Unit]:
+def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[_Unit]:
     """Return the units in the order of the markdown; a unit that is too large for a chunk is split."""
     _, document_spans = inputs.markdown
     section_of = dict(_list_section_elements(inputs.document.sections))
@@ -136,7 +136,7 @@ def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> l
         start, end = spans[group[0].id].start, spans[group[-1].id].end
         end += len(_TABLE_END) if text.startswith(_TABLE_END, end) else 0
         own_spans = tuple(document_spans[e.id] for e in group)
-        units.append(Unit(tuple(group), text[start:end], start, end, own_spans, section_of.get(group[0].id)))
+        units.append(_Unit(tuple(group), text[start:end], start, end, own_spans, section_of.get(group[0].id)))
     limit = inputs.options.chunks.max_tokens
     return [part for unit in units for part in (_split_unit(unit, limit, spans) if unit.size > limit else [unit])]
 
@@ -148,7 +148,7 @@ def _list_section_elements(tree: Sequence[Section]) -> Iterator[tuple[str, Secti
         yield from _list_section_elements(section.children)
 
 
-def _split_unit(unit: Unit, limit: int, spans: Mapping[str, Span]) -> list[Unit]:
+def _split_unit(unit: _Unit, limit: int, spans: Mapping[str, Span]) -> list[_Unit]:
     """Split a unit between rows, lines or sentences, each part with the elements it overlaps."""
     parts = []
     for number, part in enumerate(splitting.split(unit.text, limit), start=1):
@@ -184,11 +184,11 @@ def _clip_span(span: Span, plain: Span, start: int, end: int) -> Span:
     return Span(max(start, plain.start) + shift, min(end, plain.end) + shift)
 
 
-def _pack(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
+def _pack(units: Sequence[_Unit], text: str, limits: Chunks) -> list[_Chunk]:
     """Combine units of one section while they fit; a caption goes into the chunk of its table or figure."""
-    packed: list[Chunk] = []
+    packed: list[_Chunk] = []
     for n, unit in enumerate(units):
-        chunk, last = Chunk((unit,), unit.text), packed[-1] if packed else None
+        chunk, last = _Chunk((unit,), unit.text), packed[-1] if packed else None
         related = units[n + 1] if n + 1 < len(units) and units[n + 1].is_related_to(unit) else None
         fits = last and _fits(last, chunk, text, limits) and last.first.section == unit.section
         if fits and last and related and unit.size + related.size <= limits.max_tokens:
@@ -200,9 +200,9 @@ def _pack(units: Sequence[Unit], text: str, limits: Chunks) -> list[Chunk]:
     return packed
 
 
-def _merge_small(chunks: Sequence[Chunk], text: str, limits: Chunks) -> list[Chunk]:
+def _merge_small(chunks: Sequence[_Chunk], text: str, limits: Chunks) -> list[_Chunk]:
     """Join small chunks to the previous one if both have the same top heading, or the previous one has none."""
-    merged: list[Chunk] = []
+    merged: list[_Chunk] = []
     for chunk in chunks:
         last = merged[-1] if merged else None
         is_related = last is not None and (not last.path or last.path[:1] == chunk.path[:1])
@@ -214,7 +214,7 @@ def _merge_small(chunks: Sequence[Chunk], text: str, limits: Chunks) -> list[Chu
     return merged
 
 
-def _fits(last: Chunk, chunk: Chunk, text: str, limits: Chunks) -> bool:
+def _fits(last: _Chunk, chunk: _Chunk, text: str, limits: Chunks) -> bool:
     # Each size is rounded up, so the size of the joined text can be one less than their sum.
     if last.is_part or chunk.is_part or last.size + chunk.size > limits.max_tokens + 1:
         return False
@@ -222,7 +222,7 @@ def _fits(last: Chunk, chunk: Chunk, text: str, limits: Chunks) -> bool:
 
 
 def _make_row(
-    number: int, chunk: Chunk, document: Document, pages: Mapping[int, Page], captions: Mapping[str, str]
+    number: int, chunk: _Chunk, document: Document, pages: Mapping[int, Page], captions: Mapping[str, str]
 ) -> dict[str, Any]:
     elements, part = chunk.elements, chunk.first.part or 1
     keywords, summary = sections.summarize(elements)

@@ -10,8 +10,8 @@ from typing import Any
 
 from twopass.document import SCHEMA, Document
 
-LINE_PER_MEMBER = frozenset({"pages", "elements", "sections", "problems"})  # one line per member, for diffs and grep
-SCHEMA_ID = f"urn:twopass:{SCHEMA}"
+_LINE_PER_MEMBER = frozenset({"pages", "elements", "sections", "problems"})  # one line per member, for diffs and grep
+_SCHEMA_ID = f"urn:twopass:{SCHEMA}"
 
 
 def dumps(document: Document) -> bytes:
@@ -30,11 +30,11 @@ def loads(data: bytes) -> Document:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what `dumps` writes."""
     model_schema = Document.model_json_schema(by_alias=True, mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **model_schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _SCHEMA_ID, **model_schema}
 
 
 def _dump_field(name: str, value: Any) -> str:
-    if name in LINE_PER_MEMBER and value:
+    if name in _LINE_PER_MEMBER and value:
         return "[\n" + ",\n".join(_dump_compact(member) for member in value) + "\n]"
     return _dump_compact(value)
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from docling_core.types.doc.items.table.table_data import TableData
 
 # One group, because docling's exporters and chunkers print the metadata of an item with the item's text.
-GROUP = "twopass"
-METADATA_KEY = "twopass__document"
-MAX_HEADING_LEVEL = 100  # of docling
-NOTE_KINDS = frozenset({Kind.CAPTION, Kind.FOOTNOTE})
-UNKNOWN_TYPE = "application/octet-stream"
+_GROUP = "twopass"
+_METADATA_KEY = "twopass__document"
+_MAX_HEADING_LEVEL = 100  # of docling
+_NOTE_KINDS = frozenset({Kind.CAPTION, Kind.FOOTNOTE})
+_UNKNOWN_TYPE = "application/octet-stream"
 
 
 def write(inputs: WriterInput) -> bytes:
@@ -55,10 +55,10 @@ def loads(data: bytes) -> Document:
 
 def restore(docling_document: DoclingDocument) -> Document:
     """Rebuild the Document. Raises ValueError if twopass did not write it, or if items were added or removed since."""
-    group = next((group for group in docling_document.groups if group.name == GROUP), None)
-    kept = (group.meta.get_custom_part() if group and group.meta else {}).get(METADATA_KEY)
+    group = next((group for group in docling_document.groups if group.name == _GROUP), None)
+    kept = (group.meta.get_custom_part() if group and group.meta else {}).get(_METADATA_KEY)
     if kept is None:
-        raise ValueError(f"no {METADATA_KEY}: this docling document was not made by twopass")
+        raise ValueError(f"no {_METADATA_KEY}: this docling document was not made by twopass")
     if kept["counts"] != _count_items(docling_document):
         raise ValueError("items were added or removed, so items cannot be matched to elements")
     elements = [_restore_element(fields, docling_document) for fields in kept["elements"]]
@@ -128,11 +128,11 @@ class _Converter:
 
     def _collect_notes(self, joined: set[str]) -> dict[str, list[Element]]:
         """Captions and footnotes of each table and figure, without those that are joined with other elements."""
-        parents = {e.parent_id for e in self._document.elements if e.kind in NOTE_KINDS}
+        parents = {e.parent_id for e in self._document.elements if e.kind in _NOTE_KINDS}
         owners = [e for e in self._document.elements if e.id in parents and (e.kind is Kind.TABLE or e.is_figure)]
         notes: dict[str, list[Element]] = {owner.id: [] for owner in owners}
         for element in self._document.elements:
-            if element.kind in NOTE_KINDS and element.parent_id in notes and element.id not in joined:
+            if element.kind in _NOTE_KINDS and element.parent_id in notes and element.id not in joined:
                 notes[element.parent_id].append(element)
         return notes
 
@@ -144,8 +144,8 @@ class _Converter:
         fields = self._document.model_dump(mode="json", by_alias=True, exclude={"elements"})
         elements = [_dump_remainder(element, self._holders.get(element.id)) for element in self._document.elements]
         kept = {"document": fields, "elements": elements, "counts": _count_items(self._docling)}
-        group = self._docling.add_group(name=GROUP, content_layer=ContentLayer.INVISIBLE)
-        group.meta = BaseMeta.model_validate({METADATA_KEY: kept})
+        group = self._docling.add_group(name=_GROUP, content_layer=ContentLayer.INVISIBLE)
+        group.meta = BaseMeta.model_validate({_METADATA_KEY: kept})
 
     def _make_origin(self) -> Any:
         from docling_core.types.doc.common.origin import DocumentOrigin
@@ -154,7 +154,7 @@ class _Converter:
         is_known = source.mime in mimetypes.types_map.values()
         name = urlsplit(source.uri).path.rpartition("/")[2] or self._document.id
         digest = int(source.sha256[:16], 16)
-        return DocumentOrigin(mimetype=source.mime if is_known else UNKNOWN_TYPE, binary_hash=digest, filename=name)
+        return DocumentOrigin(mimetype=source.mime if is_known else _UNKNOWN_TYPE, binary_hash=digest, filename=name)
 
     def _add(self, element: Element) -> None:
         chain = [element, *self._follow(element)]
@@ -220,7 +220,7 @@ class _Converter:
         if element.kind is Kind.TITLE:
             item = self._docling.add_title(text, **fields)
         elif element.kind is Kind.SECTION_HEADER:
-            level = min(max(element.level or 1, 1), MAX_HEADING_LEVEL)
+            level = min(max(element.level or 1, 1), _MAX_HEADING_LEVEL)
             item = self._docling.add_heading(text, level=level, **fields)
         elif element.kind is Kind.LIST_ITEM and element.is_body:
             self._list = self._list or self._docling.add_list_group()

@@ -24,7 +24,7 @@ from twopass.formats.flow import Flow, Reference
 from twopass.text import direction, footnotes, list_items, markdown_escapes, prose, table_markup
 from twopass.text.confidence import UNREADABLE
 
-DEFAULT_OPTIONS = Markdown()
+_DEFAULT_OPTIONS = Markdown()
 _RTL_BEGIN, _RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
 # YAML allows the first ones only escaped, and all of them may be escaped.
 _UNPRINTABLE_IN_YAML = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
@@ -58,13 +58,13 @@ class _Context:
     """What rendering one element needs."""
 
     flow: Flow
-    options: Markdown = DEFAULT_OPTIONS
+    options: Markdown = _DEFAULT_OPTIONS
     crops: Mapping[str, str] = field(default_factory=dict)  # crop path -> address, where they differ
 
 
 def write(
     document: Document,
-    options: Markdown = DEFAULT_OPTIONS,
+    options: Markdown = _DEFAULT_OPTIONS,
     crops: Mapping[str, str] | None = None,
     mark_direction: bool = True,
 ) -> tuple[str, dict[str, Span]]:

@@ -16,9 +16,9 @@ from twopass.formats import escaping, flow
 from twopass.formats.writer_input import WriterInput
 from twopass.text import list_items, markdown_escapes, prose, table_markup
 
-GRID = 1000  # MinerU's boxes run from 0 to 1000
-Entry = dict[str, Any]
-Notes = Mapping[str, Sequence[Element]]
+_GRID = 1000  # MinerU's boxes run from 0 to 1000
+_Entry = dict[str, Any]
+_Notes = Mapping[str, Sequence[Element]]
 
 
 def write(inputs: WriterInput) -> bytes:
@@ -27,7 +27,7 @@ def write(inputs: WriterInput) -> bytes:
     return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode(errors="backslashreplace")
 
 
-def make_entries(document: Document) -> list[Entry]:
+def make_entries(document: Document) -> list[_Entry]:
     """Make one entry per element, except captions and footnotes of tables and figures, which are part of those."""
     owners = {e.id for e in document.elements if e.kind is Kind.TABLE or e.is_figure}
     notes: dict[str, list[Element]] = defaultdict(list)
@@ -38,15 +38,15 @@ def make_entries(document: Document) -> list[Entry]:
     return [_make_entry(element, notes) for element in document.elements if element.id not in attached]
 
 
-def _make_entry(element: Element, notes: Notes) -> Entry:
+def _make_entry(element: Element, notes: _Notes) -> _Entry:
     content = _ENTRY_MAKERS.get(element.kind, _make_text)(element, notes)
-    place: Entry = {"page_idx": element.page - 1}
+    place: _Entry = {"page_idx": element.page - 1}
     if element.box:
-        place["bbox"] = list(element.box.to_grid(GRID))
+        place["bbox"] = list(element.box.to_grid(_GRID))
     return {**content, **place}
 
 
-def _make_text(element: Element, notes: Notes) -> Entry:
+def _make_text(element: Element, notes: _Notes) -> _Entry:
     return {"type": "text", "text": _write_text(element.text)}
 
 
@@ -54,17 +54,17 @@ def _write_text(text: str) -> str:
     return escaping.escape_paragraph(prose.to_one_line(text))
 
 
-def _make_heading(element: Element, notes: Notes) -> Entry:
+def _make_heading(element: Element, notes: _Notes) -> _Entry:
     level = 1 if element.kind is Kind.TITLE else (element.level or 1)
     text = escaping.escape_heading_end(_write_text(element.text))
     return {"type": "text", "text": text, "text_level": level}
 
 
-def _make_text_as(entry_type: str) -> Callable[[Element, Notes], Entry]:
+def _make_text_as(entry_type: str) -> Callable[[Element, _Notes], _Entry]:
     return lambda element, notes: {"type": entry_type, "text": _write_text(element.text)}
 
 
-def _make_list(element: Element, notes: Notes) -> Entry:
+def _make_list(element: Element, notes: _Notes) -> _Entry:
     lines = (line.strip() for line in element.text.splitlines() if line.strip())
     return {"type": "list", "sub_type": "text", "list_items": [_write_item(line) for line in lines]}
 
@@ -76,11 +76,11 @@ def _write_item(line: str) -> str:
     return marker + markdown_escapes.escape_line_start(escaped, in_list=bool(marker))
 
 
-def _make_code(element: Element, notes: Notes) -> Entry:
+def _make_code(element: Element, notes: _Notes) -> _Entry:
     return {"type": "code", "sub_type": "code", "code_body": escaping.make_inert(element.text), "code_caption": []}
 
 
-def _make_equation(element: Element, notes: Notes) -> Entry:
+def _make_equation(element: Element, notes: _Notes) -> _Entry:
     latex = flow.get_latex(element)
     if not latex:
         return {
@@ -97,7 +97,7 @@ def _make_equation(element: Element, notes: Notes) -> Entry:
     }
 
 
-def _make_table(element: Element, notes: Notes) -> Entry:
+def _make_table(element: Element, notes: _Notes) -> _Entry:
     cells = element.table.cells if element.table else ()
     body = table_markup.to_html(cells or (Cell(row=0, col=0, text=element.text),), escaping.escape_html_cell)
     return {
@@ -109,7 +109,7 @@ def _make_table(element: Element, notes: Notes) -> Entry:
     }
 
 
-def _make_image(element: Element, notes: Notes) -> Entry:
+def _make_image(element: Element, notes: _Notes) -> _Entry:
     figure = element.figure
     texts = [element.text, *((figure.visible_text or "", figure.description or "") if figure else ())]
     data = _render_data(figure) if figure else ""
@@ -127,11 +127,11 @@ def _render_data(figure: Figure) -> str:
     return table_markup.to_html(figure.data.cells, escaping.escape_html_cell) if figure.data else ""
 
 
-def _collect_notes(element: Element, kind: Kind, notes: Notes) -> list[str]:
+def _collect_notes(element: Element, kind: Kind, notes: _Notes) -> list[str]:
     return [_write_text(note.text) for note in notes.get(element.id, ()) if note.kind is kind]
 
 
-_ENTRY_MAKERS: Mapping[Kind, Callable[[Element, Notes], Entry]] = {
+_ENTRY_MAKERS: Mapping[Kind, Callable[[Element, _Notes], _Entry]] = {
     Kind.TITLE: _make_heading,
     Kind.SECTION_HEADER: _make_heading,
     Kind.LIST_ITEM: _make_list,

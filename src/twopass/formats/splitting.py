@@ -55,7 +55,7 @@ _TAG = re.compile(r"<[a-z/][^<>]*>|&#?\w+;")
 _RESERVE = 4  # tokens for what makes a part stand alone
 
 
-class SplitPart(NamedTuple):
+class _SplitPart(NamedTuple):
     """`text` is block[start:end], with what makes it stand alone."""
 
     start: int
@@ -73,10 +73,10 @@ class _Segment(NamedTuple):
     tail: str = ""
 
 
-def split(block: str, limit: int) -> list[SplitPart]:
+def split(block: str, limit: int) -> list[_SplitPart]:
     """Split into parts of at most `limit` tokens, in order; only whitespace between them is lost."""
     parts = [part for segment in _find_segments(block) for part in _split_segment(block, segment, limit)]
-    return parts or [SplitPart(0, len(block), block)]
+    return parts or [_SplitPart(0, len(block), block)]
 
 
 def _find_segments(block: str) -> Iterator[_Segment]:
@@ -101,7 +101,7 @@ def _make_segment(found: re.Match[str]) -> _Segment:
     return _Segment(*found.span(), kind, "" if kind == "code" else head, tail)
 
 
-def _split_segment(block: str, segment: _Segment, limit: int) -> Iterator[SplitPart]:
+def _split_segment(block: str, segment: _Segment, limit: int) -> Iterator[_SplitPart]:
     start, end, kind, head, tail = segment
     if limit - count_tokens(head) - count_tokens(tail) < limit // 2:
         # Repeating so large a head would leave no room for rows, but without its table a row of HTML is text.
@@ -112,7 +112,7 @@ def _split_segment(block: str, segment: _Segment, limit: int) -> Iterator[SplitP
     for begin, stop in ranges:
         is_within_line = begin > first and not block[first:begin].rstrip(" ").endswith("\n")
         text = head + _complete(kind, block[begin:stop], is_within_line) + tail
-        yield SplitPart(start if begin == ranges[0][0] else begin, end if stop == ranges[-1][1] else stop, text)
+        yield _SplitPart(start if begin == ranges[0][0] else begin, end if stop == ranges[-1][1] else stop, text)
 
 
 def _complete(kind: str, part: str, is_within_line: bool) -> str:

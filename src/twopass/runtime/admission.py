@@ -21,12 +21,12 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 MIN_FETCHES, MAX_FETCHES = 2, 16  # concurrent fetches: at first, and once fetches have succeeded
-WAITING_SHARE = 0.25  # of the page slots: no more is fetched while fetched documents with so many pages wait
+_WAITING_SHARE = 0.25  # of the page slots: no more is fetched while fetched documents with so many pages wait
 MAX_FINISHING = 32  # documents assembled and stored at once; a store has sixteen threads
-MAX_LARGE_SOURCES = 2  # sources of the largest size: no more is fetched while so many bytes are on disk
+_MAX_LARGE_SOURCES = 2  # sources of the largest size: no more is fetched while so many bytes are on disk
 
 
-class TicketState(Enum):
+class _TicketState(Enum):
     """The progress of one document. DUPLICATE: waits while the job reads a document of the same id."""
 
     FETCHING, DUPLICATE, WAITING, STARTED = range(4)
@@ -46,13 +46,13 @@ class Ticket:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self.state, self.pages, self.bytes = TicketState.FETCHING, 0, 0
+        self.state, self.pages, self.bytes = _TicketState.FETCHING, 0, 0
         self.slow_tasks = 0
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def mark_fetched(self, size: int) -> None:
         """The source is on disk, where it stays until the document ends."""
-        self.state, self.bytes = TicketState.WAITING, size
+        self.state, self.bytes = _TicketState.WAITING, size
         self._admission.count_fetch(size)
 
     @asynccontextmanager
@@ -60,10 +60,10 @@ class Ticket:
         """Wait until the job reads no other document of this id; yields whether it has read one before."""
         lock = self._admission.locks.setdefault(document_id, asyncio.Lock())
         if lock.locked():
-            self.state = TicketState.DUPLICATE
+            self.state = _TicketState.DUPLICATE
             self._admission.update()
         async with lock:
-            self.state = TicketState.WAITING
+            self.state = _TicketState.WAITING
             yield document_id in self._admission.finished_ids
             self._admission.finished_ids.add(document_id)
 
@@ -129,7 +129,7 @@ class Admission:
         self.update()
 
     def close(self, ticket: Ticket) -> None:
-        if ticket.state is TicketState.FETCHING:
+        if ticket.state is _TicketState.FETCHING:
             self._fetched += 1  # a fetch that failed no longer uses the network
         self._open.discard(ticket)
         self.update()
@@ -139,29 +139,29 @@ class Admission:
         while self._queue and self._may_start():
             first = self._queue.popleft()
             if not first.turn.done():  # done: its document was cancelled
-                first.state = TicketState.STARTED
+                first.state = _TicketState.STARTED
                 first.turn.set_result(None)
         self._changed.set()
 
     def _may_start(self) -> bool:
-        started = [ticket for ticket in self._open if ticket.state is TicketState.STARTED]
+        started = [ticket for ticket in self._open if ticket.state is _TicketState.STARTED]
         pages = sum(max(ticket.pages - ticket.slow_tasks, 0) for ticket in started)
         return pages < self._limits.page_slots and sum(not ticket.pages for ticket in started) < MAX_FINISHING
 
     def _may_fetch(self) -> bool:
-        fetches = sum(ticket.state is TicketState.FETCHING and not ticket.slow_tasks for ticket in self._open)
-        waiting = [max(ticket.pages, 1) for ticket in self._open if ticket.state is TicketState.WAITING]
+        fetches = sum(ticket.state is _TicketState.FETCHING and not ticket.slow_tasks for ticket in self._open)
+        waiting = [max(ticket.pages, 1) for ticket in self._open if ticket.state is _TicketState.WAITING]
         limits = self._limits
         if len(self._open) < MIN_FETCHES:
             return True
         if fetches >= min(MAX_FETCHES, MIN_FETCHES + self._fetched):
             return False
-        if sum(waiting) >= WAITING_SHARE * limits.page_slots:
+        if sum(waiting) >= _WAITING_SHARE * limits.page_slots:
             return False
         if len(self._open) >= limits.page_slots + MAX_FINISHING:  # many duplicates that wait for the first
             return False
         expected_bytes = fetches * max(self._recent_sizes, default=0)  # assume the largest of the recent sizes
-        if expected_bytes + sum(ticket.bytes for ticket in self._open) >= MAX_LARGE_SOURCES * limits.max_source_bytes:
+        if expected_bytes + sum(ticket.bytes for ticket in self._open) >= _MAX_LARGE_SOURCES * limits.max_source_bytes:
             return False
         return (fetches + 1) * limits.max_source_bytes <= limits.free_bytes()
 

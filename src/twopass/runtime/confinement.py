@@ -9,15 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 
-PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38  # sys/prctl.h
-CAPABILITY_VERSION = 0x20080522  # linux/capability.h
-READ_ANY_FILE = 1 << 1 | 1 << 2  # root's documents may belong to other users; root keeps no other capability
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # Landlock's system calls, on every architecture
-QUERY_VERSION, PATH_BENEATH = 1, 1  # linux/landlock.h
-REFER = 1 << 13  # moving files between folders
-TCP = 1 << 0 | 1 << 1  # listening and connecting
-ABSTRACT_SOCKETS_AND_SIGNALS = 1 << 0 | 1 << 1
-WITH_REFER, WITH_TCP, WITH_SCOPES = 2, 4, 6  # the versions of Landlock that have these: Linux 5.19, 6.7 and 6.12
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38  # sys/prctl.h
+_CAPABILITY_VERSION = 0x20080522  # linux/capability.h
+_READ_ANY_FILE = 1 << 1 | 1 << 2  # root's documents may belong to other users; root keeps no other capability
+CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # Landlock's system calls, on every architecture
+QUERY_VERSION, _PATH_BENEATH = 1, 1  # linux/landlock.h
+_REFER = 1 << 13  # moving files between folders
+_TCP = 1 << 0 | 1 << 1  # listening and connecting
+_ABSTRACT_SOCKETS_AND_SIGNALS = 1 << 0 | 1 << 1
+_WITH_REFER, _WITH_TCP, _WITH_SCOPES = 2, 4, 6  # the versions of Landlock that have these: Linux 5.19, 6.7 and 6.12
 
 
 class _Ruleset(ctypes.Structure):
@@ -50,31 +50,31 @@ def confine() -> None:
     threads start: only they inherit the domain.
     """
     libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
     _drop_capabilities(libc)
     _enter_domain(libc)
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    header, held = _CapabilityHeader(CAPABILITY_VERSION, 0), (_Capabilities * 2)()
+    header, held = _CapabilityHeader(_CAPABILITY_VERSION, 0), (_Capabilities * 2)()
     libc.capget(ctypes.byref(header), held)
-    kept = held[0].permitted & READ_ANY_FILE
+    kept = held[0].permitted & _READ_ANY_FILE
     libc.capset(ctypes.byref(header), (_Capabilities * 2)(_Capabilities(kept, kept, 0)))
 
 
 def _enter_domain(libc: ctypes.CDLL) -> None:
     version = libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), QUERY_VERSION)  # -1 without Landlock
-    if version < WITH_REFER:  # the first version always denies moves between folders, which caches of kernels need
+    if version < _WITH_REFER:  # the first version always denies moves between folders, which caches of kernels need
         return
     denied = _Ruleset(
-        files=REFER,
-        network=TCP if version >= WITH_TCP else 0,
-        scoped=ABSTRACT_SOCKETS_AND_SIGNALS if version >= WITH_SCOPES else 0,
+        files=_REFER,
+        network=_TCP if version >= _WITH_TCP else 0,
+        scoped=_ABSTRACT_SOCKETS_AND_SIGNALS if version >= _WITH_SCOPES else 0,
     )
     ruleset = libc.syscall(CREATE_RULESET, ctypes.byref(denied), ctypes.c_size_t(ctypes.sizeof(denied)), 0)
     root = os.open("/", os.O_PATH)
-    libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(_PathRule(REFER, root)), 0)
-    libc.syscall(RESTRICT_SELF, ruleset, 0)
+    libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(_PathRule(_REFER, root)), 0)
+    libc.syscall(_RESTRICT_SELF, ruleset, 0)
     os.close(root)
     os.close(ruleset)
 
@@ -84,4 +84,4 @@ def hide_memory() -> None:
 
     Programs that this process starts are not hidden. Root with CAP_SYS_PTRACE still may read everything.
     """
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0)))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0)))

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-STOP_S = 30.0  # cancelled work releases what it holds, such as page workers, before its caller goes on
+_STOP_S = 30.0  # cancelled work releases what it holds, such as page workers, before its caller goes on
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
         return future.result()
     finally:
         future.cancel()
-        ended.wait(STOP_S)
+        ended.wait(_STOP_S)
 
 
 def stream(
@@ -63,7 +63,7 @@ def stream(
         future.result()
     finally:
         future.cancel()
-        ended.wait(STOP_S)
+        ended.wait(_STOP_S)
 
 
 async def _signal_end(work: Coroutine[Any, Any, T], end: Callable[[], None]) -> T:

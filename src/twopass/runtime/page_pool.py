@@ -31,7 +31,7 @@ log = structlog.get_logger()
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CHILD_ENVIRONMENT = {
+_CHILD_ENVIRONMENT = {
     **vendor_reports.SWITCHES,
     "OMP_NUM_THREADS": "1",  # there is one page worker per core already
     "PYTHONWARNINGS": "ignore",  # Pillow's warnings may quote text of the document
@@ -44,12 +44,12 @@ CHILD_ENVIRONMENT = {
 }
 # The only variables that every child inherits: it must not see the credentials of stores and engines.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH")
-MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
-NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
-START_TIMEOUT_S = 60.0
-SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
-CHECK_INTERVAL_S = 0.05  # a page worker's memory grows by less than 200 MB in between
-CHECKS_PER_TIME_CHECK = 5  # processor time is measured less often: reading it takes longer
+_MAX_CALLS = 1000  # per child; replacing it frees what libraries never release
+_NEVER_REPLACED = 1 << 62  # calls of a child that holds a model
+_START_TIMEOUT_S = 60.0
+_SLOW_CALL_S = 10.0  # processor seconds; a call that takes longer no longer holds up other calls
+_CHECK_INTERVAL_S = 0.05  # a page worker's memory grows by less than 200 MB in between
+_CHECKS_PER_TIME_CHECK = 5  # processor time is measured less often: reading it takes longer
 MEMORY_BYTES = 4 << 30  # the largest accepted image takes 2.4 GB
 
 cpu_time_callback: ContextVar[Callable[[float], None]] = ContextVar("cpu_time_callback", default=lambda seconds: None)
@@ -111,7 +111,7 @@ class _PageProcess:
                 return
             if self._read_private_memory() > memory_bytes:
                 self.limit_exceeded = Code.RENDER_MEMORY
-            elif next(numbers) % CHECKS_PER_TIME_CHECK == 0:
+            elif next(numbers) % _CHECKS_PER_TIME_CHECK == 0:
                 meter.update()
                 if budget.is_spent:
                     self.limit_exceeded = Code.RENDER_TIMEOUT
@@ -121,9 +121,9 @@ class _PageProcess:
             if self.limit_exceeded:
                 self.process.kill()
             else:
-                timer = loop.call_later(CHECK_INTERVAL_S, check)
+                timer = loop.call_later(_CHECK_INTERVAL_S, check)
 
-        timer = loop.call_later(CHECK_INTERVAL_S, check)
+        timer = loop.call_later(_CHECK_INTERVAL_S, check)
         try:
             yield meter
         finally:
@@ -168,11 +168,11 @@ class PagePool:
         count: int,
         buffers: PixelBufferPool,
         timeout_s: float = 120.0,
-        start_timeout_s: float = START_TIMEOUT_S,
+        start_timeout_s: float = _START_TIMEOUT_S,
         more_buffers: Sequence[PixelBufferPool] = (),
         memory_bytes: int = MEMORY_BYTES,
-        calls: int = MAX_CALLS,
-        slow_call_s: float = SLOW_CALL_S,
+        calls: int = _MAX_CALLS,
+        slow_call_s: float = _SLOW_CALL_S,
         more_inherited: Sequence[str] = (),
         preload: Sequence[str] = (),
     ) -> None:
@@ -198,7 +198,7 @@ class PagePool:
         """
         first, *others = self._buffers
         return PagePool(
-            count, first, timeout_s, self._start_timeout_s, others, memory_bytes, NEVER_REPLACED,
+            count, first, timeout_s, self._start_timeout_s, others, memory_bytes, _NEVER_REPLACED,
             slow_call_s=timeout_s, more_inherited=more_inherited,
         )  # fmt: skip
 
@@ -323,7 +323,7 @@ class PagePool:
                 sys.executable, "-m", "twopass.runtime.page_worker", str(os.getpid()), ",".join(self._preload),
                 *(f"{number}:{fd}" for number, fd in descriptors.items()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=tuple(descriptors.values()),
-                limit=1 << 20, env={**self._filter(os.environ), **CHILD_ENVIRONMENT}, start_new_session=False,
+                limit=1 << 20, env={**self._filter(os.environ), **_CHILD_ENVIRONMENT}, start_new_session=False,
             )  # fmt: skip
         except OSError as error:
             raise WorkerDied(Code.RENDER_CRASH, f"cannot start a page worker: {error.strerror}") from error

@@ -29,8 +29,8 @@ _CALL_HEADER = struct.Struct(">Q")  # bytes that follow
 ANSWER_HEADER = struct.Struct(">?dQ")  # of an answer: whether it is an error, processor seconds, bytes that follow
 MAX_BYTES = 256 << 20  # of an answer that is bytes: a crop of 40 million noisy pixels takes 120 MB
 MAX_JSON_BYTES = 64 << 20  # of any other: a page of 100,000 words takes 6 MB; objects take more memory than their JSON
-MAX_MESSAGE = 10_000  # characters of an error's message
-HELLO = "hello"
+_MAX_MESSAGE = 10_000  # characters of an error's message
+_HELLO = "hello"
 
 # The class of an error follows from its code: these are what functions raise in page workers.
 ERRORS: dict[Code, type[TwopassError]] = {
@@ -58,7 +58,7 @@ class _Message(BaseModel):
 
 class _Error(_Message):
     code: Code
-    message: str = Field(max_length=MAX_MESSAGE)
+    message: str = Field(max_length=_MAX_MESSAGE)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Answer:
 
 def say_hello() -> str:
     """What a page worker answers before its first call."""
-    return HELLO
+    return _HELLO
 
 
 def write_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -106,7 +106,7 @@ def write_error(error: TwopassError, cpu_s: float) -> bytes:
     """The answer of a call that failed; raises the error itself if functions in page workers may not raise it."""
     if ERRORS.get(error.code) is not type(error):
         raise error
-    body = _to_json(_Error(code=error.code, message=error.message[:MAX_MESSAGE]))
+    body = _to_json(_Error(code=error.code, message=error.message[:_MAX_MESSAGE]))
     return ANSWER_HEADER.pack(True, cpu_s, len(body)) + body
 
 

@@ -23,7 +23,7 @@ from twopass.errors import TwopassError
 from twopass.pages import shared_pixels, source_files
 from twopass.runtime import confinement, page_protocol, parent_death
 
-IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
+_IDLE_CHECK_S = 1.0  # between calls, so that a document's disk space is free soon after its job
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def _is_called(wait_s: float = 0.0) -> bool:
 
 def _close_files_when_idle() -> None:
     """Wait for the next call; meanwhile close documents whose file was deleted."""
-    while not _is_called(IDLE_CHECK_S):
+    while not _is_called(_IDLE_CHECK_S):
         if not source_files.close_deleted_files():
             return
 

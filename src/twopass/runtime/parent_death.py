@@ -7,12 +7,12 @@ import os
 import signal
 from functools import cache
 
-PR_SET_PDEATHSIG = 1  # sys/prctl.h
+_PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 
 def end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends, also in the middle of a call."""
-    _load_libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _load_libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
 

@@ -26,7 +26,7 @@ class Busy(Exception):
         self.retry_after_s = retry_after_s
 
 
-def is_busy(error: BaseException) -> bool:
+def _is_busy(error: BaseException) -> bool:
     return isinstance(error, Busy)
 
 
@@ -35,7 +35,7 @@ def is_worker_death(error: BaseException) -> bool:
     return isinstance(error, WorkerDied) and error.code is not Code.RENDER_TIMEOUT
 
 
-def is_answer_error(error: BaseException) -> bool:
+def _is_answer_error(error: BaseException) -> bool:
     return isinstance(error, AnswerError)
 
 
@@ -68,7 +68,7 @@ class RetryPolicy:
     delays: tuple[float, ...] | Backoff = ()
     budget_s: float | None = None
     longest_retry_after_s: float = 0.0
-    is_retryable: Callable[[BaseException], bool] = is_busy
+    is_retryable: Callable[[BaseException], bool] = _is_busy
 
     def run(self, call: Callable[[], T], stop: threading.Event | None = None) -> T:
         """Return the call's value or raise its last error. Setting `stop` ends a pause; one last attempt follows."""
@@ -156,6 +156,6 @@ SCRATCH_FOLDER = RetryPolicy(attempts=5)  # another worker may remove a folder a
 MANIFEST_WRITE = RetryPolicy(attempts=8)  # workers that finish one document at the same moment
 
 ENDPOINT_REQUEST = RetryPolicy(attempts=8, delays=Backoff(0.5, 30.0), longest_retry_after_s=120.0)
-ENDPOINT_ANSWER = RetryPolicy(attempts=3, delays=(0.5, 2.0), is_retryable=is_answer_error)  # a proxy's page, once
+ENDPOINT_ANSWER = RetryPolicy(attempts=3, delays=(0.5, 2.0), is_retryable=_is_answer_error)  # a proxy's page, once
 FLEET_JOB = RetryPolicy(attempts=4, delays=(1.0,))  # attempts in a row that stored no new page
 ACTOR_START = RetryPolicy(attempts=3, delays=(2.0, 10.0, 60.0))  # of a Ray actor; more attempts while others serve

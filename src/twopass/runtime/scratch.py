@@ -20,7 +20,7 @@ from pathlib import Path
 
 from twopass.runtime import retry
 
-PREFIX, SUFFIX = "twopass-", ".scratch"  # with the suffix, a user's own /tmp/twopass-something is not deleted
+_PREFIX, _SUFFIX = "twopass-", ".scratch"  # with the suffix, a user's own /tmp/twopass-something is not deleted
 
 
 class _ProcessFolder:
@@ -83,7 +83,7 @@ def _create() -> Iterator[Path]:
 
 def _create_locked(stack: ExitStack) -> Path:
     for _ in range(retry.SCRATCH_FOLDER.attempts):
-        path = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX))
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX))
         with suppress(BlockingIOError, FileNotFoundError):  # another worker that starts now takes it for an orphan
             try:
                 stack.enter_context(_lock(path))
@@ -100,7 +100,7 @@ def _create_locked(stack: ExitStack) -> Path:
 def remove_orphans() -> int:
     """Delete the folders of killed workers; returns how many."""
     removed = 0
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*{SUFFIX}"):
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError), _lock(path):  # OSError: in use, or owned by another user
             shutil.rmtree(path)
             removed += 1

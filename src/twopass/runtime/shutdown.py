@@ -12,7 +12,7 @@ from typing import Any
 
 from twopass.errors import Code, OutOfTime
 
-SignalHandler = Callable[[int, FrameType | None], None]
+_SignalHandler = Callable[[int, FrameType | None], None]
 
 _REASONS = {Code.DEADLINE: "the job's deadline passed", Code.SHUTDOWN: "the worker is shutting down"}
 SEND_AGAIN = "send the same job again"  # how the advice begins; `twopass serve` replaces it by its own
@@ -92,7 +92,7 @@ def chain_signal_handlers(stop_soon: Callable[[], None]) -> Callable[[], None]:
     return install
 
 
-def _chain(stop_soon: Callable[[], None], previous: Any) -> SignalHandler:
+def _chain(stop_soon: Callable[[], None], previous: Any) -> _SignalHandler:
     def handle(number: int, frame: FrameType | None) -> None:
         try:
             stop_soon()

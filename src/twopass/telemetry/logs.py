@@ -27,7 +27,7 @@ def set_up(settings: Settings) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
     if settings.writes_json_logs:
-        add_exception = structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1]))
+        add_exception = structlog.processors.ExceptionRenderer(lambda info: _format_exception(info[1]))
         output: list[Any] = [add_exception, _to_runpod_format, structlog.processors.JSONRenderer()]
     else:
         output = [
@@ -56,7 +56,7 @@ def use_standard_logging() -> None:
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.contextvars.merge_contextvars,
-            structlog.processors.ExceptionRenderer(lambda info: format_exception(info[1])),
+            structlog.processors.ExceptionRenderer(lambda info: _format_exception(info[1])),
             structlog.processors.KeyValueRenderer(key_order=["event"]),
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -70,22 +70,22 @@ def _to_runpod_format(_: Any, __: str, event: Any) -> Any:
 
 
 def _write_exception(sink: TextIO, info: Any) -> None:
-    sink.write("\n" + format_exception(info[1]))
+    sink.write("\n" + _format_exception(info[1]))
 
 
 def _strip_exception_text(record: logging.LogRecord) -> bool:
     """Remove exception messages from records: asyncio's of tasks that were never awaited, uvicorn's of requests."""
     record.msg, record.args = record.getMessage().partition("\n")[0], ()
     if record.exc_info and record.exc_info[1]:
-        record.exc_text, record.exc_info = format_exception(record.exc_info[1]), None
+        record.exc_text, record.exc_info = _format_exception(record.exc_info[1]), None
     return True
 
 
-def format_exception(error: BaseException) -> str:
+def _format_exception(error: BaseException) -> str:
     """Frames and types of an exception and its causes, oldest first. Messages of our own errors only."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    parts = [] if cause is None else [format_exception(cause), "and then\n"]
-    parts += [format_exception(member) for member in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    parts = [] if cause is None else [_format_exception(cause), "and then\n"]
+    parts += [_format_exception(member) for member in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
     parts += traceback.format_tb(error.__traceback__)
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     return "".join((*parts, f"{name}: {error}\n" if isinstance(error, TwopassError) else f"{name}\n"))

@@ -27,11 +27,11 @@ from twopass.runtime.page_slots import PageSlots
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
 
-STAGE_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
-PAGE_S = (0.3, 1, 2, 4, 8, 15, 30, 60, 120)
-JOB_S = (1, 3, 10, 30, 100, 300, 600, 1800)
-PUSH_INTERVAL_S = 15.0  # Prometheus' usual interval between two scrapes
-PUSH_TIMEOUT_S = 5.0  # also the longest delay of a shutdown
+_STAGE_S = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+_PAGE_S = (0.3, 1, 2, 4, 8, 15, 30, 60, 120)
+_JOB_S = (1, 3, 10, 30, 100, 300, 600, 1800)
+_PUSH_INTERVAL_S = 15.0  # Prometheus' usual interval between two scrapes
+_PUSH_TIMEOUT_S = 5.0  # also the longest delay of a shutdown
 
 log = structlog.get_logger()
 
@@ -57,10 +57,10 @@ class Metrics:
         self._tokens = Counter("twopass_tokens", "Tokens of pages read now", ["direction"], **own)
         self._engine = Counter("twopass_engine_seconds", "Seconds of the engine", **own)
         self._cost = Counter("twopass_cost", "Cost where PRICE_PER_SECOND is set", **own)
-        self._job_s = Histogram("twopass_job_seconds", "Seconds of a job on the worker", buckets=JOB_S, **own)
-        self._queued_s = Histogram("twopass_queued_seconds", "Seconds in RunPod's queue", buckets=JOB_S, **own)
-        self._page_s = Histogram("twopass_page_seconds", "Seconds a page is in flight", buckets=PAGE_S, **own)
-        self._stage_s = Histogram("twopass_stage_seconds", "Seconds of a stage", ["stage"], buckets=STAGE_S, **own)
+        self._job_s = Histogram("twopass_job_seconds", "Seconds of a job on the worker", buckets=_JOB_S, **own)
+        self._queued_s = Histogram("twopass_queued_seconds", "Seconds in RunPod's queue", buckets=_JOB_S, **own)
+        self._page_s = Histogram("twopass_page_seconds", "Seconds a page is in flight", buckets=_PAGE_S, **own)
+        self._stage_s = Histogram("twopass_stage_seconds", "Seconds of a stage", ["stage"], buckets=_STAGE_S, **own)
         self._running = Gauge("twopass_jobs_running", "Jobs on the worker", **own)
         self._in_flight = Gauge("twopass_pages_in_flight", "Pages in flight", **own)
         self._waiting = Gauge("twopass_pages_waiting", "Pages waiting for a page slot", **own)
@@ -191,7 +191,9 @@ class _SilentHandler(WSGIRequestHandler):
 
 
 @contextmanager
-def push(registry: CollectorRegistry, gateway: str, worker: str, interval_s: float = PUSH_INTERVAL_S) -> Iterator[None]:
+def push(
+    registry: CollectorRegistry, gateway: str, worker: str, interval_s: float = _PUSH_INTERVAL_S
+) -> Iterator[None]:
     """Push all metrics at this interval while the context lasts, and once more at its end.
 
     `gateway` is an address, which may have a user and a password: http://user:password@host:9091. Metrics are grouped
@@ -222,7 +224,7 @@ def _push_once(registry: CollectorRegistry, gateway: str, worker: str, *, is_log
     try:
         address, handler = _split_credentials(gateway)
         key = {"instance": worker}
-        push_to_gateway(address, "twopass", registry, grouping_key=key, timeout=PUSH_TIMEOUT_S, handler=handler)
+        push_to_gateway(address, "twopass", registry, grouping_key=key, timeout=_PUSH_TIMEOUT_S, handler=handler)
     except (OSError, HTTPException, ValueError) as error:  # no connection, no answer in time, an error, a wrong address
         if is_logged:  # a wrong address is quoted by its error, perhaps with a part of the password
             reason = str(error)[:200] if isinstance(error, OSError) else type(error).__name__

@@ -59,7 +59,7 @@ class TextRenderer:
                 position = end
         source += self._hide_maths(text[position:], hidden)
         show = partial(_show, hidden=hidden)
-        return markdown_to_html(source, show) if is_markdown else show(source)
+        return _markdown_to_html(source, show) if is_markdown else show(source)
 
     def _hide_maths(self, text: str, hidden: list[Markup]) -> str:
         """Replace formulas by placeholders, and put their MathML into the list."""
@@ -82,7 +82,7 @@ def _show(text: str, hidden: Sequence[Markup]) -> Markup:
     return Markup("").join(hidden[int(part)] if n % 2 else escape(part) for n, part in enumerate(parts))
 
 
-def markdown_to_html(markdown: str, render_text: Callable[[str], Markup]) -> Markup:
+def _markdown_to_html(markdown: str, render_text: Callable[[str], Markup]) -> Markup:
     """Convert Markdown; `render_text` escapes the text between the marks."""
     (line,) = _make_parser().parseInline(markdown)
     return _MarkdownRenderer(render_text).render(line.children or ())
