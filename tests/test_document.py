@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.documents import boxes, checkpoint
-from twopass.document import Box, Page, Problem, Severity, State, Status, derive_status
+from tests.fakes.documents import boxes, checkpoint, element
+from twopass.document import Box, Flag, Page, Problem, Severity, State, Status, derive_status
 from twopass.errors import Code
 
 GRID = 999
@@ -71,3 +71,19 @@ def test_a_document_succeeds_only_if_it_is_complete() -> None:
     assert derive_status(pages(State.READ, State.FAILED)) is Status.PARTIAL_SUCCESS
     assert derive_status(pages(State.READ), (error,)) is Status.PARTIAL_SUCCESS
     assert derive_status(pages(State.UNREAD, State.FAILED)) is Status.FAILURE
+
+
+def test_a_flag_of_a_later_version_survives_and_is_shown_by_its_name() -> None:
+    """A document of a later version is read, and its flags stay in it as they are."""
+    (read,) = checkpoint(1, element("text", "Water", flags=("newer", "loop"))).elements
+
+    assert read.flags == ("newer", Flag.LOOP) and read.flags[0].sentence == "newer"
+    assert type(read).model_validate_json(read.model_dump_json()) == read
+
+
+def test_what_is_no_flag_is_noticed() -> None:
+    """Text that is put into an element in place of a flag is noticed when the element is written."""
+    unknown = element("text", "Water").model_copy(update={"flags": ("loop",)})
+
+    with pytest.warns(UserWarning, match="Expected `enum`"):
+        unknown.model_dump_json()

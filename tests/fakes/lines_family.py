@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from twopass.document import Box, Element, Kind, make_element_id
+from twopass.document import Box, Element, Flag, Kind, make_element_id
 from twopass.families import table_parser, text_layer_check
 from twopass.families.interface import (
     NORMAL,
@@ -62,7 +62,7 @@ class LinesFamily(Family):
 
     def next_question(self, context: ElementContext) -> Question | None:
         element = context.element
-        is_wanted = context.ask_all or element.kind is Kind.FORMULA or text_layer_check.DOUBTFUL in element.flags
+        is_wanted = context.ask_all or element.kind is Kind.FORMULA or Flag.DOUBTFUL in element.flags
         return Question("text", PROMPTS["crop"]) if is_wanted and not context.replies else None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:

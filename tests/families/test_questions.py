@@ -9,9 +9,9 @@ import pytest
 from tests.fakes import documents
 from tests.fakes.answers import TABLE
 from twopass.detection.region import DETECT
-from twopass.document import Analysis, Element, Figure, Kind
+from twopass.document import Analysis, Element, Figure, Flag, Kind
 from twopass.families.deepseek import PROMPTS
-from twopass.families.interface import UNREAD, ElementContext, Family, PageFeatures, PageRequest, Reply
+from twopass.families.interface import ElementContext, Family, PageFeatures, PageRequest, Reply
 from twopass.families.registry import FAMILIES
 
 ASKING = [family for family in FAMILIES.values() if family.canary]
@@ -45,7 +45,7 @@ def test_a_reply_is_parsed_by_the_name_of_its_question(family: Family, prompt: s
     Families that are asked only about what a detector found get elements that were not read yet.
     """
     is_detected = family.ladder(PageFeatures(1, 1), PageRequest())[0].prompt == DETECT
-    text, flags = ("", (UNREAD,)) if is_detected else ("Sprlng", ())
+    text, flags = ("", (Flag.UNREAD_REGION,)) if is_detected else ("Sprlng", ())
     for kind in KINDS:
         figure = Figure() if kind in (Kind.PICTURE, Kind.CHART) else None
         element = documents.element(kind, text, figure=figure, flags=flags)

@@ -14,12 +14,11 @@ from twopass.detection import polygons, suppression
 from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
 from twopass.detection.region import parse as parse_detection
-from twopass.document import Box, ConfidenceMethod, Element, Kind, Word
+from twopass.document import Box, ConfidenceMethod, Element, Flag, Kind, Word
 from twopass.errors import InvalidSetting
 from twopass.families import registry
 from twopass.families.detected_page import DETECTION
 from twopass.families.interface import (
-    UNREAD,
     ElementContext,
     Family,
     FamilyOptions,
@@ -29,7 +28,6 @@ from twopass.families.interface import (
     Rung,
     Structure,
 )
-from twopass.formats.explanations import INFORMATIONAL_FLAGS
 from twopass.pages.text_layer import TextLayer
 
 NAMES = ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"]
@@ -125,7 +123,7 @@ def test_every_region_with_text_is_unread_until_it_is_asked_about(name: str) -> 
 
     elements = family.parse(detect(*LABELS), 1, DETECTION).elements
 
-    assert [UNREAD in element.flags for element in elements] == [True, True, True, True, False, False]
+    assert [Flag.UNREAD_REGION in element.flags for element in elements] == [True, True, True, True, False, False]
     questions = [family.next_question(ElementContext(element, False, SIZE, elements)) for element in elements]
     assert [question is not None for question in questions[:4]] == [True] * 4
 
@@ -180,7 +178,7 @@ def test_boilerplate_is_no_answer() -> None:
 
     read = read_one(family, "text", "<|det|>text [1, 1, 9, 9]<|/det|>[Non-Text]", "[Non-Text]")
 
-    assert read.text == "" and UNREAD in read.flags
+    assert read.text == "" and Flag.UNREAD_REGION in read.flags
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -195,8 +193,10 @@ def test_what_can_be_kept_of_two_unusable_answers_is_kept(name: str) -> None:
 
     assert cut.text.startswith("Salt came") and cut.flags == ("cut_off",)
     assert looping.text.startswith("Salt came") and len(looping.text) < 40 and looping.flags == ("loop",)
-    assert layer.text == "Salt came by ship" and "from_text_layer" in layer.flags and UNREAD not in layer.flags
-    assert nothing.text == "" and UNREAD in nothing.flags and "pass2_empty" in nothing.flags
+    assert (
+        layer.text == "Salt came by ship" and "from_text_layer" in layer.flags and Flag.UNREAD_REGION not in layer.flags
+    )
+    assert nothing.text == "" and Flag.UNREAD_REGION in nothing.flags and "pass2_empty" in nothing.flags
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
@@ -207,7 +207,7 @@ def test_a_stray_word_does_not_replace_a_region(name: str) -> None:
 
     (element,) = family.parse(detect("text"), 1, DETECTION, layer).elements
 
-    assert element.text == "" and UNREAD in element.flags
+    assert element.text == "" and Flag.UNREAD_REGION in element.flags
 
 
 @pytest.mark.parametrize("name", ["glm_ocr", "paddleocr_vl", "unlimited_ocr"])
@@ -235,7 +235,7 @@ def test_regions_take_the_words_of_a_complete_layer_only_if_asked_to(name: str) 
         ]
 
     assert found == {False: [("", True), ("", True)], True: [("Words", False), ("", True)]}
-    assert "layer_text" in elements[0].flags and "layer_text" in INFORMATIONAL_FLAGS
+    assert Flag.LAYER_TEXT in elements[0].flags and Flag.LAYER_TEXT.informs
 
 
 @pytest.mark.parametrize("name", ALL_NAMES)
@@ -280,9 +280,9 @@ def test_any_replies_about_a_region_can_be_applied(
 
     read.model_dump_json()
     assert (read.id, read.boxes) == (element.id, element.boxes)
-    if UNREAD in element.flags:
+    if Flag.UNREAD_REGION in element.flags:
         has_content = bool(read.text.strip() or read.table or (read.figure and read.figure.data))
-        assert has_content is (UNREAD not in read.flags)
+        assert has_content is (Flag.UNREAD_REGION not in read.flags)
 
 
 def test_structures_have_the_names_of_the_setting() -> None:

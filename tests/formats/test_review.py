@@ -14,10 +14,10 @@ from lxml import html
 
 from tests import ROOT
 from tests.fakes.documents import MIDDLE, any_texts, build_document, checkpoint, documents, element, plain_table
-from twopass.document import Attempt, Box, Confidence, Document, Figure, Formula, Problem, Severity, State
+from twopass.document import Attempt, Box, Confidence, Document, Figure, Flag, Formula, Problem, Severity, State
 from twopass.errors import Code
 from twopass.formats import review
-from twopass.formats.explanations import FLAGS, STATES, explain_attempt
+from twopass.formats.explanations import STATES, explain_attempt
 from twopass.formats.html.text import make_mathml_converter
 from twopass.formats.writer_input import WriterInput
 
@@ -140,8 +140,8 @@ def test_flags_are_shown_in_words_and_unknown_ones_as_they_are() -> None:
     page = write_page(build_document(checkpoint(1, element("text", "Water", flags=flags))))
 
     card = html.fromstring(page.encode()).get_element_by_id("p0001-e000")
-    assert [p.text for p in card.find_class("alert")] == [FLAGS["uncertain"], "newer_flag"]
-    assert [p.text for p in card.find_class("note")] == [FLAGS["heading_repeated"]]
+    assert [p.text for p in card.find_class("alert")] == [Flag.UNCERTAIN.sentence, "newer_flag"]
+    assert [p.text for p in card.find_class("note")] == [Flag.HEADING_REPEATED.sentence]
 
 
 def test_flags_that_concern_a_page_are_explained_once() -> None:
@@ -150,8 +150,8 @@ def test_flags_that_concern_a_page_are_explained_once() -> None:
 
     page = write_page(build_document(checkpoint(1, *texts)))
 
-    assert page.count(FLAGS["dense_page"]) == 2
-    assert FLAGS["dense_page"] in list_doubts(page) and "paragraph" not in list_doubts(page)
+    assert page.count(Flag.DENSE_PAGE.sentence) == 2
+    assert Flag.DENSE_PAGE.sentence in list_doubts(page) and "paragraph" not in list_doubts(page)
     assert "element text_paragraph doubted" not in page
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.fakes import documents
 from tests.fakes.scripted import ScriptedEngine
-from twopass.document import Box, Element, RawCompletion, Word
+from twopass.document import Box, Element, Flag, RawCompletion, Word
 from twopass.engines.interface import Completion
 from twopass.engines.replay import ReplayEngine
 from twopass.families import table_parser
-from twopass.families.interface import UNREAD, ElementContext, Question, Reply
+from twopass.families.interface import ElementContext, Question, Reply
 from twopass.families.layout.family import LayoutFamily
 from twopass.families.registry import FAMILIES
 from twopass.job import EntryPoint, Job
@@ -71,7 +71,7 @@ async def read_drafts(element: Element, page_pool: PagePool, answer: str = "", *
 
 
 @pytest.mark.parametrize(
-    ("kind", "flags", "drafts"), [("picture", (), ["Spring", ""]), ("text", (UNREAD,), ["Spring"])]
+    ("kind", "flags", "drafts"), [("picture", (), ["Spring", ""]), ("text", (Flag.UNREAD_REGION,), ["Spring"])]
 )
 async def test_an_element_without_text_is_drafted_from_the_text_layer(
     page_pool: PagePool, kind: str, flags: tuple[str, ...], drafts: list[str]

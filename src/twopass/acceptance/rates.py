@@ -15,14 +15,14 @@ from twopass.acceptance.checks import Check, CheckOutcome, skip
 from twopass.acceptance.trials import trial_documents
 from twopass.acceptance.trials.trial_run import PageKey
 from twopass.acceptance.trials.trial_scores import MODEL_STATES
-from twopass.document import Checkpoint, Element
+from twopass.document import Checkpoint, Element, Flag
 from twopass.errors import Code
 from twopass.families.interface import NORMAL
 
 STAGE = "f"
 MIN_RUN = 4  # parts that must follow each other in the text layer as in the answer: fewer are found anywhere
 NOT_ASKED = "not asked"  # of blank pages, and of pages that could not be rendered
-REJECTED = ("pass2_loop", "pass2_cut", "pass2_empty", "pass2_disagrees")  # flags of elements
+REJECTED = (Flag.PASS2_LOOP, Flag.PASS2_CUT, Flag.PASS2_EMPTY, Flag.PASS2_DISAGREES)
 AGREES = "agrees with pass 1"
 _PART = re.compile(
     r"<\|[^|<>]{1,30}\|>|</?[a-z]{1,10}>|[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+|\S"
@@ -123,7 +123,7 @@ def _measure_page(page: Checkpoint, layer: str | None) -> Rates:
         ends=Counter(one.finish_reason for one in answers),
         element_ends=Counter(one.finish_reason for one in replies),
         looped=sum(attempt.reason is Code.LOOP for attempt in attempts),
-        looped_elements=sum(REJECTED[0] in element.flags for element in elements),
+        looped_elements=sum(Flag.PASS2_LOOP in element.flags for element in elements),
         asked=len(elements),
         used=sum(element.read_by == 2 for element in elements),
         rejected=Counter(_find_rejection(element) for element in elements if element.read_by == 1),

@@ -22,6 +22,7 @@ from twopass.document.element import (
     Table,
     make_element_id,
 )
+from twopass.document.flags import Flag
 from twopass.document.kinds import FIGURES, FURNITURE, HEADINGS, Category, Kind, Layer
 from twopass.document.page import (
     Attempt,
@@ -55,6 +56,7 @@ __all__ = [
     "FIGURES",
     "FURNITURE",
     "Figure",
+    "Flag",
     "Formula",
     "HEADINGS",
     "Kind",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from twopass.document.base import Value
 from twopass.document.box import Box
+from twopass.document.flags import Flag
 from twopass.document.kinds import FIGURES, HEADINGS, Category, Kind, Layer
 
 
@@ -144,7 +145,7 @@ class Element(Value):
     analysis: Analysis = Analysis()
     confidence: Confidence | None = None
     read_by: int = Field(1, ge=1, le=2, description="the pass whose answer was kept")
-    flags: tuple[str, ...] = ()
+    flags: tuple[Annotated[Flag, WithJsonSchema({"type": "string"})], ...] = ()  # later versions have other flags
     image: str | None = Field(None, description="path of the crop below the document's folder")
 
     @property
@@ -168,6 +169,13 @@ class Element(Value):
     @property
     def is_figure(self) -> bool:
         return self.kind in FIGURES
+
+    def with_flags(self, *flags: Flag) -> Element:
+        """The element with these flags, each of them once."""
+        return self.model_copy(update={"flags": tuple(dict.fromkeys((*self.flags, *flags)))})
+
+    def without_flag(self, flag: Flag) -> Element:
+        return self.model_copy(update={"flags": tuple(one for one in self.flags if one != flag)})
 
 
 def make_element_id(page: int, index: int) -> str:

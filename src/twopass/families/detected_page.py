@@ -13,10 +13,10 @@ from typing import Any
 from twopass.detection import polygons, reading_order, recall, region, suppression
 from twopass.detection.labels import RULES, Label
 from twopass.detection.region import DETECT, Region
-from twopass.document import HEADINGS, Element, Figure, Formula, Kind, Layer, make_element_id
+from twopass.document import HEADINGS, Element, Figure, Flag, Formula, Kind, Layer, make_element_id
 from twopass.errors import Code
 from twopass.families.captions import link_captions
-from twopass.families.interface import FROM_LAYER, NORMAL, UNREAD, ParsedPage, Rung, add_flags
+from twopass.families.interface import NORMAL, ParsedPage, Rung
 from twopass.models import Structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
@@ -26,10 +26,6 @@ DETECTOR_REVISION = "pp-doclayout-v3"
 REGIONS = "regions"  # the grammar of a detection, and the name of its rung where it is not the first
 WHOLE = "whole"  # the rung that reads the page at once, where the first one detects regions
 DETECTION = Rung(NORMAL, DETECT, grammar=REGIONS, is_transcript=False)
-MISSED = "missed_by_detector"  # element flags
-LAYER_TEXT = "layer_text"  # named after the setting that takes the words
-ORDER_CORRECTED = "order_corrected"  # page flags
-REGIONS_DROPPED = "degenerate_regions"
 HEADER_HALF = 0.5  # of the page's height: a page number above it is in the header
 _LAYER_KINDS = frozenset(
     {Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.CAPTION, Kind.FOOTNOTE, Kind.PAGE_HEADER, Kind.PAGE_FOOTER}
@@ -55,18 +51,18 @@ class DetectionParser:
         try:
             detection = region.parse(text)
         except ValueError:
-            return ParsedPage((), Code.UNGROUNDED, ("unparsed",))
+            return ParsedPage((), Code.UNGROUNDED, (Flag.UNPARSED,))
         repaired = polygons.repair(detection.regions)
         kept = suppression.select(repaired.regions, detection.is_landscape)
         guarded = recall.add_missed(kept, layer, detection.ink)
         ordered = reading_order.sort(guarded)
-        flags = {ORDER_CORRECTED: ordered.contradictions, REGIONS_DROPPED: repaired.dropped}
+        flags = {Flag.ORDER_CORRECTED: ordered.contradictions, Flag.DEGENERATE_REGIONS: repaired.dropped}
         found = tuple(flag for flag, count in flags.items() if count)
         takes_words = self.use_layer and recall.is_layer_complete(kept, layer)
         return ParsedPage(self._build_elements(ordered.regions, page, layer, takes_words, found), flags=found)
 
     def _build_elements(
-        self, regions: Sequence[Region], page: int, layer: TextLayer, takes_words: bool, flags: Sequence[str]
+        self, regions: Sequence[Region], page: int, layer: TextLayer, takes_words: bool, flags: Sequence[Flag]
     ) -> tuple[Element, ...]:
         built = []
         for index, one in enumerate(regions):
@@ -76,8 +72,8 @@ class DetectionParser:
             if not self.is_read(one.label):
                 element = _keep_visible_words(element, layer)
             if self.is_read(one.label) and not element.text:
-                element = add_flags(element, UNREAD)
-            built.append(add_flags(element, *flags))
+                element = element.with_flags(Flag.UNREAD_REGION)
+            built.append(element.with_flags(*flags))
         # Captions of figures and of tables have one label here, whose name would exclude tables.
         neutral = [e.model_copy(update={"native_label": "caption"}) if e.kind is Kind.CAPTION else e for e in built]
         return tuple(
@@ -91,7 +87,7 @@ class DetectionParser:
         if not words or prose.is_garbage(words):
             return element
         confidence, doubts = judge_unknown_layer(words)
-        read = add_flags(self.write_text(element, words), LAYER_TEXT, *doubts)
+        read = self.write_text(element, words).with_flags(Flag.LAYER_TEXT, *doubts)
         return read.model_copy(update={"confidence": confidence})
 
 
@@ -110,7 +106,7 @@ def _build_element(one: Region, element_id: str, page: int) -> Element:
         level=(1 if kind is Kind.TITLE else 2) if kind in HEADINGS else None,
         figure=Figure() if kind in (Kind.PICTURE, Kind.CHART) else None,
         formula=Formula() if kind is Kind.FORMULA else None,
-        flags=(MISSED,) if one.order is None else (),
+        flags=(Flag.MISSED_BY_DETECTOR,) if one.order is None else (),
     )
 
 
@@ -156,9 +152,5 @@ def name_options(structure: Structure, layer_text: bool) -> Mapping[str, Any]:
 def fall_back(element: Element, words: str | None, write_text: WriteText) -> Element:
     """The element of a region that was not read: with the text layer's words where it has some, else still unread."""
     if not words or not words.strip() or prose.is_garbage(words):
-        return add_flags(element, UNREAD)
-    return add_flags(write_text(mark_read(element), words), FROM_LAYER)
-
-
-def mark_read(element: Element) -> Element:
-    return element.model_copy(update={"flags": tuple(flag for flag in element.flags if flag != UNREAD)})
+        return element.with_flags(Flag.UNREAD_REGION)
+    return write_text(element.without_flag(Flag.UNREAD_REGION), words).with_flags(Flag.FROM_TEXT_LAYER)

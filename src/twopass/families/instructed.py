@@ -19,13 +19,14 @@ from twopass.document import (
     Connection,
     Element,
     Figure,
+    Flag,
     Kind,
     Source,
 )
-from twopass.families import lenient_json, table_parser, text_layer_check
+from twopass.families import lenient_json, table_parser
 from twopass.families.deepseek import DeepseekOcrFamily
 from twopass.families.grounded import elements, figures, second_reading
-from twopass.families.interface import ElementContext, Question, Reply, add_flags
+from twopass.families.interface import ElementContext, Question, Reply
 from twopass.families.lenient_json import as_object, as_objects, as_string, as_strings
 from twopass.models import DEFAULT_MODEL, MODELS, Model
 from twopass.text import surrounding_text
@@ -128,7 +129,7 @@ class InstructedFamily(DeepseekOcrFamily):
         if category is None or min(context.crop_size) < second_reading.MIN_CROP_SIDE:
             return None
         is_visual = element.is_figure or element.kind in (Kind.TABLE, Kind.FORMULA)
-        if not (is_visual or context.ask_all or text_layer_check.DOUBTFUL in element.flags):
+        if not (is_visual or context.ask_all or Flag.DOUBTFUL in element.flags):
             return None
         surroundings = surrounding_text.collect_context(element, context.page_elements) or NO_CONTEXT
         return Question(category, build_prompt(category, surroundings), self.choose_crop_mode(context.crop_size))
@@ -171,7 +172,7 @@ def _apply_reply(element: Element, reply: Reply) -> Element:
     flag = second_reading.find_failure(reply)
     fields = lenient_json.parse_object(reply.text)
     if flag or fields is None:
-        return add_flags(element, flag or "pass2_unparsed")
+        return element.with_flags(flag or Flag.PASS2_UNPARSED)
     update = {
         "keywords": as_strings(fields.get("keywords"))[:MAX_KEYWORDS] or element.keywords,
         "summary": as_string(fields.get("summary")) or element.summary,

@@ -11,19 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from twopass.document import Element
+from twopass.document import Element, Flag
 from twopass.errors import Code
 from twopass.models import Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 NORMAL = "normal"  # name of the first rung of every ladder
-UNREAD = "unread_region"  # element flag: a detected region whose text was not read (yet)
-FROM_LAYER = "from_text_layer"  # element flag: a region that was not read has the words of the PDF's text layer
-
-
-def add_flags(element: Element, *flags: str) -> Element:
-    """The element with these flags, each of them once."""
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*element.flags, *flags)))})
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,7 @@ class ParsedPage:
 
     elements: tuple[Element, ...] = ()
     reason: Code | None = None
-    flags: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
     via: str | None = None
 
 

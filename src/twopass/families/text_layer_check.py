@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from twopass.document import Confidence, ConfidenceMethod, Element, Kind
+from twopass.document import Confidence, ConfidenceMethod, Element, Flag, Kind
 from twopass.families import agreement
-from twopass.families.interface import add_flags
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import maths, prose
 
-DOUBTFUL = "doubtful"  # flag: pass 2 reads the element again
 MARGIN = 0.008  # of the page, around a box: a grid cell is 0.001 of the page, and letters reach beyond their boxes
 MIN_WORDS = 3  # of an element, to call its text wrong
 MIN_COVERAGE = 0.5  # share of an element's words that the layer must have
@@ -67,29 +65,29 @@ def _compare_with_words(element: Element, words: str) -> Element:
     is_unknown = share < MIN_COVERAGE and len(prose.split_words(text)) >= MIN_WORDS
     confidence = Confidence(score=share, method=ConfidenceMethod.FOUND_IN_LAYER)
     element = element.model_copy(update={"confidence": confidence})
-    return _add_doubts(element, ["not_in_text_layer"] if is_unknown else [])
+    return _add_doubts(element, [Flag.NOT_IN_TEXT_LAYER] if is_unknown else [])
 
 
 def _flag_doubts(element: Element) -> Element:
     return _add_doubts(element, list(_find_doubts(element)))
 
 
-def _add_doubts(element: Element, doubts: Sequence[str]) -> Element:
+def _add_doubts(element: Element, doubts: Sequence[Flag]) -> Element:
     """Flag the doubts, if any, and request pass 2."""
-    return add_flags(element, *doubts, DOUBTFUL) if doubts else element
+    return element.with_flags(*doubts, Flag.DOUBTFUL) if doubts else element
 
 
-def _find_doubts(element: Element) -> Iterator[str]:
+def _find_doubts(element: Element) -> Iterator[Flag]:
     """Yield a flag for each sign of a bad reading in the element itself."""
     yield from find_text_defects(element.text)
-    yield from (flag for flag in ("degenerate_box", "unread_box", "cut_off", "loop") if flag in element.flags)
+    yield from (flag for flag in element.flags if flag.is_doubt)
     if not element.text and element.kind not in NOT_COMPARED and element.kind is not Kind.TABLE:
-        yield "no_text"
+        yield Flag.NO_TEXT
 
 
-def find_text_defects(text: str) -> Iterator[str]:
+def find_text_defects(text: str) -> Iterator[Flag]:
     """Yield a flag for each kind of character that a sound text does not have."""
     if "\ufffd" in text:
-        yield "replacement_characters"
+        yield Flag.REPLACEMENT_CHARACTERS
     if _MIXED_SCRIPTS.search(_MATHS.sub(" ", text)):
-        yield "mixed_scripts"
+        yield Flag.MIXED_SCRIPTS

@@ -20,7 +20,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Self
 
-from twopass.document import FIGURES, HEADINGS, Box, Element, Kind
+from twopass.document import FIGURES, HEADINGS, Box, Element, Flag, Kind
 from twopass.families import captions, detected_page, formula_numbers
 from twopass.families.grounded import elements, grounding, loops, modes, page_answer, second_reading
 from twopass.families.grounded.grounding import Block
@@ -28,7 +28,6 @@ from twopass.families.grounded.modes import ModeLimits
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
     NORMAL,
-    UNREAD,
     CanaryQuestion,
     CropRange,
     ElementContext,
@@ -188,7 +187,7 @@ class UnlimitedOcrFamily(Family):
         The model has no prompts for figures.
         """
         element = context.element
-        if element.is_figure or (max(context.crop_size) <= MIN_CROP_SIDE and UNREAD not in element.flags):
+        if element.is_figure or (max(context.crop_size) <= MIN_CROP_SIDE and Flag.UNREAD_REGION not in element.flags):
             return None
         replies = _clean_replies(context.replies)
         name = second_reading.choose_question(replace(context, replies=replies), self.model.reads_figures)

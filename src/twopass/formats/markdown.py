@@ -17,12 +17,11 @@ from itertools import accumulate, groupby, pairwise
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from twopass.document import Cell, Document, Element, Kind, Page, Span, Table
+from twopass.document import Cell, Document, Element, Flag, Kind, Page, Span, Table
 from twopass.format_options import Markdown, Maths, Tables
 from twopass.formats import escaping, flow
 from twopass.formats.flow import Flow, Reference
 from twopass.text import direction, footnotes, list_items, markdown_escapes, prose, table_markup
-from twopass.text.confidence import UNREADABLE
 
 _DEFAULT_OPTIONS = Markdown()
 _RTL_BEGIN, _RTL_END = '<div dir="rtl">', "</div>"  # Markdown itself cannot say that a text runs from right to left
@@ -86,7 +85,7 @@ def _render_page(elements: Sequence[Element], context: _Context) -> list[_Block]
     """Render the elements, with a visible note before and after text that the reader calls unreadable."""
     blocks = []
     begin, end = (_Block((_Piece(None, f"**[{note}]**"),)) for note in flow.UNREADABLE_NOTES)
-    for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
+    for is_unreadable, group in groupby(elements, key=lambda element: Flag.UNREADABLE in element.flags):
         rendered = [replace(_render_block(element, context), direction=_find_direction(element)) for element in group]
         blocks += [begin, *rendered, end] if is_unreadable else rendered
     return blocks

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from twopass.document import Category, Document, Element, Page, Problem, State, Table
+from twopass.document import Category, Document, Element, Flag, Page, Problem, State, Table
 from twopass.formats import explanations, flow
 from twopass.formats.html.page import CLICKABLE_SCHEMES, encode, load_asset, load_style, make_policy
 from twopass.formats.html.text import TextRenderer
@@ -72,7 +72,7 @@ class ElementView:
     def alerts(self) -> list[str]:
         """Why the element may have been read badly, in words; its confidence only if there is doubt."""
         confidence = self.element.confidence
-        alerts = [explanations.explain_flag(flag) for flag in self._alert_flags]
+        alerts = [flag.sentence for flag in self._alert_flags]
         if self.is_doubtful and confidence:
             alerts.append(explanations.explain_confidence(confidence))
         return alerts
@@ -80,14 +80,12 @@ class ElementView:
     @property
     def notes(self) -> list[str]:
         """How the element was read, in words, where that raises no doubt."""
-        flags = [flag for flag in self.element.flags if flag in explanations.INFORMATIONAL_FLAGS]
-        return [explanations.explain_flag(flag) for flag in flags if flag not in explanations.PAGE_FLAGS]
+        return [flag.sentence for flag in self.element.flags if flag.informs and not flag.is_of_page]
 
     @property
-    def _alert_flags(self) -> list[str]:
+    def _alert_flags(self) -> list[Flag]:
         """The flags that say the element may have been read badly."""
-        harmless = explanations.INFORMATIONAL_FLAGS | explanations.PAGE_FLAGS
-        return [flag for flag in self.element.flags if flag not in harmless]
+        return [flag for flag in self.element.flags if not flag.informs and not flag.is_of_page]
 
     @property
     def score(self) -> float:
@@ -140,13 +138,12 @@ class PageView:
     def notes(self) -> list[str]:
         """The page's state, if it is not the usual one, and the flags that concern the page, in words."""
         state = [] if self.page.state is State.READ else [self.state.sentence]
-        return list(dict.fromkeys([*state, *map(explanations.explain_flag, self._flags)]))
+        return list(dict.fromkeys([*state, *(flag.sentence for flag in self._flags)]))
 
     @property
-    def _flags(self) -> list[str]:
+    def _flags(self) -> list[Flag]:
         """The flags that concern the page as a whole."""
-        flags = {flag for view in self.elements for flag in view.element.flags}
-        return sorted(flags & explanations.PAGE_FLAGS)
+        return sorted({flag for view in self.elements for flag in view.element.flags if flag.is_of_page})
 
     @property
     def reason(self) -> str | None:
@@ -173,7 +170,7 @@ class PageView:
         page, reasons = self.page, [problem.message for problem in self.problems]
         if page.state not in _SOUND_STATES:
             reasons = [f"{self.state.label}, because {self.reason}" if self.reason else self.state.label]
-        reasons += [explanations.explain_flag(f) for f in self._flags if f not in explanations.INFORMATIONAL_FLAGS]
+        reasons += [flag.sentence for flag in self._flags if not flag.informs]
         if not reasons:
             return []
         return [Doubt(page.number, None, reasons[0].removeprefix(f"page {page.number}: "), "", self._score())]

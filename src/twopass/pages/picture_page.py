@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from twopass.document import Box, Element, Figure, Kind, make_element_id
+from twopass.document import Box, Element, Figure, Flag, Kind, make_element_id
 from twopass.pages import ocr
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
 
-PICTURE_PAGE = "picture_page"  # flag: the page is one picture, and no text was found on it
 INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's background
 
 
@@ -25,7 +24,7 @@ def find_picture(pixels: Pixels, page: int) -> Element | None:
         kind=Kind.PICTURE,
         boxes=(find_inked_box(array),),
         figure=Figure(),
-        flags=(PICTURE_PAGE,),
+        flags=(Flag.PICTURE_PAGE,),
     )
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from twopass.document import Box, Element, Kind, Word, make_element_id
+from twopass.document import Box, Element, Flag, Kind, Word, make_element_id
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer
 
@@ -104,7 +104,7 @@ def to_paragraph_elements(layer: Sequence[Word], page: int) -> tuple[Element, ..
         category=Kind.TEXT.category,
         kind=Kind.TEXT,
         confidence=confidence,
-        flags=("text_layer", *doubts),
+        flags=(Flag.TEXT_LAYER, *doubts),
     )
     return tuple(_fill(element, paragraph, index) for index, paragraph in enumerate(_split_paragraphs(layer)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twopass.document import Analysis, Checkpoint, Element, Kind, Problem, Severity, Source
+from twopass.document import Analysis, Checkpoint, Element, Flag, Kind, Problem, Severity, Source
 from twopass.errors import WorkerDied
 from twopass.runtime.cpu_budget import limit_cpu_time
 from twopass.runtime.page_pool import PagePool
@@ -73,8 +73,8 @@ def _enrich_element(element: Element, elements: Sequence[Element], language: str
         update["analysis"] = Analysis(source=Source.DERIVED if phrases or summary else Source.NONE)
     elif (phrases, summary) != (element.keywords, element.summary):
         # The model analysed the element but left something out: a flag names what was added here.
-        added = [name for name, value in (("keywords", element.keywords), ("summary", element.summary)) if not value]
-        update["flags"] = tuple(dict.fromkeys((*element.flags, *(f"derived_{name}" for name in added))))
+        derived = {Flag.DERIVED_KEYWORDS: element.keywords, Flag.DERIVED_SUMMARY: element.summary}
+        element = element.with_flags(*(flag for flag, given in derived.items() if not given))
     return element.model_copy(update=update)
 
 

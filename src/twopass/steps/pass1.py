@@ -6,21 +6,31 @@ import math
 from collections.abc import Sequence
 
 from twopass.detection.region import DETECT
-from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, Element, Page, Problem, Severity, State
+from twopass.document import (
+    Attempt,
+    Checkpoint,
+    Confidence,
+    ConfidenceMethod,
+    Element,
+    Flag,
+    Page,
+    Problem,
+    Severity,
+    State,
+)
 from twopass.engines import ask
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.job import Job
 from twopass.pages import picture_page, text_layer
-from twopass.pages.rendered_page import ANNOTATIONS, RenderedPage, report_omission
+from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.source_files import SAVE_AGAIN
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.shutdown import SEND_AGAIN
 from twopass.text import prose
-from twopass.text.confidence import UNREADABLE
 
 TEXT_LAYER_RUNG = "text_layer"
 INCOMPLETE = {
@@ -180,48 +190,22 @@ def _count_words(elements: Sequence[Element]) -> int:
 def warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
     """Add a warning if text was kept that makes no sense; a failed page has an error already."""
     page = checkpoint.page
-    if page.is_lost or not any(UNREADABLE in element.flags for element in checkpoint.elements):
+    if page.is_lost or not any(Flag.UNREADABLE in element.flags for element in checkpoint.elements):
         return checkpoint
-    message = f"page {page.number}: its text does not match what the page shows; it is kept and marked as unreadable"
-    problem = Problem(code=Code.UNREADABLE_TEXT, severity=Severity.WARNING, page=page.number, message=message)
-    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
+    warnings = list_warnings((Flag.UNREADABLE,), page.number)
+    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, *warnings)})
 
 
-def list_warnings(flags: Sequence[str], number: int, before: Sequence[Problem] = ()) -> tuple[Problem, ...]:
-    """The warnings that the flags of a page stand for."""
-    warnings = [
+def list_warnings(flags: Sequence[Flag], number: int, before: Sequence[Problem] = ()) -> tuple[Problem, ...]:
+    """The warnings that the flags of a page stand for, without those that the problems `before` have."""
+    known = {problem.code for problem in before}
+    warnings = [flag.warning for flag in Flag if flag in flags and flag.warning and flag.warning.code not in known]
+    return tuple(
         Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
-        for flag, (code, message) in _WARNINGS.items()
-        if flag in flags
-    ]
-    if "lacks_annotations" in flags and not any(problem.code is Code.PARTS_OMITTED for problem in before):
-        warnings.append(report_omission(number, (ANNOTATIONS,)))
-    return tuple(warnings)
+        for code, message in warnings
+    )
 
 
-_WARNINGS = {
-    "dense_page": (
-        Code.DENSE_PAGE,
-        "too many lines or drawings for the layout model, or it took too long; split into blocks, columns may be mixed",
-    ),
-    "lacks_lines": (
-        Code.UNREADABLE_SCRIPT,
-        "some lines that only its pixels show were left out, because OCR is not sure of them; if they are in a script "
-        "other than Latin, Chinese or Japanese, install its language file of Tesseract or set TESSDATA_DIR",
-    ),
-    picture_page.PICTURE_PAGE: (
-        Code.NO_TEXT,
-        "no text was found, and the page is kept as one picture; if it shows text, raise dpi",
-    ),
-    "degenerate_regions": (
-        Code.REGIONS_DROPPED,
-        "the layout detector gave regions without an area, which were dropped; check that no text is missing",
-    ),
-    "order_corrected": (
-        Code.ORDER_CORRECTED,
-        "the layout detector's order contradicted the columns and was corrected; check the order",
-    ),
-}
 _EXPLANATIONS = {
     Code.LOOP: "the answer repeats itself; another mode or dpi often helps",
     Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twopass.document import Checkpoint, Element, Problem, RawCompletion
+from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion
 from twopass.engines import ask
 from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
 from twopass.families import table_parser
-from twopass.families.interface import UNREAD, ElementContext, Family, Question, Reply
+from twopass.families.interface import ElementContext, Family, Question, Reply
 from twopass.job import Job, Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
@@ -77,7 +77,7 @@ def select_questions(checkpoint: Checkpoint, rendered: RenderedPage, family: Fam
     questions = {
         element.id: _next_question(element, checkpoint, rendered, family, job)
         for element in checkpoint.elements
-        if element.box and (job.pass2 is not Pass2.NONE or UNREAD in element.flags)
+        if element.box and (job.pass2 is not Pass2.NONE or Flag.UNREAD_REGION in element.flags)
     }
     return {element_id: question for element_id, question in questions.items() if question is not None}
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twopass.document import Checkpoint, Document, Element, Problem, RawCompletion, Run, State, derive_canary
+from twopass.document import Checkpoint, Document, Element, Flag, Problem, RawCompletion, Run, State, derive_canary
 from twopass.engines.interface import Completion, Prompt
 from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code, InvalidJob, SourceError, StoreError
@@ -37,7 +37,6 @@ from twopass.storage.sources import Sources
 RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
 
 SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
-UNASKED = "unasked"  # element flag: the current family asks about it in pass 2, and no answer is recorded
 USABLE_STATES = frozenset({State.READ, State.REPAIRED})
 _ELEMENT_PROMPT = re.compile(r"(?P<id>p\d+-e\d+)(?P<count>-\d+)?")
 
@@ -276,5 +275,5 @@ def _flag_unasked(first: Element, second: Element, missed: Collection[str]) -> E
     if not names:
         return second
     element = first if second.id in names else second
-    flags = (flag for flag in element.flags if element is first or flag != "pass2_cut")  # of the missing answer
-    return element.model_copy(update={"flags": tuple(dict.fromkeys((*flags, UNASKED)))})
+    element = element if element is first else element.without_flag(Flag.PASS2_CUT)  # of the missing answer
+    return element.with_flags(Flag.UNASKED)

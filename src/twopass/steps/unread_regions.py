@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from twopass.document import Checkpoint, Element, Problem, Severity
+from twopass.document import Checkpoint, Element, Flag, Problem, Severity
 from twopass.errors import Code
-from twopass.families.interface import FROM_LAYER, UNREAD
 from twopass.pages import picture_page
 from twopass.pages.rendered_page import RenderedPage
 from twopass.runtime.page_pool import PagePool
@@ -17,10 +16,10 @@ from twopass.steps import pass1
 _CUTS = (
     (
         Code.TRUNCATED,
-        {"cut_off"},
+        {Flag.CUT_OFF},
         "were cut at the token limit, text may be missing; raise sampling.max_tokens",
     ),
-    (Code.LOOP, {"loop", "repetition_cut"}, "repeat themselves; the repetition was cut, and text may be missing"),
+    (Code.LOOP, {Flag.LOOP, Flag.REPETITION_CUT}, "repeat themselves; the repetition was cut, and text may be missing"),
 )
 
 
@@ -41,7 +40,7 @@ async def report(first: Checkpoint, second: Checkpoint, rendered: RenderedPage, 
     A page of which nothing was read ends as one without a usable answer: with its text layer, or failed. If it shows
     no line of script, its regions were mistaken for text, and it keeps its pictures. Raises WorkerDied.
     """
-    asked = {element.id for element in first.elements if UNREAD in element.flags}
+    asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
     second = _warn_of_cuts(second, asked)
     failed = _find_failed(asked, second.elements)
     if first.page.is_lost or not failed.ids:
@@ -70,8 +69,12 @@ def _warn_of_cuts(page: Checkpoint, asked: set[str]) -> Checkpoint:
 def _find_failed(asked: set[str], elements: Sequence[Element]) -> _Failed:
     regions = [element for element in elements if element.id in asked]
     return _Failed(
-        tuple(element for element in regions if UNREAD in element.flags),
-        tuple(element for element in regions if UNREAD not in element.flags and FROM_LAYER in element.flags),
+        tuple(element for element in regions if Flag.UNREAD_REGION in element.flags),
+        tuple(
+            element
+            for element in regions
+            if Flag.UNREAD_REGION not in element.flags and Flag.FROM_TEXT_LAYER in element.flags
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from twopass.document import Confidence, ConfidenceMethod
+from twopass.document import Confidence, ConfidenceMethod, Flag
 
 # ---- plausibility ----
 
@@ -195,8 +195,6 @@ def _is_plausible(word: str, followers: Mapping[str, frozenset[str]]) -> bool:
 
 # ---- confidence ----
 
-UNCERTAIN = "uncertain"  # flag
-UNREADABLE = "unreadable"  # flag
 UNCERTAIN_BELOW = 0.85  # score: more than one word in seven is probably wrong
 UNREADABLE_BELOW = 0.4  # score of a layer's words, apart from their structure
 LONG_TEXT = 3000  # characters of one element: a page's text in one piece, whose columns are probably mixed
@@ -247,26 +245,26 @@ class Evidence:
     is_flat_formula: bool = False
 
 
-def judge(evidence: Evidence) -> tuple[Confidence, tuple[str, ...]]:
+def judge(evidence: Evidence) -> tuple[Confidence, tuple[Flag, ...]]:
     """The confidence, and the flags of a low one."""
     score, method = _judge_words(evidence)
     # OCR that is unsure leaves out what it cannot read; a layer may be noise.
-    flags = (UNREADABLE,) if score < UNREADABLE_BELOW and evidence.recogniser is None else ()
+    flags = (Flag.UNREADABLE,) if score < UNREADABLE_BELOW and evidence.recogniser is None else ()
     if evidence.is_flat_formula and score > LOST_STRUCTURE:
         score, method = LOST_STRUCTURE, ConfidenceMethod.LOST_STRUCTURE
     elif evidence.length > LONG_TEXT and score > MIXED_ORDER:
         score, method = MIXED_ORDER, ConfidenceMethod.MIXED_ORDER
-    flags = (*flags, UNCERTAIN) if score < UNCERTAIN_BELOW else flags
+    flags = (*flags, Flag.UNCERTAIN) if score < UNCERTAIN_BELOW else flags
     return Confidence(score=round(score, 4), method=method), flags
 
 
-def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[str, ...]]:
+def judge_unknown_layer(text: str) -> tuple[Confidence, tuple[Flag, ...]]:
     """The same for a page's text layer that was used because nothing else could be read, and never compared."""
     plausibility, words = measure_plausibility(text)
     is_noise = words >= MIN_WORDS and plausibility < IMPLAUSIBLE
     score = round(UNKNOWN_LAYER * plausibility, 4) if is_noise else UNKNOWN_LAYER
     confidence = Confidence(score=score, method=ConfidenceMethod.UNKNOWN_LAYER)
-    return confidence, (UNREADABLE, UNCERTAIN) if is_noise else ()
+    return confidence, (Flag.UNREADABLE, Flag.UNCERTAIN) if is_noise else ()
 
 
 def _judge_words(evidence: Evidence) -> tuple[float, ConfidenceMethod]:

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from twopass.document import FURNITURE, Element, Kind, Layer
+from twopass.document import FURNITURE, Element, Flag, Kind, Layer
 from twopass.text import footnotes, prose
 
 SIDE = 0.1  # of the page's width at left and right, for download notes and draft marks
@@ -24,8 +24,6 @@ SAME_PLACE = 0.03  # of the page: repetitions differ by less from their median p
 GRID_STEP = 0.02  # of the page: a header of changing text keeps its base line and an edge or its centre
 MIN_SHARE = 1 / 3  # of the pages must have such a header: books use another on left pages, none on a chapter's first
 MAX_LENGTH = 100  # characters: longer text is no running header
-CONFIRMED = "in_margin"  # flag of an element that its family knows to be furniture, from the geometry of its page
-UNCONFIRMED = "apart"  # flag of an element that the model labelled header or footer and that stays body
 MAY_REPEAT = frozenset({Kind.TEXT, Kind.TITLE, Kind.SECTION_HEADER, Kind.LIST_ITEM, Kind.PICTURE}) | FURNITURE
 _PAGE_NUMBER_PATTERN = (
     r"(?:page|seite|p\.)\s*\d+(?:\s*(?:of|von|/)\s*\d+)?|\d+\s*(?:of|von|/)\s*\d+|-\s*\d+\s*-|第\s*\d+\s*页"
@@ -70,7 +68,7 @@ def mark(elements: Sequence[Element]) -> list[Element]:
 
 
 def _mark_element(element: Element, is_running: bool) -> Element:
-    if is_running or CONFIRMED in element.flags or _is_page_number(element) or _is_marginal(element):
+    if is_running or Flag.IN_MARGIN in element.flags or _is_page_number(element) or _is_marginal(element):
         update: dict[str, object] = {"content_layer": Layer.FURNITURE}
         if element.kind not in FURNITURE and not element.is_figure:
             kind = Kind.PAGE_HEADER if _find_band(element) == "top" else Kind.PAGE_FOOTER
@@ -83,7 +81,7 @@ def _to_body(element: Element) -> Element:
     if element.kind not in FURNITURE:
         return element.model_copy(update={"content_layer": Layer.BODY})
     kind = Kind.FOOTNOTE if _is_note(element) else Kind.TEXT
-    flags = (*element.flags, *((UNCONFIRMED,) if len(element.text) <= MAX_LENGTH else ()))
+    flags = (*element.flags, *((Flag.APART,) if len(element.text) <= MAX_LENGTH else ()))
     return element.model_copy(
         update={"kind": kind, "category": kind.category, "content_layer": Layer.BODY, "flags": flags}
     )
@@ -91,7 +89,7 @@ def _to_body(element: Element) -> Element:
 
 def is_unconfirmed_furniture(element: Element) -> bool:
     """Whether the element was labelled header or footer without other evidence. Text may continue after it."""
-    return UNCONFIRMED in element.flags
+    return Flag.APART in element.flags
 
 
 def _is_marginal(element: Element) -> bool:

@@ -12,6 +12,7 @@ from twopass.document import (
     Category,
     Element,
     Figure,
+    Flag,
     Formula,
     Kind,
     Layer,
@@ -229,17 +230,17 @@ def with_content(element: Element, content: str, table: Table | None = None) -> 
     return updated.model_copy(update=_kind_fields(updated, content, table))
 
 
-def _find_flags(block: Block, is_tagged: bool) -> Iterator[str]:
+def _find_flags(block: Block, is_tagged: bool) -> Iterator[Flag]:
     """Yield the flags of a block; `is_tagged` means that other blocks of the answer have labels."""
     if is_tagged and block.label is None and not block.corners:
-        yield "untagged"
+        yield Flag.UNTAGGED
     yield from block.flags
     if block.is_degenerate:
-        yield "degenerate_box"
+        yield Flag.DEGENERATE_BOX
     if block.unread_box:
-        yield "unread_box"
+        yield Flag.UNREAD_BOX
     if block.label and not block.boxes:
-        yield "no_box"
+        yield Flag.NO_BOX
 
 
 def _classify(piece: Piece) -> Kind:
@@ -330,7 +331,7 @@ def _cut_headings(heading_text: str, element: Element) -> Element:
     if rest == element.text:
         return element
     markdown = answer_text.cut_headings(element.markdown, heading_text)
-    flags = (*element.flags, "heading_repeated")
+    flags = (*element.flags, Flag.HEADING_REPEATED)
     # The number that made it a list item may have been the heading's.
     kind = Kind.LIST_ITEM if answer_text.is_list(rest) else Kind.TEXT
     return element.model_copy(update={"text": rest, "markdown": markdown, "flags": flags, "kind": kind})

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from twopass.document import Box
+from twopass.document import Box, Flag
 
 CACHE_SIZE, MAX_CACHED_LENGTH = 4096, 200  # coordinates of tags, and characters of each
 GRID = 999  # boxes run 0..999 inclusive (run_dpsk_ocr_pdf.py)
@@ -76,7 +76,7 @@ class Block:
     content: str
     start: int = 0
     unread_box: bool = False
-    flags: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
 
     @property
     def boxes(self) -> tuple[Box, ...]:

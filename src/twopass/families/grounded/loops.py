@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from twopass.document import Flag
 from twopass.families.grounded.grounding import Block, Corners, parse
 from twopass.text import prose
 
@@ -179,18 +180,18 @@ def remove_loops(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], bool]:
         run = find_impossible_blocks(kept)
         if run is None:
             break
-        before = [replace(block, flags=("loop",)) for block in kept[max(run.start - 1, 0) : run.start]]
+        before = [replace(block, flags=(Flag.LOOP,)) for block in kept[max(run.start - 1, 0) : run.start]]
         kept = [*kept[: max(run.start - 1, 0)], *before, *kept[run.end :]]
-    has_loops = len(kept) < len(blocks) or any("loop" in block.flags for block in kept)
+    has_loops = len(kept) < len(blocks) or any(Flag.LOOP in block.flags for block in kept)
     if run := find_evenly_spaced(kept, EVEN_REPEATS_FLAGGED):
-        repeated = [replace(block, flags=(*block.flags, "repeats")) for block in kept[run.start : run.end]]
+        repeated = [replace(block, flags=(*block.flags, Flag.REPEATS)) for block in kept[run.start : run.end]]
         kept = [*kept[: run.start], *repeated, *kept[run.end :]]
     return tuple(kept), has_loops
 
 
 def _cut_at_repetition(block: Block) -> Block:
     end = find_repetition(block.content)
-    return block if end is None else replace(block, content=block.content[:end], flags=("loop",))
+    return block if end is None else replace(block, content=block.content[:end], flags=(Flag.LOOP,))
 
 
 def find_impossible_blocks(blocks: Sequence[Block]) -> Repetition | None:

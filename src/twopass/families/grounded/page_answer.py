@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from twopass.document import Flag
 from twopass.errors import Code
 from twopass.families import text_layer_check
-from twopass.families.grounded import elements, grounding, loops, second_reading
+from twopass.families.grounded import elements, grounding, loops
 from twopass.families.grounded.grounding import Block
-from twopass.families.interface import ParsedPage, add_flags
+from twopass.families.interface import ParsedPage
 from twopass.pages.text_layer import TextLayer
 
 
@@ -45,7 +46,7 @@ def read_blocks(text: str) -> PageBlocks:
         blocks = tuple(elements.split_paragraphs(untagged[:repetition]))
     blocks, has_loop = loops.remove_loops(blocks)
     if answer.cut_off and blocks and not has_loop:
-        blocks = (*blocks[:-1], replace(blocks[-1], flags=("cut_off",)))
+        blocks = (*blocks[:-1], replace(blocks[-1], flags=(Flag.CUT_OFF,)))
     reason = Code.LOOP if has_loop or repetition is not None else Code.TRUNCATED if answer.cut_off else None
     return PageBlocks(blocks, reason, answer.has_boxes)
 
@@ -64,7 +65,7 @@ def require_boxes(parsed: ParsedPage, read: PageBlocks) -> ParsedPage:
 def flag_tables(parsed: ParsedPage) -> ParsedPage:
     """Flag the tables, and figures with data, of an answer that was sampled with a stricter n-gram ban."""
     flagged = (
-        add_flags(element, second_reading.REPEATS_LIMITED)
+        element.with_flags(Flag.REPEATS_LIMITED)
         if element.table or (element.figure and element.figure.data)
         else element
         for element in parsed.elements

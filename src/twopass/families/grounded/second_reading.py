@@ -37,12 +37,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from twopass.detection.labels import RULES, Label
-from twopass.document import FIGURES, Analysis, Confidence, ConfidenceMethod, Element, Figure, Kind, Source, Table
+from twopass.document import FIGURES, Analysis, Confidence, ConfidenceMethod, Element, Figure, Flag, Kind, Source, Table
 from twopass.families import agreement, table_parser, text_layer_check
-from twopass.families.detected_page import DetectionParser, fall_back, mark_read
+from twopass.families.detected_page import DetectionParser, fall_back
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
-from twopass.families.interface import UNREAD, ElementContext, Reply, add_flags
+from twopass.families.interface import ElementContext, Reply
 from twopass.text import prose
 
 MIN_CROP_SIDE = 20  # pixels, padding included: a smaller crop shows a rule or a dot
@@ -55,16 +55,15 @@ ALL, CHARTS = "all", "charts"  # which figures are described; any other value me
 BETTER_FROM_CROP = frozenset({Kind.TABLE, Kind.FORMULA})  # the same words get better HTML and LaTeX from a crop
 MAX_SUMMARY_SENTENCES = 3  # of a description
 _ANSWERED = frozenset({"stop", "length", "loop"})  # the engine gave an answer, though perhaps an unusable one
-REPEATS_LIMITED = "repeats_limited"  # flag: pass 1's n-gram ban may have changed equal rows or cells
 # Signs of a bad reading in pass 1, dropped with that reading.
 _RESOLVED_FLAGS = frozenset(
     {
-        text_layer_check.DOUBTFUL,
-        "no_text",
-        "replacement_characters",
-        "mixed_scripts",
-        "not_in_text_layer",
-        REPEATS_LIMITED,
+        Flag.DOUBTFUL,
+        Flag.NO_TEXT,
+        Flag.REPLACEMENT_CHARACTERS,
+        Flag.MIXED_SCRIPTS,
+        Flag.NOT_IN_TEXT_LAYER,
+        Flag.REPEATS_LIMITED,  # pass 1's n-gram ban may have changed equal rows or cells
     }
 )
 
@@ -93,7 +92,7 @@ def choose_question(context: ElementContext, knows_figures: bool) -> QuestionNam
     if element.kind is Kind.TABLE:
         return QuestionName.TABLE
     is_wanted = (
-        context.ask_all or element.kind is Kind.FORMULA or {text_layer_check.DOUBTFUL, UNREAD} & set(element.flags)
+        context.ask_all or element.kind is Kind.FORMULA or {Flag.DOUBTFUL, Flag.UNREAD_REGION} & set(element.flags)
     )
     return QuestionName.TEXT if is_wanted else None
 
@@ -101,7 +100,7 @@ def choose_question(context: ElementContext, knows_figures: bool) -> QuestionNam
 def _may_succeed_again(element: Element, replies: Sequence[Reply]) -> bool:
     """Whether to ask again about a region that has no text: once, unless the engine failed."""
     is_unusable = find_failure(replies[0]) is not None and replies[0].finish_reason in _ANSWERED
-    return UNREAD in element.flags and len(replies) == 1 and is_unusable
+    return Flag.UNREAD_REGION in element.flags and len(replies) == 1 and is_unusable
 
 
 def is_asked_again(name: QuestionName, replies: Sequence[Reply]) -> bool:
@@ -120,12 +119,12 @@ def _choose_figure_question(element: Element, replies: Sequence[Reply], descript
 
 def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
     """Return the element after pass 2. A failed reply only adds its flag."""
-    if UNREAD in element.flags:
+    if Flag.UNREAD_REGION in element.flags:
         return _apply_first_reading(element, replies)
     for reply in replies:
         flag = find_failure(reply)
         element = (
-            add_flags(element, flag) if flag else _APPLY_BY_NAME[QuestionName(reply.question.name)](element, reply)
+            element.with_flags(flag) if flag else _APPLY_BY_NAME[QuestionName(reply.question.name)](element, reply)
         )
     return _flag_derived_parts(element)
 
@@ -135,17 +134,17 @@ def _flag_derived_parts(element: Element) -> Element:
     figure = element.figure
     if figure is None or figure.data is None:
         return element
-    derived = {"axes": figure.axes, "legend": figure.legend, "trends": figure.trends}
-    return add_flags(element, *(f"derived_{part}" for part, value in derived.items() if value))
+    derived = {Flag.DERIVED_AXES: figure.axes, Flag.DERIVED_LEGEND: figure.legend, Flag.DERIVED_TRENDS: figure.trends}
+    return element.with_flags(*(flag for flag, value in derived.items() if value))
 
 
-def find_failure(reply: Reply) -> str | None:
+def find_failure(reply: Reply) -> Flag | None:
     """Return the flag of a reply that loops, is truncated or is empty; None for any other."""
     if reply.finish_reason == "loop" or loops.has_loop(reply.text):
-        return "pass2_loop"
+        return Flag.PASS2_LOOP
     if reply.finish_reason != "stop":
-        return "pass2_cut"
-    return None if grounding.strip_special_tokens(reply.text).strip() else "pass2_empty"
+        return Flag.PASS2_CUT
+    return None if grounding.strip_special_tokens(reply.text).strip() else Flag.PASS2_EMPTY
 
 
 class Verdict(NamedTuple):
@@ -153,7 +152,7 @@ class Verdict(NamedTuple):
 
     read_by: int
     score: float
-    flags: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
 
 
 def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
@@ -163,8 +162,8 @@ def judge(first: Element, second: Element, layer_text: str | None) -> Verdict:
         return Verdict(2, score)
     if first.table and second.table and _has_other_shape(second.table, first.table):
         score = min(score, agreement.cell_overlap(first.table, second.table))
-        return Verdict(2 if _is_more_complete(first, second, layer_text) else 1, score, ("pass2_disagrees",))
-    flags = ("pass2_disagrees",) if score < AGREEMENT else ()
+        return Verdict(2 if _is_more_complete(first, second, layer_text) else 1, score, (Flag.PASS2_DISAGREES,))
+    flags = (Flag.PASS2_DISAGREES,) if score < AGREEMENT else ()
     return Verdict(2 if _is_better(first, second, score, layer_text) else 1, score, flags)
 
 
@@ -179,7 +178,7 @@ def _is_better(first: Element, second: Element, score: float, layer_text: str | 
     if gain is not None:
         return gain > MIN_OVERLAP_GAIN
     if score >= AGREEMENT:
-        return first.kind in BETTER_FROM_CROP or text_layer_check.DOUBTFUL in first.flags
+        return first.kind in BETTER_FROM_CROP or Flag.DOUBTFUL in first.flags
     return _extends(first, one, other) or _count_defects(other) < _count_defects(one)
 
 
@@ -245,10 +244,12 @@ def _apply_first_reading(element: Element, replies: Sequence[Reply]) -> Element:
         read = _write_first_reading(element, reply)
         if read.text or read.table:
             update = {"read_by": 2, "analysis": Analysis(source=Source.MODEL, prompt=reply.question.prompt)}
-            return text_layer_check.check_region(mark_read(read).model_copy(update=update), reply.layer_text)
+            return text_layer_check.check_region(
+                read.without_flag(Flag.UNREAD_REGION).model_copy(update=update), reply.layer_text
+            )
     failures = [failure for reply in replies if (failure := find_failure(reply))]
     words = replies[-1].layer_text if replies else None
-    return fall_back(add_flags(element, *failures), words, elements.with_content)
+    return fall_back(element.with_flags(*failures), words, elements.with_content)
 
 
 def _write_first_reading(element: Element, reply: Reply) -> Element:
@@ -257,16 +258,16 @@ def _write_first_reading(element: Element, reply: Reply) -> Element:
     repeated = loops.find_repetition(text)
     blocks, has_loop = loops.remove_loops(grounding.parse(text[:repeated]).blocks)
     if has_loop or repeated is not None or reply.finish_reason == "loop":
-        element = add_flags(element, "loop")
+        element = element.with_flags(Flag.LOOP)
     elif reply.finish_reason != "stop":
-        element = add_flags(element, "cut_off")
+        element = element.with_flags(Flag.CUT_OFF)
     content = "\n\n".join(block.content.strip() for block in blocks)
     if element.kind is Kind.TABLE:
         parts = table_parser.split_tables(answer_text.fix_markup(content))
         if table := table_parser.join_parts(parts):
-            element = add_flags(element, REPEATS_LIMITED) if reply.question.sampling else element
+            element = element.with_flags(Flag.REPEATS_LIMITED) if reply.question.sampling else element
             return elements.with_content(element, "", table)
-        element = add_flags(element, "not_a_table")
+        element = element.with_flags(Flag.NOT_A_TABLE)
     return elements.with_content(element, answer_text.clean_prose(content))
 
 
@@ -274,7 +275,7 @@ def _apply_text_reply(element: Element, reply: Reply) -> Element:
     """Apply the reply about running text, a heading, a formula or code."""
     second = elements.with_content(element, _reply_text(reply.text))
     if not second.text:
-        return add_flags(element, "pass2_empty")
+        return element.with_flags(Flag.PASS2_EMPTY)
     layer_text = None if element.kind is Kind.FORMULA else reply.layer_text  # a text layer spells maths differently
     return apply_verdict(element, second, judge(element, second, layer_text), reply)
 
@@ -292,7 +293,7 @@ def _reply_text(text: str) -> str:
 def _apply_table_reply(element: Element, reply: Reply) -> Element:
     table = _find_table(reply.text)
     if table is None or not table_parser.table_text(table):
-        return add_flags(element, "pass2_empty")
+        return element.with_flags(Flag.PASS2_EMPTY)
     second = elements.with_content(element, "", table)
     return apply_verdict(element, second, judge(element, second, reply.layer_text), reply)
 
@@ -314,7 +315,7 @@ def apply_verdict(first: Element, second: Element, verdict: Verdict, reply: Repl
         "flags": kept,
     }
     defects = text_layer_check.find_text_defects(used.text) if verdict.read_by == 2 else ()
-    return add_flags(used.model_copy(update=update), *defects, *verdict.flags)
+    return used.model_copy(update=update).with_flags(*defects, *verdict.flags)
 
 
 def _apply_figure_reply(element: Element, reply: Reply) -> Element:

@@ -15,6 +15,7 @@ from twopass.document import (
     Cell,
     Element,
     Figure,
+    Flag,
     Formula,
     Kind,
     Layer,
@@ -23,8 +24,8 @@ from twopass.document import (
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
-from twopass.text import headings, list_items, page_furniture, prose, table_markup
-from twopass.text.confidence import UNREADABLE, Evidence, judge
+from twopass.text import headings, list_items, prose, table_markup
+from twopass.text.confidence import Evidence, judge
 
 _KINDS = {
     "title": Kind.TITLE,
@@ -128,7 +129,7 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
     # A picture without words has no text that could be wrong.
     confidence, doubts = judge(_weigh_evidence(region, kind, text, layout)) if text else (None, ())
     if layout.unreadable_script:
-        doubts = tuple(dict.fromkeys((UNREADABLE, *doubts)))
+        doubts = tuple(dict.fromkeys((Flag.UNREADABLE, *doubts)))
     element = Element(
         id="",
         page=page,
@@ -142,10 +143,10 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
         confidence=confidence,
         flags=(
             *layout.flags,
-            *(("orphan",) if region.label == "orphan" else ()),
-            *((page_furniture.CONFIRMED,) if is_furniture else ()),
-            *(("broken_font",) if region.has_broken_font else ()),
-            *(("image_text",) if region.shows_image_text else ()),
+            *((Flag.ORPHAN,) if region.label == "orphan" else ()),
+            *((Flag.IN_MARGIN,) if is_furniture else ()),
+            *((Flag.BROKEN_FONT,) if region.has_broken_font else ()),
+            *((Flag.IMAGE_TEXT,) if region.shows_image_text else ()),
             *doubts,
         ),
     )

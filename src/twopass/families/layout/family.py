@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from twopass.document import Element, Kind, make_element_id
+from twopass.document import Element, Flag, Kind, make_element_id
 from twopass.errors import Code
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
 from twopass.families.layout.elements import build_elements
@@ -71,6 +71,6 @@ def _keep_unparsed(text: str, page: int) -> ParsedPage:
         kind=Kind.TEXT,
         text=text,
         markdown=text,
-        flags=("unparsed",),
+        flags=(Flag.UNPARSED,),
     )
-    return ParsedPage((element,), Code.UNGROUNDED, ("unparsed",))
+    return ParsedPage((element,), Code.UNGROUNDED, (Flag.UNPARSED,))

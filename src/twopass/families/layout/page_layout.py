@@ -32,7 +32,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from twopass.document import Cell
+from twopass.document import Cell, Flag
 
 GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
 COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
@@ -119,12 +119,12 @@ class PageLayout(_FrozenModel):
         return "".join(style for style in "bi" if lengths[style] > COMMON_SHARE * total)
 
     @property
-    def flags(self) -> tuple[str, ...]:
+    def flags(self) -> tuple[Flag, ...]:
         """The flags of the page, which each of its elements has too."""
         flags = {
-            "dense_page": self.dense,
-            "lacks_lines": self.lacks_lines,
-            "lacks_annotations": self.lacks_annotations,
-            "hidden_layer": self.via == "hidden_layer",
+            Flag.DENSE_PAGE: self.dense,
+            Flag.LACKS_LINES: self.lacks_lines,
+            Flag.LACKS_ANNOTATIONS: self.lacks_annotations,
+            Flag.HIDDEN_LAYER: self.via == "hidden_layer",
         }
-        return tuple(name for name, applies in flags.items() if applies)
+        return tuple(flag for flag, applies in flags.items() if applies)

@@ -9,19 +9,19 @@ from twopass.document import (
     HEADINGS,
     Analysis,
     Element,
+    Flag,
     Formula,
     Kind,
     Source,
     Table,
 )
 from twopass.families import table_parser, text_layer_check
-from twopass.families.detected_page import fall_back, mark_read
-from twopass.families.interface import Reply, add_flags
+from twopass.families.detected_page import fall_back
+from twopass.families.interface import Reply
 from twopass.families.regions import cleanup, otsl
 from twopass.families.regions.reader import RegionReader, TableGrammar, Task
 from twopass.text import headings, prose
 
-LOOP_CUT = "repetition_cut"  # element flag
 # The readers end paragraphs with one line end, which Markdown would close; items of a list stay together.
 _LINE_END = re.compile(r"(?<!\n)\n(?!\n|[ \t]*- )")
 
@@ -64,14 +64,16 @@ def apply_reply(element: Element, reply: Reply, reader: RegionReader) -> Element
     clean = cleanup.clean_code if element.kind is Kind.CODE else cleanup.clean_text
     text, was_cut = clean(reply.text, limit)
     if was_cut or reply.finish_reason == "loop":
-        element = add_flags(element, LOOP_CUT)
+        element = element.with_flags(Flag.REPETITION_CUT)
     if reply.finish_reason == "length":
-        element = add_flags(element, "cut_off")
+        element = element.with_flags(Flag.CUT_OFF)
     read = element if reply.finish_reason in ("error", "crash") else _write(element, text, task, reader)
     if not (read.text or read.table or (read.figure and read.figure.data)):
         return fall_back(element, reply.layer_text, with_text)
     update = {"read_by": 2, "analysis": Analysis(source=Source.MODEL, prompt=task)}
-    return text_layer_check.check_region(mark_read(read).model_copy(update=update), reply.layer_text)
+    return text_layer_check.check_region(
+        read.without_flag(Flag.UNREAD_REGION).model_copy(update=update), reply.layer_text
+    )
 
 
 def _write(element: Element, text: str, task: Task, reader: RegionReader) -> Element:
@@ -79,7 +81,7 @@ def _write(element: Element, text: str, task: Task, reader: RegionReader) -> Ele
     if task is Task.TABLE:
         table = otsl.parse(text) if reader.tables is TableGrammar.OTSL else None
         table = table or cleanup.parse_table(text)
-        return with_table(element, table) if table else with_text(add_flags(element, "not_a_table"), text)
+        return with_table(element, table) if table else with_text(element.with_flags(Flag.NOT_A_TABLE), text)
     if task is Task.CHART:
         data = cleanup.parse_chart(text)
         return with_table(element, data) if data else with_text(element, text)

@@ -9,12 +9,11 @@ from typing import Any, Self
 
 from twopass.detection.labels import Label
 from twopass.detection.region import DETECT
-from twopass.document import Element
+from twopass.document import Element, Flag
 from twopass.families import detected_page, formula_numbers
 from twopass.families.detected_page import DETECTION, DetectionParser
 from twopass.families.grounded import loops
 from twopass.families.interface import (
-    UNREAD,
     CanaryQuestion,
     ElementContext,
     Family,
@@ -96,7 +95,7 @@ class RegionFamily(Family):
 
     def next_question(self, context: ElementContext) -> Question | None:
         """One question about every region that the reader reads, unless its text is known already."""
-        if context.replies or UNREAD not in context.element.flags:
+        if context.replies or Flag.UNREAD_REGION not in context.element.flags:
             return None
         task = self._choose_task(detected_page.find_label(context.element))
         return Question(task, self.reader.prompts[task]) if task else None

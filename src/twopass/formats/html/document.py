@@ -16,14 +16,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from twopass.document import FIGURES, Cell, Element, Kind, Table
+from twopass.document import FIGURES, Cell, Element, Flag, Kind, Table
 from twopass.formats import explanations, flow
 from twopass.formats.flow import InlineText, PageFlow, Reference
 from twopass.formats.html.page import encode, load_asset, make_policy, open_tag, tag
 from twopass.formats.html.text import Insertion, TextRenderer
 from twopass.formats.writer_input import WriterInput
 from twopass.text import direction, footnotes, list_items, prose
-from twopass.text.confidence import UNREADABLE
 from twopass.text.table_markup import group_rows
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # what a file says of itself may be anything
@@ -176,7 +175,7 @@ class _DocumentWriter:
             if self._options.page_marks:
                 blocks += _mark_page(page)
             elements = [element for element in page.elements if element.id not in attached]
-            for is_unreadable, group in groupby(elements, key=lambda element: UNREADABLE in element.flags):
+            for is_unreadable, group in groupby(elements, key=lambda element: Flag.UNREADABLE in element.flags):
                 rendered = [block for element in group for block in self._render_blocks(element)]
                 begin, end = map(_make_note, flow.UNREADABLE_NOTES)
                 blocks += [begin, *rendered, end] if is_unreadable else rendered
