@@ -87,6 +87,7 @@ HOMES = {
     "vllm": {
         "acceptance/reference.py",
         "acceptance/stock_vllm.py",
+        "engines/vllm/core.py",
         "engines/vllm/core_process.py",
         "engines/vllm/engine.py",
         "engines/gpus.py",

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     processors = list_processors(options.ban, options.drafts > 0)
     overrides = {"logits_processors": processors} | build_overrides(options)
     before = time.time()
-    engine = vllm.VllmEngine(build_settings(options, options.interval), options.model_dir, **overrides)
+    (engine,) = vllm.start_engines(build_settings(options, options.interval), options.model_dir, **overrides)
     print_json(stage="engine constructed", seconds=time.time() - before, since_start=time.time() - started)
     options.process_start = started
     asyncio.run(runs[options.what](engine, options))
@@ -106,7 +106,7 @@ async def run_decoder(engine: Any, options: Any) -> None:
     async def tokens_per_s(request_id: str, sampling: Any) -> float:
         before = time.time()
         await asyncio.gather(*(
-            generate_tokens(engine.core, f"{request_id}-{n}", sampling, rng) for n in range(options.sequences)
+            generate_tokens(engine.core.client, f"{request_id}-{n}", sampling, rng) for n in range(options.sequences)
         ))  # fmt: skip
         return float(options.sequences * options.tokens) / (time.time() - before)
 

@@ -177,10 +177,10 @@ def _start_engine(options: Any, model: str, folder: Path) -> Any:
     raise_descriptor_limit()
     more = {"mm_encoder_attn_backend": options.attention} if options.attention else {}
     before = time.time()
-    engine = vllm.VllmEngine(settings, folder, **more, **options.override)
+    (engine,) = vllm.start_engines(settings, folder, **more, **options.override)
     shown = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "gpu_memory_utilization", "attention_backend")
     print_json(model=model, stage="start", seconds=time.time() - before,
-               **{name: engine.arguments[name] for name in shown if name in engine.arguments})  # fmt: skip
+               **{name: engine.core.arguments[name] for name in shown if name in engine.core.arguments})  # fmt: skip
     return engine
 
 

@@ -30,7 +30,7 @@ from scripts.bench.report import print_json
 from scripts.bench.scripted_engine import ScriptedAnswerEngine
 from scripts.bench.usage import sample_usage
 from scripts.bench.workload import A4, ENVIRONMENT, choose_load_format, read_mix
-from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.families import registry
 from twopass.families.interface import FamilyOptions
@@ -80,7 +80,8 @@ def main(arguments: Sequence[str]) -> None:
         logs.set_up(settings)
 
         def create_engine(settings: Settings) -> VllmEngine:
-            return VllmEngine(settings, options.model_dir, **build_overrides(options))
+            (engine,) = start_engines(settings, options.model_dir, **build_overrides(options))
+            return engine
 
         with open_worker(settings, create_engine=create_engine) as worker:
             usual = replace(worker, page_slots=PageSlots(slots))

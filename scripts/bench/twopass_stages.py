@@ -48,7 +48,7 @@ def _start(options: Any, kind: str, measure: Callable[[Any, Sequence[Any], Any],
 
     process_start = read_process_start()
     settings = build_settings(options, STREAM_INTERVAL)
-    engine = vllm.VllmEngine(settings, options.model_dir, **build_overrides(options))
+    (engine,) = vllm.start_engines(settings, options.model_dir, **build_overrides(options))
     constructed = time.time() - process_start
 
     async def run() -> Facts:
@@ -102,7 +102,7 @@ async def _measure_mix(engine: Any, pages: Sequence[Any], options: Any) -> Facts
 
 async def _measure_decoder(engine: Any, pages: Sequence[Any], options: Any) -> Facts:
     bans = {"twopass": add_draft(NGRAM_BAN), "no_ban": add_draft({})}
-    return {"decoder_tokens_per_s": await measure_decoder(engine.core, options, bans)}
+    return {"decoder_tokens_per_s": await measure_decoder(engine.core.client, options, bans)}
 
 
 async def _measure_rate(engine: Any, prompts: Sequence[Any]) -> float:

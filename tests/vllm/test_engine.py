@@ -20,7 +20,7 @@ from tests.fakes.reader import Reader
 from tests.vllm import phrase_model, tiny
 from twopass.engines.interface import Prompt, Sampling
 from twopass.engines.vllm import tiling
-from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.images import TiledImages
 from twopass.errors import Code, EngineError
 from twopass.models import MODELS, TileGrid
@@ -33,25 +33,13 @@ DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 
 MAX_WAIT_S, SILENCE_S = 300, 30  # a step with large images is long, so only tests with tiny ones use SILENCE_S
 FEW_PROMPTS: Mapping[str, Any] = {"mode": "tiny", "figure_descriptions": "none"}  # an image takes seconds on a CPU
+PHRASE_WORKER = "tests.vllm.phrase_worker.PhraseWorker"
 INTERVAL = 4  # tokens between two loop checks; short, like these answers
 TEXT = "<image>\n<|grounding|>Convert the document to markdown."
 # BOS, a newline, <|grounding|>, text of which each letter is a token, and "markdown.", a phrase of one token.
 TEXT_TOKENS = 1 + len("\n") + 1 + len("Convert the document to ") + 1
 NOISE = np.random.default_rng(1).integers(0, 256, (500, 1000, 3), dtype=np.uint8)
 IMAGE_TOKENS = {"tiny": 73, "small": 111, "base": 273, "large": 421, "gundam": 273 + 10 * 21}
-
-
-class ScriptedEngine(VllmEngine):
-    """Sets the phrase model's weights in every core that it starts."""
-
-    async def set_weights(self) -> None:
-        to_id = self.tokenizer.convert_tokens_to_ids
-        pairs = [(to_id(phrase), to_id(following)) for phrase, following in phrase_model.NEXT_PHRASE.items()]
-        await self.core.collective_rpc(phrase_model.set_weights, args=(pairs,))
-
-    async def restart(self) -> None:
-        await super().restart()
-        await self.set_weights()
 
 
 @dataclass
@@ -69,7 +57,7 @@ class Running:
 
     @property
     def unfinished(self) -> int:
-        return len(self.engine.core.output_processor.request_states)
+        return len(self.engine.core.client.output_processor.request_states)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +69,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         gpu_memory_utilization=0.3, engine_restarts=3, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
         small_crops=True,  # the encoder takes seconds for a large image on a CPU
     )  # fmt: skip
-    engine = ScriptedEngine(settings, folder)
+    (engine,) = start_engines(settings, folder, worker_cls=PHRASE_WORKER)
     assert engine.buffers
-    await engine.set_weights()
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
     await page_pool.open()
@@ -232,7 +219,7 @@ async def test_an_answer_that_loops_is_stopped(running: Running) -> None:
 
 async def test_tokens_leave_the_core_an_interval_at_a_time(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One message for each token would cost more than the token."""
-    processor, counts = running.engine.core.output_processor, list[int]()
+    processor, counts = running.engine.core.client.output_processor, list[int]()
     process = processor.process_outputs
 
     def count_tokens(outputs: Any, *more: Any, **others: Any) -> Any:
@@ -282,13 +269,13 @@ async def test_log_probabilities_are_optional(running: Running) -> None:
 
 async def test_after_running_out_of_memory_the_next_core_takes_less(running: Running) -> None:
     """The prompt is still answered; from then on half as many run at once, and jobs get a warning."""
-    await running.engine.core.collective_rpc(phrase_model.run_out_of_memory)
+    await running.engine.core.client.collective_rpc(phrase_model.run_out_of_memory)
     answer = await running.ask()
 
     assert answer.text.startswith(phrase_model.TITLE)
     assert [incident.code for incident in running.engine.incidents] == [Code.ENGINE_MEMORY]
-    assert running.engine.sequences == running.engine.arguments["max_num_seqs"] == 2
-    assert running.engine.core.vllm_config.scheduler_config.max_num_seqs == 2
+    assert running.engine.sequences == running.engine.core.arguments["max_num_seqs"] == 2
+    assert running.engine.core.client.vllm_config.scheduler_config.max_num_seqs == 2
 
 
 async def test_a_core_killed_during_a_document_loses_nothing(running: Running, tmp_path: Path) -> None:
@@ -312,7 +299,7 @@ async def test_a_core_killed_during_a_document_loses_nothing(running: Running, t
 
 async def test_a_core_that_hangs_or_dies_is_started_again(running: Running) -> None:
     """The next core answers its prompts; when all restarts are used up, the worker has to be replaced."""
-    running.engine.silence.base_s = SILENCE_S
+    running.engine.core.silence.base_s = SILENCE_S
     await running.engine.open(running.page_pool)
     cores = find_children("EngineCore")
     for process in cores:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.vllm import phrase_model, tiny
-from tests.vllm.test_engine import ScriptedEngine
+from tests.vllm.test_engine import PHRASE_WORKER
 from twopass.engines.group import EngineGroup
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm.parallel_start import start_engines
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -31,7 +31,7 @@ class Running:
     """The group and its engines."""
 
     group: EngineGroup
-    engines: Sequence[ScriptedEngine]
+    engines: Sequence[VllmEngine]
 
     def ask(self, text: str, **sampling: Any) -> asyncio.Task[Completion]:
         pixels = Pixels(NOISE.shape[1], NOISE.shape[0], data=NOISE.tobytes())
@@ -41,7 +41,7 @@ class Running:
     async def wait_until_inside(self, *counts: int) -> None:
         """Wait until each core works on so many prompts."""
         async with asyncio.timeout(MAX_WAIT_S):
-            while [len(engine.core.output_processor.request_states) for engine in self.engines] != [*counts]:
+            while [len(engine.core.client.output_processor.request_states) for engine in self.engines] != [*counts]:
                 await asyncio.sleep(0.02)
 
 
@@ -53,10 +53,8 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
         engine="vllm", model_dir=folder, load_format="dummy", max_num_seqs=4, stream_interval=4,
         gpu_memory_utilization=0.1, engine_silence_s=MAX_WAIT_S, canary=False, page_workers=1,
     )  # fmt: skip
-    engines: Any = start_engines(settings, folder, [(), ()], ScriptedEngine)
+    engines = start_engines(settings, folder, [(), ()], worker_cls=PHRASE_WORKER)
     group = EngineGroup(engines)
-    for engine in engines:
-        await engine.set_weights()
     page_pool = PagePool(1, PixelBufferPool(1, 1 << 20), more_buffers=group.buffer_pools)
     await page_pool.open()
     await group.open(page_pool)
@@ -108,5 +106,5 @@ async def test_prompts_of_a_killed_core_are_answered_by_the_other(running: Runni
     assert {(await task).text for task in tasks} == {phrase_model.LOOP * 60}
 
 
-def find_processes(engine: ScriptedEngine) -> Any:
-    return engine.core.engine_core.resources.engine_manager.processes
+def find_processes(engine: VllmEngine) -> Any:
+    return engine.core.client.engine_core.resources.engine_manager.processes

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from twopass.engines.crop_inputs import CropInput
 
 from tests.vllm_families import tiny_readers
 from twopass.acceptance import drawn_pages, reference
@@ -18,6 +17,7 @@ from twopass.acceptance.run import Plan, RequestCounts, run
 from twopass.acceptance.tested_models import CutPatches, RegionReaderModel
 from twopass.engines.vllm import images, tiling
 from twopass.families.regions.reader import READERS
+from twopass.models import CropInput
 from twopass.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch and vLLM emit warnings that we cannot fix

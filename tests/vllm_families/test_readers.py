@@ -28,7 +28,7 @@ from twopass.document import Box
 from twopass.engines.detector.engine import Detector, DetectorFirstEngine
 from twopass.engines.detector.process import ChildDetector, DetectorOptions
 from twopass.engines.interface import Completion, Prompt, Sampling
-from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.engines.vllm.plugin.readers import split_images
 from twopass.errors import Code
 from twopass.families.regions.family import RegionFamily
@@ -79,7 +79,7 @@ class Running:
 
     @property
     def unfinished(self) -> int:
-        return len(self.engine.core.output_processor.request_states)
+        return len(self.engine.core.client.output_processor.request_states)
 
 
 @pytest.fixture(scope="module", params=sorted(READERS))
@@ -89,7 +89,7 @@ async def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         engine="vllm", model=request.param, model_dir=folder, max_num_seqs=8, gpu_memory_utilization=0.3,
         engine_restarts=2, engine_silence_s=MAX_WAIT_S, page_workers=1,
     )  # fmt: skip
-    engine = VllmEngine(settings, folder)
+    (engine,) = start_engines(settings, folder)
     assert engine.buffers
     buffers = PixelBufferPool(8, 1 << 28)
     page_pool = PagePool(1, buffers, more_buffers=(engine.buffers,))
@@ -209,7 +209,7 @@ async def test_a_crop_has_no_modes(running: Running) -> None:
 async def test_the_engine_bans_no_ngrams(running: Running) -> None:
     """The readers were not trained with a ban, and without one vLLM uses its faster runner."""
     assert not running.engine.has_ngram_ban
-    assert "logits_processors" not in running.engine.arguments
+    assert "logits_processors" not in running.engine.core.arguments
 
 
 class ScriptedDetector:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.vllm import tiny
 from twopass.engines.interface import Prompt, Sampling
-from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.families.unlimited import PROMPTS
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
@@ -34,7 +34,8 @@ def page(width: int, height: int) -> Pixels:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
     """Started before any event loop, as in production, where it also forks."""
     folder = tiny.write_checkpoint(tmp_path_factory.mktemp("unlimited"), "UnlimitedOCRForCausalLM")
-    yield VllmEngine(SETTINGS, folder)
+    (started,) = start_engines(SETTINGS, folder)
+    yield started
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ async def opened(engine: VllmEngine) -> AsyncIterator[VllmEngine]:
 
 def test_an_answer_token_sees_the_last_128_tokens(engine: VllmEngine) -> None:
     """Our arguments leave the window and the missing prefix cache as vLLM sets them for this model."""
-    config = engine.core.vllm_config
+    config = engine.core.client.vllm_config
 
     assert (config.model_config.rswa_window, config.model_config.hf_text_config.rswa_window) == (128, 128)
     assert not config.cache_config.enable_prefix_caching

@@ -42,7 +42,7 @@ from twopass.engines import factory, gpus, structure, weights
 from twopass.engines.interface import Engine
 from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import choose_preset
-from twopass.engines.vllm.engine import VllmEngine
+from twopass.engines.vllm.engine import VllmEngine, start_engines
 from twopass.errors import Code, EngineError, TwopassError
 from twopass.models import MODELS, Preset, Structure, find_model
 from twopass.settings import Settings
@@ -190,7 +190,7 @@ def _run_stages(plan: Plan) -> Iterator[list[Check]]:
             accepted=_count(ACCEPTED_TOKENS),
         )
         answers = worker.submit(_check_recorded_answers(plan, worker)).result()
-        arguments = {name: engine.arguments[name] for name in SHARED_ARGUMENTS if name in engine.arguments}
+        arguments = {name: engine.core.arguments[name] for name in SHARED_ARGUMENTS if name in engine.core.arguments}
     stock = stock_vllm.ask(arguments, requests, counts.alone, model.build_stock_input)
     yield greedy_tokens.check_answers(requests, ours, stock)
     yield answers
@@ -249,7 +249,7 @@ def _open_worker(model: TestedModel, plan: Plan, folder: Path, blocks: int) -> I
     engines: list[VllmEngine] = []
 
     def create_engine(settings: Settings) -> Engine:
-        engine = VllmEngine(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
+        (engine,) = start_engines(settings, folder, num_gpu_blocks_override=blocks, disable_log_stats=False)
         engines.append(engine)
         return factory.put_detector_first(engine, settings, detector) if detector else engine
 

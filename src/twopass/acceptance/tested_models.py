@@ -114,7 +114,7 @@ class WholePageModel(TestedModel):
             image = picture.image
             arguments = (self.name, image.width, image.height, image.array().tobytes())
             try:
-                found, *_ = await engine.core.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
+                found, *_ = await engine.core.client.collective_rpc(vision_inputs.compare_in_worker, args=arguments)
             except Exception as error:  # vLLM raises a plain Exception for whatever fails in its worker
                 return Agreement(error=f"{type(error).__name__}: {error}")
             return Agreement(*found)

@@ -125,8 +125,10 @@ def create_reader(settings: Settings) -> Engine:
 def _create_vllm_engine(settings: Settings, model: Path) -> Engine:
     """Start an engine on every GPU, or on all that TENSOR_PARALLEL_SIZE asks for."""
     from twopass.engines.group import EngineGroup
-    from twopass.engines.vllm.engine import VllmEngine
-    from twopass.engines.vllm.parallel_start import start_engines
+    from twopass.engines.vllm.engine import start_engines
 
     shares = gpus.divide(settings, gpus.detect_gpus())
-    return EngineGroup(start_engines(settings, model, shares)) if len(shares) > 1 else VllmEngine(settings, model)
+    if len(shares) > 1:
+        return EngineGroup(start_engines(settings, model, shares))
+    (engine,) = start_engines(settings, model)
+    return engine

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from twopass.engines.gpus import GpuInfo
-from twopass.engines.vllm import engine
+from twopass.engines.vllm import startup
 from twopass.engines.vllm.arguments import (
     DEFAULT_DRAFTS,
+    GRAPH_STEP,
+    SMALL_GRAPHS,
     _choose_attention,
     build_arguments,
     choose_drafts,
     choose_preset,
+    cuda_graph_config,
 )
 from twopass.errors import EngineError
 from twopass.families.interface import FamilyOptions
@@ -89,10 +92,10 @@ def test_unlimited_ocr_gets_an_attention_that_can_run() -> None:
 def test_unlimited_ocr_is_refused_without_a_gpu() -> None:
     """vLLM's attention for CPUs reads cache that was freed; random weights are for tests."""
     with pytest.raises(EngineError, match="unlimited_ocr needs a GPU"):
-        engine._check_attention(UNLIMITED, 0)
-    engine._check_attention(UNLIMITED, 24)
-    engine._check_attention(Settings(model="unlimited_ocr", load_format="dummy"), 0)
-    engine._check_attention(Settings(), 0)
+        startup._check_attention(UNLIMITED, 0)
+    startup._check_attention(UNLIMITED, 24)
+    startup._check_attention(Settings(model="unlimited_ocr", load_format="dummy"), 0)
+    startup._check_attention(Settings(), 0)
 
 
 def build_gpu(capability: tuple[int, int]) -> GpuInfo:
@@ -137,3 +140,12 @@ def test_graphs_and_steps_have_room_for_drafts() -> None:
     assert with_drafts["speculative_config"]["num_speculative_tokens"] == 4
     assert with_drafts["compilation_config"]["cudagraph_capture_sizes"][-1] == 5 * preset.sequences
     assert "speculative_config" not in without
+
+
+@pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
+def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
+    """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""
+    sizes = cuda_graph_config(sequences)["cudagraph_capture_sizes"]
+
+    assert (sizes[0], sizes[-1]) == (1, sequences)
+    assert len(sizes) == len(set(sizes)) <= len(SMALL_GRAPHS) + sequences // GRAPH_STEP + 1

@@ -1,4 +1,4 @@
-"""The start of the vLLM engine: compile caches, CUDA graphs and reading weights ahead."""
+"""The start of the vLLM engine: compile caches and reading weights ahead."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ def test_each_kind_of_gpu_has_its_own_compile_cache() -> None:
     assert len(keys) == 3
     assert startup.cache_key(other_host) == startup.cache_key(h200)
     assert all(re.fullmatch(r"[A-Za-z0-9._+-]+", key) for key in keys)
-
-
-@pytest.mark.parametrize("sequences", [1, 5, 32, 100, 256, 500])
-def test_cuda_graphs_cover_one_to_all_sequences(sequences: int) -> None:
-    """The smallest graph is for one sequence, the largest for a full engine, and there are few in between."""
-    sizes = startup.cuda_graph_config(sequences)["cudagraph_capture_sizes"]
-
-    assert (sizes[0], sizes[-1]) == (1, sequences)
-    assert len(sizes) == len(set(sizes)) <= len(startup.SMALL_GRAPHS) + sequences // startup.GRAPH_STEP + 1
 
 
 def test_read_ahead_ends_with_its_context(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from twopass.engines.detector import placement
 from twopass.engines.gpus import GpuInfo
-from twopass.engines.vllm import images, startup
+from twopass.engines.vllm import images
 from twopass.engines.vllm.images import ImageInput
 from twopass.engines.vllm.plugin import DRAFT_TEXTS, NGRAM_V1, NGRAM_V2, SCHEDULER, STOCK_NGRAM, WORKER, compatibility
 from twopass.models import Model, Preset, find_model
@@ -20,6 +20,8 @@ DEFAULT_DRAFTS = 4
 # The major compute capability of H100 and H200. The attention that vLLM chooses on other GPUs has full CUDA graphs only
 # of batches in which every request has the same number of drafts; whether drafts make those faster was not measured.
 DRAFTING_CAPABILITY = 9
+SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
+MEMORY_REDUCTION = 0.95  # factor on its memory share after a core ran out of memory: leaves more for activations
 MODEL_CONTEXT = 8192  # tokens; a shorter context cuts long answers
 
 
@@ -62,7 +64,7 @@ def build_arguments(
         "gpu_memory_utilization": settings.gpu_memory_utilization or defaults.memory,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "enforce_eager": eager,
-        **({} if eager else {"compilation_config": startup.cuda_graph_config(sequences, drafts)}),
+        **({} if eager else {"compilation_config": cuda_graph_config(sequences, drafts)}),
         "load_format": settings.load_format,
         "stream_interval": settings.stream_interval,
         "shutdown_timeout": settings.shutdown_timeout_s,
@@ -133,7 +135,45 @@ def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
     return describe_precision(arguments, images.choose(settings), settings.logprobs)
 
 
-def describe_precision(arguments: dict[str, Any], image_input: ImageInput, logprobs: bool) -> str:
+def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
+    """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
+
+    Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
+    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
+    and a page alone is prefilled by one of them, too. Where vLLM's attention cannot have them (FlashAttention 2,
+    FlashInfer), vLLM itself captures piecewise graphs for such batches.
+    """
+    sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
+    return {
+        "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
+        "cudagraph_capture_sizes": sorted((1 + drafts) * size for size in sizes if size <= sequences),
+    }
+
+
+def reduce_load(arguments: Mapping[str, Any], largest_image: int) -> dict[str, Any]:
+    """The arguments of the next core after one that ran out of memory: half the sequences, less of the GPU's memory.
+
+    `largest_image` are the tokens for which a step needs room.
+    """
+    sequences = max(1, arguments["max_num_seqs"] // 2)
+    drafts = arguments.get("speculative_config", {}).get("num_speculative_tokens", 0)
+    tokens = arguments["max_num_batched_tokens"] - drafts * (arguments["max_num_seqs"] - sequences)
+    has_graphs = "compilation_config" in arguments
+    return {
+        **arguments,
+        "max_num_seqs": sequences,
+        "gpu_memory_utilization": round(arguments["gpu_memory_utilization"] * MEMORY_REDUCTION, 3),
+        "max_num_batched_tokens": max(tokens, largest_image),
+        **({"compilation_config": cuda_graph_config(sequences, drafts)} if has_graphs else {}),
+    }
+
+
+def forgo_graphs(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a core without CUDA graphs."""
+    return {name: value for name, value in arguments.items() if name != "compilation_config"} | {"enforce_eager": True}
+
+
+def describe_precision(arguments: Mapping[str, Any], image_input: ImageInput, logprobs: bool) -> str:
     """Name everything about the engine that changes what is read: arithmetic, context, weights, tiles, confidences."""
     parts = [arguments["dtype"], arguments["quantization"]]
     parts += [f"{arguments['kv_cache_dtype']}-kv"] if arguments["kv_cache_dtype"] != "auto" else []

@@ -7,10 +7,15 @@ started, then all are waited for, then each gets its client.
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
+
+from twopass.engines.vllm import plugin
+from twopass.runtime import gc_tuning
 
 # The environment belongs to the whole process, and two dead cores may start again at the same moment.
 _environment_lock = threading.Lock()
@@ -21,6 +26,7 @@ class CoreProcess:
 
     def __init__(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> None:
         """Start the process, which alone gets `variables`."""
+        self.import_seconds = _import_vllm()
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.transformers_utils.config import maybe_register_config_serialize_by_value
         from vllm.usage.usage_lib import UsageContext
@@ -57,6 +63,18 @@ class CoreProcess:
     def stop(self) -> None:
         """End the process, whether it is still starting or not."""
         self._processes.shutdown()
+
+
+def _import_vllm() -> float:
+    """Import what starts a core, and turn the plugin on; returns the seconds of the imports."""
+    before = time.monotonic()
+    # A restart finds everything imported, and must not freeze the objects of pages in flight.
+    with nullcontext() if "vllm.v1.engine.async_llm" in sys.modules else gc_tuning.freeze_imports():
+        import vllm.v1.engine.async_llm  # noqa: F401
+
+    seconds = time.monotonic() - before
+    plugin.activate()
+    return seconds
 
 
 @contextmanager

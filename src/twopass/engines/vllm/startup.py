@@ -1,18 +1,27 @@
-"""Make vLLM start sooner: compile caches that are kept, few CUDA graphs, and weights read ahead."""
+"""What a core is started with, and what makes it start sooner: compile caches that are kept, weights read ahead."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from twopass.engines import preflight
 from twopass.engines.gpus import GpuInfo, detect_gpus
-from twopass.engines.vllm.plugin import SWITCH
+from twopass.engines.vllm import images
+from twopass.engines.vllm.arguments import build_arguments, choose_drafts, choose_preset
+from twopass.engines.vllm.plugin import STOCK_NGRAM_ENVIRONMENT, SWITCH, compatibility
+from twopass.errors import Code, EngineError
+from twopass.models import find_model, name_models
+from twopass.settings import Settings
 
 ENVIRONMENT = {
     SWITCH: "1",
@@ -23,7 +32,84 @@ ENVIRONMENT = {
 }
 MEMORY_PLAN = "VLLM_ENABLE_STARTUP_PLAN"
 CACHE_KEY_PACKAGES = ("vllm", "torch", "triton", "transformers")
-SMALL_GRAPHS, GRAPH_STEP = (1, 2, 4, 8, 16), 32  # batch sizes of the decoder's CUDA graphs; a step uses the next larger
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class CorePlan:
+    """What a core is started with: vLLM's arguments, and environment variables that it alone gets.
+
+    `gpus` are the ids of its GPUs, `name` is what messages call it. `fallbacks` are parts of the plugin instead of
+    which vLLM's own code is used. `largest_image` are the tokens for which a step needs room.
+    """
+
+    arguments: Mapping[str, Any]
+    variables: Mapping[str, str]
+    gpus: str
+    name: str
+    fallbacks: tuple[str, ...]
+    largest_image: int
+
+
+def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **overrides: Any) -> CorePlan:
+    """Check that a core can start on these GPUs, by default all, and prepare this process; raises EngineError.
+
+    `overrides` are arguments of vLLM's engine that no setting names.
+    """
+    preflight.check_engine(settings)
+    gpus = prepare_environment(settings.engine_cache, gpu_ids)
+    if settings.preset == "cpu":
+        gpus = GpuInfo()  # vLLM for CPUs, on a machine that has a GPU
+    changed = _find_changed_parts(settings.model, gpus.count > 0)
+    if compatibility.BAN in changed:
+        os.environ |= STOCK_NGRAM_ENVIRONMENT
+    preflight.check_driver(settings, gpus)
+    preflight.check_memory(settings, gpus)
+    _check_attention(settings, gpus.memory_gb)
+    drafts = choose_drafts(settings, gpus, changed)
+    if settings.draft_tokens and not drafts:
+        drafted = name_models(lambda model: model.is_drafted, "or", by_title=True)
+        log.warning(f"DRAFT_TOKENS has no effect: drafts need a GPU and {drafted}")
+    preset = choose_preset(settings, gpus.memory_gb)
+    arguments = build_arguments(settings, model, preset, gpus.count > 0, drafts, changed) | overrides
+    usual_share = find_model(settings.model).find_preset(settings.preset, gpus.memory_gb).memory
+    used = ",".join(gpu_ids or [gpu.id for gpu in gpus.visible[: settings.tensor_parallel_size]])
+    pinned = {"CUDA_VISIBLE_DEVICES": used, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpu_ids else {}
+    return CorePlan(
+        arguments,
+        pinned | choose_memory_plan(arguments["gpu_memory_utilization"] == usual_share),
+        gpus=used,
+        name=f"the engine on GPU {used}" if gpu_ids else "the engine",
+        fallbacks=tuple(f"own_{part}_of_vllm" for part in changed),
+        largest_image=images.choose(settings).max_tokens,
+    )
+
+
+def _find_changed_parts(model: str, has_gpu: bool) -> Collection[str]:
+    """Return the parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
+
+    The ban of V2 is one if the environment chooses vLLM's first model runner; a model without a ban needs none. Raises
+    EngineError for a vLLM with which no engine is possible.
+    """
+    changed = dict(compatibility.find_changed_parts())
+    if has_gpu and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
+        changed.setdefault(compatibility.BAN, "the environment has VLLM_USE_V2_MODEL_RUNNER=0")
+    if not find_model(model).has_ngram_ban:
+        changed.pop(compatibility.BAN, None)
+    if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
+        advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
+        raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(reasons)}: {advice}")
+    for part, reason in changed.items():
+        log.warning("vLLM's own code is used", part=part, instead=compatibility.INSTEAD[part], reason=reason)
+    return changed
+
+
+def _check_attention(settings: Settings, memory_gb: float) -> None:
+    """Raise EngineError where vLLM would answer nonsense: it frees cache that its attention on CPUs still reads."""
+    if find_model(settings.model).has_windowed_attention and not memory_gb and settings.load_format != "dummy":
+        message = f"{settings.model} needs a GPU: vLLM's attention for CPUs cannot limit what an answer sees of itself"
+        raise EngineError(Code.ENGINE_DEAD, message)
 
 
 def prepare_environment(caches: Path | None, gpu_ids: Sequence[str] = ()) -> GpuInfo:
@@ -65,21 +151,6 @@ def _installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return ""
-
-
-def cuda_graph_config(sequences: int, drafts: int = 0) -> dict[str, Any]:
-    """vLLM's compilation settings: CUDA graphs in few sizes, because capturing vLLM's own 51 and 35 sizes takes 11 s.
-
-    Without drafts, a step that prefills a page has more tokens than any graph, so graphs are for decoding only. With
-    drafts, a request may have any number of tokens in a step from one to 1 + `drafts`: graphs of any batch are needed,
-    and a page alone is prefilled by one of them, too. Where vLLM's attention cannot have them (FlashAttention 2,
-    FlashInfer), vLLM itself captures piecewise graphs for such batches.
-    """
-    sizes = {*SMALL_GRAPHS, *range(GRAPH_STEP, sequences, GRAPH_STEP), sequences}
-    return {
-        "cudagraph_mode": "FULL" if drafts else "FULL_DECODE_ONLY",
-        "cudagraph_capture_sizes": sorted((1 + drafts) * size for size in sizes if size <= sequences),
-    }
 
 
 @contextmanager
