@@ -48,6 +48,7 @@ class Machine:
             signal.pthread_kill(main_thread, signal.SIGINT)
         if self._broken_load or self._interrupted_load:
             assert abandoned.wait(MAX_WAIT_S)
+            self.steps.append(f"give up {gpu}")
             raise EngineError(Code.ENGINE_DEAD, "the process has ended")
         self.steps.append("load")
 
@@ -100,7 +101,7 @@ def test_an_interrupted_start_ends_its_cores(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         start_engines(Settings(), tmp_path, SHARES, machine.create)
 
-    assert machine.steps[3:] == ["abandon 2", "abandon 1", "abandon 0"]
+    assert {f"{step} {gpu}" for step in ("abandon", "give up") for (gpu,) in SHARES} == {*machine.steps[3:]}
 
 
 def test_an_engine_that_cannot_be_started_ends_those_before_it(tmp_path: Path) -> None:
