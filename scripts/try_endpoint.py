@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from scripts.endpoint_trial import figures, jobs, judging, removal
+from scripts.endpoint_trial.endpoint import TrialEndpoint
 from scripts.endpoint_trial.jobs import TrialJob
 from scripts.endpoint_trial.runner import JobRunner, Trial, describe_counts
 from twopass import locations
@@ -29,7 +30,6 @@ from twopass.cli import options
 from twopass.cli.app import PLAIN
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, EndpointError
-from twopass.fleet.endpoints.runpod import RunPod
 from twopass.settings import Settings
 
 HEALTH = "1"  # the first stage; the others belong to their modules
@@ -52,7 +52,7 @@ class Plan:
 async def try_endpoint(plan: Plan, settings: Settings, found: list[Check]) -> Sequence[Trial]:
     """Run all stages and append their checks to `found`, those of the last stage also when this is cancelled."""
     ttl_s = 2 * plan.wait_s + GRACE_S  # it ends also a job whose id was lost with a connection
-    async with RunPod(plan.endpoint, plan.key, plan.wait_s + GRACE_S, ttl_s) as endpoint:
+    async with TrialEndpoint(plan.endpoint, plan.key, plan.wait_s + GRACE_S, ttl_s) as endpoint:
         found.append(await check_health(endpoint))
         if checks.has_failed(found):
             return ()
@@ -66,7 +66,7 @@ async def try_endpoint(plan: Plan, settings: Settings, found: list[Check]) -> Se
     return runner.trials
 
 
-async def check_health(endpoint: RunPod) -> Check:
+async def check_health(endpoint: TrialEndpoint) -> Check:
     name = "workers and jobs"
     try:
         health = await endpoint.check_health()

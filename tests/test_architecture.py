@@ -122,7 +122,7 @@ HOMES = {
     "httpx": {
         "storage/https.py",
         "engines/openai/engine.py",
-        "fleet/endpoints/http_api.py",
+        "fleet/endpoints/runpod.py",
         "engines/hub.py",
         "cli/health.py",
     },

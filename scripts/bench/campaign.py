@@ -38,12 +38,12 @@ from scripts.bench.options import create_parser
 from scripts.bench.report import print_json
 from scripts.bench.simulated_fleet import SimulatedFleet, SimulatedLoop, SimulatedPreparer
 from twopass.cli.submission import SummaryWriter
+from twopass.fleet.budget import MEASURED_PAGES_PER_S
 from twopass.fleet.campaign import Campaign, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, find_documents, open_page_counter
 from twopass.fleet.display import CampaignDisplay
-from twopass.fleet.estimate import MEASURED_PAGES_PER_S
 from twopass.fleet.ledger import Ledger
-from twopass.fleet.save_results import ResultSaver
+from twopass.fleet.submission import ResultSaver
 from twopass.settings import Settings
 
 SAMPLES = 10  # of memory and time during a run

@@ -17,8 +17,8 @@ from typing import Any
 from scripts.bench.corpus_server import BUCKET, Corpus
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PreparedDocument
 from twopass.fleet.endpoints import runpod
-from twopass.fleet.endpoints.http_api import Pace
 from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.fleet.endpoints.runpod import Pace
 
 RATE_WINDOW_S = 10.0  # of RunPod's rate limits
 

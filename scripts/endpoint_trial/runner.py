@@ -12,10 +12,10 @@ import typer
 from pydantic import ValidationError
 
 from scripts.endpoint_trial import jobs
+from scripts.endpoint_trial.endpoint import TrialEndpoint
 from scripts.endpoint_trial.jobs import TrialJob
 from twopass.errors import Code, EndpointError
 from twopass.fleet.endpoints.interface import JobState, JobStatus
-from twopass.fleet.endpoints.runpod import RunPod
 from twopass.result import Result
 
 SYNC_WAIT_S = 10.0  # of /runsync: until it answers nobody knows the job's id, so Ctrl-C has to wait for it
@@ -56,7 +56,7 @@ class Trial:
 class JobRunner:
     """Sends jobs and follows them. `open` are the ids of those that may still wait or run."""
 
-    def __init__(self, endpoint: RunPod, output: str | None, wait_s: float, poll_s: float) -> None:
+    def __init__(self, endpoint: TrialEndpoint, output: str | None, wait_s: float, poll_s: float) -> None:
         """`wait_s` is how long a job may wait and run."""
         self._endpoint, self._output = endpoint, output
         self._wait_s, self._poll_s = wait_s, poll_s

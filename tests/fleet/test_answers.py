@@ -27,10 +27,9 @@ from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.actor_pool import ActorPool, PoolSize, Reply
 from twopass.fleet.endpoints.answers import ActorReply
 from twopass.fleet.endpoints.interface import JobState, JobStatus
-from twopass.fleet.endpoints.local_api import LocalApi
-from twopass.fleet.endpoints.runpod import RunPod
+from twopass.fleet.endpoints.runpod import LocalApi, RunPod
 from twopass.fleet.ledger import Ledger
-from twopass.fleet.save_results import ResultSaver
+from twopass.fleet.submission import ResultSaver
 
 
 class Deep(list[Any]):

@@ -23,10 +23,10 @@ from twopass import locations
 from twopass.cli.exit_codes import Exit
 from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError
 from twopass.fleet import display, submission
+from twopass.fleet.budget import estimate
 from twopass.fleet.campaign import UNSENT, CampaignListener, DocumentOutcome
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, find_documents, open_page_counter
 from twopass.fleet.display import MAX_SHOWN
-from twopass.fleet.estimate import estimate
 from twopass.fleet.ledger import Ledger, lock
 from twopass.fleet.submission import Submission
 from twopass.settings import Settings

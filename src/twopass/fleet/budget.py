@@ -1,15 +1,17 @@
-"""What a campaign may spend: a job is sent only while it fits into the limit, beside the jobs in flight."""
+"""What a campaign will probably cost, and what it may: a job is sent only while it fits into the limit."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from twopass.errors import Code, LimitReached
 from twopass.fleet.ledger import Spending
 
+MEASURED_PAGES_PER_S = 12.3  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
 UNCOUNTED_PAGES = 100  # of a job, before one has ended
 UNMEASURED_PAGE_S = 1.0  # of a worker for a page, before one was read: slower than every GPU that was measured
 
@@ -104,3 +106,39 @@ class Budget:
             self._lost += reservation.dollars  # it may have cost what was expected
         else:
             self._spending = self._spending.add(reservation.cost, reservation.pages)
+
+
+def estimate(
+    rows: Sequence[tuple[str, int | None, int]],
+    pages_per_s: float | None,
+    workers: int,
+    price_per_hour: float | None,
+    last_summary: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Estimate minutes and dollars before anything is spent; returns figures for rows of (document, pages, jobs).
+
+    They are based on the pace and price of one worker where given, else on the summary of the last run, else on what
+    was measured.
+    """
+    pages = sum(pages or 0 for _, pages, _ in rows)
+    figures: dict[str, Any] = {
+        "documents": len(rows),
+        "pages": pages,
+        "not counted": sum(pages is None for _, pages, _ in rows),
+        "jobs": sum(jobs for *_, jobs in rows),
+    }
+    if not pages_per_s and last_summary.get("pages_per_s"):
+        figures["minutes"] = round(pages / last_summary["pages_per_s"] / 60, 1)
+        figures["by"] = f"{last_summary['pages_per_s']:g} pages/s of the last run, all its workers together"
+        if last_summary.get("cost_per_1000_pages") is not None:
+            figures["dollars"] = round(pages / 1000 * last_summary["cost_per_1000_pages"], 4)
+        return figures
+    pace = pages_per_s or MEASURED_PAGES_PER_S
+    figures["minutes"] = round(pages / (pace * workers) / 60, 1)
+    figures["by"] = f"{pace:g} pages/s of each of {workers} workers, start-up not counted"
+    if not pages_per_s:
+        advice = "give --pages-per-s, or read a few documents first"
+        figures["by"] += f"; measured on an H200, other GPUs are slower: {advice}"
+    if price_per_hour is not None:
+        figures["dollars"] = round(pages / pace / 3600 * price_per_hour, 4)
+    return figures

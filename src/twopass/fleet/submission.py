@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from twopass import locations
-from twopass.errors import Code, InvalidJob, InvalidSetting
-from twopass.fleet import save_results
-from twopass.fleet.campaign import MAX_RUNS, Campaign, CampaignListener, Plan
+from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError
+from twopass.fleet.campaign import MAX_RUNS, Campaign, CampaignListener, DocumentOutcome, Plan
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, open_page_counter
-from twopass.fleet.endpoints.local_api import LocalApi
 from twopass.fleet.endpoints.ray_cluster import RayCluster, RayOptions
-from twopass.fleet.endpoints.runpod import RunPod
+from twopass.fleet.endpoints.runpod import LocalApi, RunPod
 from twopass.fleet.ledger import Ledger, lock
-from twopass.job import EntryPoint, Job
+from twopass.job import EntryPoint, Inline, Job
 from twopass.runtime import retry
 from twopass.settings import Settings
 from twopass.storage.outputs import create_store
-from twopass.storage.sources import open_sources
+from twopass.storage.sources import Sources, open_sources
+
+log = structlog.get_logger()
 
 STATE = "state.jsonl"
 IN_FLIGHT = 16  # jobs at once
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
+MAX_DOWNLOADS = 4  # concurrent, of artefacts
+FILE_NAMES = {Inline.MARKDOWN: "document.md", Inline.DOCJSON: "document.json"}
 
 
 @dataclass(frozen=True)
@@ -142,5 +148,50 @@ async def send(
         preparer = await open_preparer(submission, settings, stack, ledger, counts_pages=counts_pages)
         endpoint = await stack.enter_async_context(submission.open_endpoint(settings))
         sources = await stack.enter_async_context(open_sources(settings)) if submission.save else None
-        saver = save_results.ResultSaver(listener, submission.folder, sources)
+        saver = ResultSaver(listener, submission.folder, sources)
         await Campaign(endpoint, preparer, ledger, submission.plan, saver).run(documents)
+
+
+class ResultSaver:
+    """Saves the artefacts of documents that end in a folder, and passes all events on to the next listener.
+
+    Inline artefacts are always saved, because no other copy exists. Without `sources` the others are not downloaded.
+    """
+
+    def __init__(self, listener: CampaignListener, folder: Path, sources: Sources | None) -> None:
+        self._listener, self._folder, self._sources = listener, folder, sources
+        self._slots = asyncio.Semaphore(MAX_DOWNLOADS)
+
+    def document_started(self, name: str, pages: int | None, jobs: int) -> None:
+        self._listener.document_started(name, pages, jobs)
+
+    def document_progressed(self, name: str, pages_done: int, phase: str) -> None:
+        self._listener.document_progressed(name, pages_done, phase)
+
+    def pages_found(self, name: str, pages: int) -> None:
+        self._listener.pages_found(name, pages)
+
+    async def document_ended(self, outcome: DocumentOutcome) -> None:
+        if outcome.result.get("id"):
+            try:
+                await self._save(outcome)
+            except OSError as error:  # the document was read all the same; the summary says where its artefacts are
+                log.warning("artefacts not saved", document=outcome.name, reason=error.strerror)
+        await self._listener.document_ended(outcome)
+
+    async def _save(self, outcome: DocumentOutcome) -> None:
+        folder = self._folder / Path(str(outcome.result["id"])).name
+        inline = outcome.result.get("inline", {})
+        for name in [name for name in FILE_NAMES if name in inline]:
+            folder.mkdir(parents=True, exist_ok=True)
+            text = inline[name] if isinstance(inline[name], str) else json.dumps(inline[name], ensure_ascii=False)
+            (folder / FILE_NAMES[name]).write_text(text)
+        if self._sources is None:
+            return
+        for name, artefact in outcome.result.get("artefacts", {}).items():
+            folder.mkdir(parents=True, exist_ok=True)
+            async with self._slots:
+                try:
+                    await self._sources.fetch(artefact["uri"], folder / Path(name).name)
+                except SourceError as error:
+                    log.warning("artefact not saved", uri=artefact["uri"], code=error.code, reason=error.message)

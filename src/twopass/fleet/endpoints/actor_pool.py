@@ -105,11 +105,6 @@ class ActorPool:
         self._failure: BaseException | None = None
         self._is_closed = False
 
-    @property
-    def actor_count(self) -> int:
-        """How many actors run or are being started."""
-        return len(self._members)
-
     async def run(self, job_id: str, job_input: Mapping[str, Any]) -> JobStatus:
         """Read the job with the first actor that is free. Raises EndpointError if no actor can be started."""
         if self._failure:

@@ -23,8 +23,7 @@ from twopass.errors import Code, EndpointError, InvalidSetting, TwopassError, ad
 from twopass.fleet.endpoints import answers
 from twopass.fleet.endpoints.actor_pool import ActorFailed, ActorLost, ActorPool, PoolSize, Reply
 from twopass.fleet.endpoints.answers import ActorReply
-from twopass.fleet.endpoints.interface import JobStatus
-from twopass.fleet.endpoints.local_jobs import LocalJobs
+from twopass.fleet.endpoints.interface import JobStatus, LocalJobs
 from twopass.fleet.endpoints.ray_actor import OpenWorker, ReadingActor
 from twopass.runtime import vendor_reports
 from twopass.settings import Settings

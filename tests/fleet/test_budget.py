@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests import ROOT
-from twopass.fleet.estimate import estimate
+from twopass.fleet.budget import estimate
 
 
 def test_an_estimate_says_what_it_is_based_on() -> None:
