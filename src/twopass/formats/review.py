@@ -31,7 +31,7 @@ GRID = 10_000  # width and height of a page picture, in the units of the boxes d
 _BOX_MARGIN = 0.004  # of the page, added on each side of a box so that its outline does not cross letters
 
 
-class Shape(NamedTuple):
+class _Shape(NamedTuple):
     """A box in units of the picture (see GRID)."""
 
     x: int
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     height: int
 
 
-class Doubt(NamedTuple):
+class _Doubt(NamedTuple):
     """An entry of the list of what to check: an element, or a page as a whole if `element_id` is None."""
 
     page: int
@@ -51,21 +51,21 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ElementView:
+class _ElementView:
     """What the review page shows of an element."""
 
     element: Element
     texts: TextRenderer
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[_Shape]:
         """The element's boxes with their margin, clipped to the page: outlines beyond its edge would be invisible."""
         margin = round(_BOX_MARGIN * GRID)
         shapes = []
         for x0, y0, x1, y1 in (box.to_grid(GRID) for box in self.element.boxes):
             left, top = max(x0 - margin, 0), max(y0 - margin, 0)
             right, bottom = min(x1 + margin, GRID), min(y1 + margin, GRID)
-            shapes.append(Shape(left, top, right - left, bottom - top))
+            shapes.append(_Shape(left, top, right - left, bottom - top))
         return shapes
 
     @property
@@ -116,12 +116,12 @@ class ElementView:
 
 
 @dataclass(frozen=True)
-class PageView:
+class _PageView:
     """What the review page shows of a page."""
 
     page: Page
     picture: str | None
-    elements: Sequence[ElementView]
+    elements: Sequence[_ElementView]
     problems: Sequence[Problem]
 
     @property
@@ -156,16 +156,16 @@ class PageView:
         return [explanations.explain_attempt(attempt) for attempt in self.page.attempts]
 
     @property
-    def doubts(self) -> list[Doubt]:
+    def doubts(self) -> list[_Doubt]:
         """What to check on the page: the page as a whole, then its doubtful elements."""
         elements = [
-            Doubt(self.page.number, view.element.id, view.alerts[0], view.label, view.score)
+            _Doubt(self.page.number, view.element.id, view.alerts[0], view.label, view.score)
             for view in self.elements
             if view.is_doubtful
         ]
         return [*self._page_doubts(), *elements]
 
-    def _page_doubts(self) -> list[Doubt]:
+    def _page_doubts(self) -> list[_Doubt]:
         """One entry if the page had to be read in another way, if it has a problem or if a flag concerns all of it."""
         page, reasons = self.page, [problem.message for problem in self.problems]
         if page.state not in _SOUND_STATES:
@@ -173,7 +173,7 @@ class PageView:
         reasons += [flag.sentence for flag in self._flags if not flag.informs]
         if not reasons:
             return []
-        return [Doubt(page.number, None, reasons[0].removeprefix(f"page {page.number}: "), "", self._score())]
+        return [_Doubt(page.number, None, reasons[0].removeprefix(f"page {page.number}: "), "", self._score())]
 
     def _score(self) -> float:
         """How certain the page as a whole is: lost pages come first, pages that a later attempt read come last."""
@@ -207,15 +207,15 @@ def write(inputs: WriterInput) -> bytes:
     return encode(html)
 
 
-def _build_page_views(document: Document, pictures: Mapping[int, str]) -> list[PageView]:
+def _build_page_views(document: Document, pictures: Mapping[int, str]) -> list[_PageView]:
     texts = TextRenderer()
-    elements: dict[int, list[ElementView]] = defaultdict(list)
+    elements: dict[int, list[_ElementView]] = defaultdict(list)
     for element in document.elements:
-        elements[element.page].append(ElementView(element, texts))
+        elements[element.page].append(_ElementView(element, texts))
     problems: dict[int | None, list[Problem]] = defaultdict(list)
     for problem in document.problems:
         problems[problem.page].append(problem)
     return [
-        PageView(page, pictures.get(page.number), elements[page.number], problems[page.number])
+        _PageView(page, pictures.get(page.number), elements[page.number], problems[page.number])
         for page in document.pages
     ]
