@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families import detected_page, formula_numbers
+from twopass.families import captions, detected_page, formula_numbers
 from twopass.families.grounded import answer_text, elements, grounding, loops, modes, page_answer, second_reading
 from twopass.families.grounded.grounding import Block
 from twopass.families.grounded.modes import ModeLimits
@@ -193,6 +193,7 @@ class DeepseekOcrFamily(Family):
             return second_reading.build_detection_parser(self.layer_text).parse(text, page, layer)
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
         parsed = _parse_answer(text, page, rung, layer)
+        parsed = replace(parsed, elements=captions.link(parsed.elements))
         return page_answer.flag_tables(parsed) if rung.sampling else parsed
 
     def is_looping(self, text: str) -> bool:

@@ -15,7 +15,7 @@ from twopass.detection.labels import RULES, Label
 from twopass.detection.region import DETECT, Region
 from twopass.document import HEADINGS, Element, Figure, Flag, Formula, Kind, Layer, make_element_id
 from twopass.errors import Code
-from twopass.families.captions import link_captions
+from twopass.families import captions
 from twopass.families.interface import NORMAL, ParsedPage, Rung
 from twopass.models import Structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -74,12 +74,7 @@ class DetectionParser:
             if self.is_read(one.label) and not element.text:
                 element = element.with_flags(Flag.UNREAD_REGION)
             built.append(element.with_flags(*flags))
-        # Captions of figures and of tables have one label here, whose name would exclude tables.
-        neutral = [e.model_copy(update={"native_label": "caption"}) if e.kind is Kind.CAPTION else e for e in built]
-        return tuple(
-            linked.model_copy(update={"native_label": element.native_label})
-            for linked, element in zip(link_captions(neutral), built, strict=True)
-        )
+        return captions.link(built, labels_differ=False)  # figure_title is the label of both
 
     def _take_words(self, element: Element, layer: TextLayer) -> Element:
         is_filled = element.kind in _LAYER_KINDS and all(recall.find_filled(element.boxes, layer))

@@ -291,7 +291,7 @@ def _set_kinds(found: Sequence[Element], lists: Sequence[Box], page: int) -> tup
             element = _change_kind(element, Kind.SECTION_HEADER) if has_title else element
             has_title = True
         result.append(element)
-    return tuple(captions.link_captions(result))
+    return captions.link(result)
 
 
 def _find_entries(found: Sequence[Element]) -> frozenset[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from twopass.document import (
     Checkpoint,
@@ -23,12 +23,10 @@ from twopass.document import (
     State,
     derive_status,
 )
+from twopass.families import captions
 from twopass.text import continuations, footnotes, headings, page_furniture, prose, sections
 
-MAX_CAPTION_GAP = 0.08  # of the page's height, between a caption and its table or figure
-_FIGURE_CAPTION = re.compile(r"\s*(?:fig|abb|chart|그림|图|圖|図)", re.I)
 _NUMBERED_CAPTION = re.compile(r"\s*(?:table|figure|fig\.|abb\.|tab\.|표|그림|表|图|图表|図)\s*\d+[.:\s]\s*\S", re.I)
-_TABLE_CAPTION = re.compile(r"\s*(?:tab|표|表)", re.I)
 
 
 def document(
@@ -46,7 +44,7 @@ def document(
     elements = [_correct_caption(element) for checkpoint in checkpoints for element in checkpoint.elements]
     elements = page_furniture.mark(elements)
     # 2) captions and footnotes with their parents
-    elements = _link_footnotes(_link_captions(elements))
+    elements = _link_footnotes(captions.link(elements, labels_differ=False))
     # 3) headings and sections
     outline = headings.match_outline(meta.outline, elements)
     elements = headings.resolve(elements, outline)
@@ -91,56 +89,6 @@ def _complete_meta(meta: Meta, title: str | None, pages: Iterable[Page]) -> Meta
     common = languages.most_common(1)[0][0] if languages else None  # on a tie, that of the earlier page
     own = meta.title if meta.title and not headings.is_placeholder(meta.title) else None
     return meta.model_copy(update={"title": own or title or meta.title, "language": meta.language or common})
-
-
-def _link_captions(elements: Sequence[Element]) -> list[Element]:
-    """Link captions without a parent to the nearest table or figure of their page; set both ends of every link."""
-    parents: dict[str, str] = {}
-    children: dict[str, list[str]] = defaultdict(list)
-    owner_of = {name: element.id for element in elements for name in element.caption_ids}
-    known = {element.id for element in elements}
-    visuals: dict[int, list[Element]] = defaultdict(list)
-    for element in elements:
-        if element.is_body and element.box and (element.kind is Kind.TABLE or element.is_figure):
-            visuals[element.page].append(element)
-    for element in elements:
-        if element.kind is not Kind.CAPTION or not element.is_body:
-            continue
-        parent = element.parent_id or owner_of.get(element.id) or _find_visual(element, visuals[element.page], children)
-        if parent in known:
-            parents[element.id] = parent
-            children[parent].append(element.id)
-    return [
-        element.model_copy(
-            update={
-                "parent_id": parents.get(element.id, element.parent_id),
-                "caption_ids": tuple(dict.fromkeys((*element.caption_ids, *children.get(element.id, ())))),
-            }
-        )
-        for element in elements
-    ]
-
-
-def _find_visual(caption: Element, visuals: Sequence[Element], taken: Mapping[str, list[str]]) -> str | None:
-    """The id of the nearest table or figure above or below; one that already has a caption only if no other is near."""
-    if not caption.box:
-        return None
-    near = []
-    for order, other in enumerate(visuals):
-        if not other.box or not _can_describe(caption, other):
-            continue
-        gap = max(other.box.y0 - caption.box.y1, caption.box.y0 - other.box.y1, 0.0)
-        is_beside = min(caption.box.x1, other.box.x1) <= max(caption.box.x0, other.box.x0)
-        if gap <= MAX_CAPTION_GAP and not is_beside:
-            near.append((other.id in taken or bool(other.caption_ids), gap, order, other.id))
-    return min(near)[-1] if near else None
-
-
-def _can_describe(caption: Element, other: Element) -> bool:
-    """Whether the first words of a caption allow this parent: not `Figure` for a table, not `Table` for a figure."""
-    if other.kind is Kind.TABLE:
-        return not _FIGURE_CAPTION.match(caption.text)
-    return other.is_figure and not _TABLE_CAPTION.match(caption.text)
 
 
 def _link_footnotes(elements: Sequence[Element]) -> list[Element]:

@@ -19,7 +19,7 @@ from twopass.document import (
     Table,
     make_element_id,
 )
-from twopass.families import captions, table_parser
+from twopass.families import table_parser
 from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
@@ -108,8 +108,7 @@ def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
     is_tagged = any(block.label for block in blocks)
     built = [_build_element(piece, page, is_tagged) for piece in _move_tables_to_tags(list(_split_blocks(blocks)))]
     built = _cut_repeated_headings([element for element in built if element.text or element.boxes])
-    numbered = [element.model_copy(update={"id": make_element_id(page, index)}) for index, element in enumerate(built)]
-    return tuple(captions.link_captions(numbered))
+    return tuple(element.model_copy(update={"id": make_element_id(page, index)}) for index, element in enumerate(built))
 
 
 def classify_label(label: str | None) -> Kind:

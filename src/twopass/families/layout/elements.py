@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from twopass.document import (
-    FIGURES,
     FURNITURE,
     HEADINGS,
     Box,
@@ -21,6 +20,7 @@ from twopass.document import (
     Layer,
     make_element_id,
 )
+from twopass.families import captions
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
@@ -46,7 +46,6 @@ LEVELS = (
     (1.15, 2),
     (0.98, 3),
 )  # smallest type size over the page's body size -> level; steps/assemble.py may correct it
-CAPTION_REACH = 0.06  # of the page's height between a caption and its table or figure
 INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")
@@ -64,7 +63,7 @@ def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     title = _find_title(built, layout.body_size) if page == 1 else None
     elements = [_as_title(element) if region is title else element for region, element in built]
     numbered = [e.model_copy(update={"id": make_element_id(page, n)}) for n, e in enumerate(elements)]
-    return tuple(_link_captions(numbered))
+    return captions.link(numbered)
 
 
 def _name_bullets(region: Region) -> Region:
@@ -259,29 +258,3 @@ def _find_title(built: Sequence[tuple[Region, Element]], body: float) -> Region 
 def _as_title(element: Element) -> Element:
     update = {"kind": Kind.TITLE, "category": Kind.TITLE.category, "level": 1, "markdown": f"# {element.text}"}
     return element.model_copy(update=update)
-
-
-def _link_captions(elements: Sequence[Element]) -> list[Element]:
-    """Link each caption to the nearest table or figure above or below it in its column."""
-    owners: dict[str, str] = {}
-    for caption in (element for element in elements if element.kind is Kind.CAPTION):
-        near = [
-            (distance, element.id)
-            for element in elements
-            if (element.kind is Kind.TABLE or element.kind in FIGURES)
-            and (distance := _distance(caption.boxes[0], element.boxes[0])) <= CAPTION_REACH
-        ]
-        if near:
-            owners[caption.id] = min(near)[1]
-    linked = []
-    for element in elements:
-        caption_ids = tuple(caption for caption, owner in owners.items() if owner == element.id)
-        linked.append(element.model_copy(update={"parent_id": owners.get(element.id), "caption_ids": caption_ids}))
-    return linked
-
-
-def _distance(one: Box, other: Box) -> float:
-    """The vertical gap between two boxes as a fraction of the page; 1.0 where they are in different columns."""
-    if min(one.x1, other.x1) <= max(one.x0, other.x0):
-        return 1.0
-    return max(one.y0 - other.y1, other.y0 - one.y1, 0.0)
