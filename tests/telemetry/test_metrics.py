@@ -33,13 +33,11 @@ from twopass.engines.replay import ReplayEngine
 from twopass.errors import Code
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import DocumentResult, Result
-from twopass.runtime import nvml
 from twopass.runtime.engine_status import EngineStatus
-from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_pool import PagePool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.telemetry.metrics import Metrics, push, serve
+from twopass.telemetry.metrics import GpuStatus, Metrics, list_gpus, push, serve
 from twopass.telemetry.observer import CompositeObserver
 from twopass.telemetry.traces import Traces
 from twopass.worker import open_worker
@@ -171,7 +169,7 @@ def test_the_driver_is_closed_after_each_query(
     fake = FakeNvml(answers)
     monkeypatch.setitem(sys.modules, "pynvml", fake)
 
-    assert nvml.list_gpus() == expected
+    assert list_gpus() == expected
     assert not fake.is_open
 
 

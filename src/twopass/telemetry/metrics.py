@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from twopass.errors import Code, EngineError, advise_install
 from twopass.result import Result
 from twopass.runtime import nvml
 from twopass.runtime.engine_status import EngineStatus
-from twopass.runtime.nvml import GpuStatus
 from twopass.runtime.page_slots import PageSlots
 
 if TYPE_CHECKING:
@@ -36,11 +36,31 @@ _PUSH_TIMEOUT_S = 5.0  # also the longest delay of a shutdown
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class GpuStatus:
+    """`used` and `total` memory in bytes; `busy` is the recent share of time in which the GPU worked, 0 to 1."""
+
+    number: int
+    used: int
+    total: int
+    busy: float
+
+
+def list_gpus() -> list[GpuStatus]:
+    return nvml.query(lambda driver: [_query_status(driver, n) for n in range(driver.nvmlDeviceGetCount())], [])
+
+
+def _query_status(driver: Any, number: int) -> GpuStatus:
+    handle = driver.nvmlDeviceGetHandleByIndex(number)
+    memory = driver.nvmlDeviceGetMemoryInfo(handle)
+    return GpuStatus(number, memory.used, memory.total, driver.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+
+
 class Metrics:
     """An observer that counts; one worker's metrics in a registry of their own."""
 
     def __init__(
-        self, registry: CollectorRegistry | None = None, list_gpus: Callable[[], Sequence[GpuStatus]] = nvml.list_gpus
+        self, registry: CollectorRegistry | None = None, list_gpus: Callable[[], Sequence[GpuStatus]] = list_gpus
     ) -> None:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
