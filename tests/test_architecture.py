@@ -23,26 +23,27 @@ MAX_NAMES = 42
 ROOMS: dict[str, tuple[str, ...]] = {
     "version": (),
     "errors": (),
+    "values": (),
     "locations": (),
     "models": ("errors",),
     "settings": ("errors", "models"),
-    "format_options": (),
+    "format_options": ("values",),
     "page_range": (),
-    "document": ("errors",),
-    "result": ("document", "errors", "page_range"),
-    "job": ("errors", "format_options", "locations", "page_range", "result", "settings"),
+    "document": ("errors", "values"),
+    "result": ("document", "errors", "page_range", "values"),
+    "job": ("errors", "format_options", "locations", "page_range", "result", "settings", "values"),
     "text": ("document",),
     "pages": ("document", "errors", "text"),
-    "detection": ("document", "pages"),
-    "runtime": ("errors", "pages", "settings"),
+    "detection": ("document", "pages", "values"),
+    "runtime": ("errors", "pages", "settings", "values"),
     "storage": ("errors", "job", "locations", "runtime", "settings", "version"),
     "telemetry": ("errors", "result", "runtime", "settings", "storage"),
     "formats": ("document", "errors", "format_options", "job", "text"),
     "engines": ("detection", "document", "errors", "models", "pages", "runtime", "settings", "text"),
-    "families": ("detection", "document", "errors", "models", "pages", "text"),
+    "families": ("detection", "document", "errors", "models", "pages", "text", "values"),
     "steps": (
         "detection", "document", "engines", "errors", "families", "format_options", "formats", "job", "locations",
-        "page_range", "pages", "result", "runtime", "settings", "storage", "telemetry", "text",
+        "page_range", "pages", "result", "runtime", "settings", "storage", "telemetry", "text", "values",
     ),
     "worker": ("document", "engines", "families", "models", "pages", "runtime", "settings", "steps", "telemetry"),
     "contexts": (
@@ -55,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "fleet": (
         "errors", "job", "locations", "page_range", "pages", "pipeline", "runtime", "settings", "steps", "storage",
-        "telemetry", "version", "worker",
+        "telemetry", "values", "version", "worker",
     ),
     "api": (
         "contexts", "document", "engines", "errors", "fleet", "formats", "job", "pipeline", "runtime", "settings",
@@ -64,16 +65,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "__init__": ("api", "job", "settings", "version"),
     "acceptance": (
         "document", "engines", "errors", "families", "fleet", "job", "models", "pages", "pipeline", "runtime",
-        "settings", "steps", "telemetry", "text", "version", "worker",
+        "settings", "steps", "telemetry", "text", "values", "version", "worker",
     ),
     "server": (
         "contexts", "document", "engines", "errors", "formats", "job", "locations", "pages", "pipeline", "result",
-        "runtime", "settings", "storage", "telemetry", "worker",
+        "runtime", "settings", "storage", "telemetry", "values", "worker",
     ),
     "cli": (
         "acceptance", "contexts", "document", "engines", "errors", "families", "fleet", "formats", "job", "locations",
         "models", "page_range", "pages", "pipeline", "result", "runtime", "server", "settings", "steps", "storage",
-        "telemetry", "version", "worker",
+        "telemetry", "values", "version", "worker",
     ),
 }  # fmt: skip
 

@@ -6,22 +6,11 @@ They only change how artefacts are written, not how documents are read, so they 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-
-def refuse_boolean(value: Any) -> Any:
-    """A validator of numbers: pydantic takes true for 1, which is a mistake of the caller."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")
-    return value
-
-
-class OptionsModel(BaseModel):
-    """Frozen options that refuse unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+from twopass.values import Value, refuse_boolean
 
 
 class Images(StrEnum):
@@ -46,7 +35,7 @@ class Tables(StrEnum):
     GFM = "gfm"
 
 
-class Markdown(OptionsModel):
+class Markdown(Value):
     """How document.md and document.html are written; `front_matter`, `maths` and `tables` concern document.md only."""
 
     front_matter: bool = False
@@ -58,7 +47,7 @@ class Markdown(OptionsModel):
     merge_tables: bool = True
 
 
-class Chunks(OptionsModel):
+class Chunks(Value):
     """How large the pieces for a vector index are, in estimated tokens."""
 
     max_tokens: int = Field(512, ge=64, le=32_768)
@@ -73,7 +62,7 @@ class Chunks(OptionsModel):
         return self
 
 
-class FormatOptions(OptionsModel):
+class FormatOptions(Value):
     """All format options; the manifest keeps them, so that formats written later use the same ones."""
 
     markdown: Markdown = Markdown()

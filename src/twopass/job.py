@@ -18,8 +18,6 @@ from urllib.parse import quote
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -29,11 +27,12 @@ from pydantic import (
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, suggest
-from twopass.format_options import Chunks, FormatOptions, Markdown, refuse_boolean
+from twopass.format_options import Chunks, FormatOptions, Markdown
 from twopass.locations import Scheme
 from twopass.page_range import PageRange
 from twopass.result import RESULT_DOCUMENTS
 from twopass.settings import Settings
+from twopass.values import Value, refuse_boolean
 
 READING_VERSION = 6  # raised by hand when prompts or preprocessing change, so that old checkpoints are not reused
 MAX_PAGES_LENGTH = 100_000  # characters of a page list; 5,000 single pages fit
@@ -132,13 +131,7 @@ Secret = Annotated[SecretStr, AfterValidator(_reject_surrogates)]
 _PERCENTAGE = re.compile(r"(?:100|\d{1,2}(?:\.\d{1,3})?)%$")
 
 
-class Input(BaseModel):
-    """A frozen part of the input; unknown fields are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, hide_input_in_errors=True)
-
-
-class S3(Input):
+class S3(Value, populate_by_name=True):
     """S3 credentials for this job only; the field names of RunPod's `s3Config` are accepted, too."""
 
     access_key_id: Secret = Field(min_length=1, validation_alias=AliasChoices("access_key_id", "accessId"))
@@ -149,7 +142,7 @@ class S3(Input):
     bucket: Text | None = Field(default=None, validation_alias=AliasChoices("bucket", "bucketName"))
 
 
-class FailedPages(Input):
+class FailedPages(Value):
     """How many failed pages make a document a partial success or a failure; pages that were read are kept."""
 
     partial_success: int | str = 1
@@ -177,7 +170,7 @@ def _reaches(threshold: int | str, failed: int, total: int) -> bool:
     return failed > 0 and failed >= limit
 
 
-class SamplingOptions(Input):
+class SamplingOptions(Value):
     """Sampling parameters that a caller may override."""
 
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -188,7 +181,7 @@ class SamplingOptions(Input):
     _refuse_boolean = field_validator("*", mode="before")(refuse_boolean)
 
 
-class Job(Input):
+class Job(Value, populate_by_name=True):
     """One job, parsed from its input. `id`, `entry_point`, `queued_s` and `upload` are not set by the caller."""
 
     id: str = Field(default="local", exclude=True)
@@ -471,11 +464,11 @@ def _describe_missing_input(job: Mapping[str, Any]) -> str:
 
 def _list_fields(path: Sequence[str]) -> list[str]:
     """The names that callers may use in a job, or in the object at this path within it."""
-    model: type[BaseModel] = Job
+    model: type[Value] = Job
     for part in path:
         annotation = model.model_fields[part].annotation
         kinds = (annotation, *get_args(annotation))  # such as S3, or S3 | None
-        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Value))
     names = ["source"] if model is Job else []
     for name, field in model.model_fields.items():
         if not field.exclude:

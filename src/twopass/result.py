@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from twopass.document import Canary, Problem, Severity, Status
 from twopass.errors import Code
 from twopass.page_range import format_page_ranges
+from twopass.values import Value
 
 INLINE_BYTES = 1_000_000  # inline artefacts in one answer; RunPod loses results that are much larger
 RESULT_BYTES = 64_000  # the answer without its inline artefacts
@@ -18,13 +19,7 @@ RESULT_PROBLEMS = 50
 PAGE_LIST_LENGTH = 100  # characters of the page numbers in a merged problem
 
 
-class Output(BaseModel):
-    """A frozen part of the result; unknown fields are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class Artefact(Output):
+class Artefact(Value):
     """One object that was written to the output."""
 
     uri: str
@@ -33,7 +28,7 @@ class Artefact(Output):
     content_type: str
 
 
-class DocumentResult(Output):
+class DocumentResult(Value):
     """The result of one document; fields are null if the document was never opened."""
 
     id: str | None = None
@@ -51,7 +46,7 @@ class DocumentResult(Output):
     usage: dict[str, Any] = Field(default_factory=dict)
 
 
-class Result(Output):
+class Result(Value):
     """The result of a job. `as_answer` shortens it for the caller; `result.json` holds all of it."""
 
     status: Status

@@ -12,12 +12,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from twopass.document.base import Value
 from twopass.engines import replay
 from twopass.engines.interface import Completion, Sampling
 from twopass.errors import Code, SourceError
 from twopass.pages import pillow_image, source_files
 from twopass.pages.shared_pixels import Pixels
+from twopass.values import Value
 
 SHIPPED = Path(__file__).parent / "records" / "deepseek-ocr"
 RECORDS = replay.RECORDS

@@ -16,7 +16,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from rich.console import Console
 
 from twopass import locations
@@ -30,6 +30,7 @@ from twopass.fleet.display import MAX_SHOWN
 from twopass.fleet.ledger import Ledger, lock
 from twopass.fleet.submission import Submission
 from twopass.settings import Settings
+from twopass.values import Value
 
 SUMMARY = "submit_summary.json"
 MANY = 2000  # documents, of which counting the pages may take longer than reading them
@@ -144,10 +145,8 @@ async def _print_estimate(
     return Exit.SUCCESS
 
 
-class _LastRun(BaseModel):
+class _LastRun(Value, extra="ignore", allow_inf_nan=False):
     """What an estimate needs of the last summary."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     pages_per_s: float | None = Field(default=None, gt=0)
     cost_per_1000_pages: float | None = Field(default=None, ge=0)

@@ -16,10 +16,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from twopass.detection.labels import LABELS, Label
 from twopass.document import Box
+from twopass.values import Value
 
 GRAMMAR_VERSION = 1
 DETECT = "<detect regions>"  # the prompt that a detector answers with this JSON
@@ -30,13 +31,11 @@ Polygon = tuple[tuple[float, float], ...]
 _KNOWN = {str(label): label for label in LABELS}
 
 
-class Region(BaseModel):
+class Region(Value, extra="ignore"):
     """One region. `order` is its place in the model's reading order; None where the model did not see it.
 
     `label` is None where it is not one of the labels that were known when this was written.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     native_label: str = Field(alias="label")
     score: float = Field(1.0, ge=0, le=1)
@@ -49,10 +48,8 @@ class Region(BaseModel):
         return find_label(self.native_label)
 
 
-class Detection(BaseModel):
+class Detection(Value, extra="ignore", validate_by_name=True, validate_by_alias=True):
     """Everything that was detected on one page."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=True, validate_by_alias=True)
 
     v: int = Field(GRAMMAR_VERSION, ge=1, le=GRAMMAR_VERSION)
     is_landscape: bool = Field(False, alias="landscape")

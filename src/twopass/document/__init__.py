@@ -3,12 +3,15 @@
 Import them from here. Knows nothing of engines or files.
 """
 
-from twopass.document.base import Value
 from twopass.document.box import BOX_DECIMALS, Box, Word
 from twopass.document.document import SCHEMA, Document, Meta, OutlineEntry, Run, Section, SourceInfo, derive_status
 from twopass.document.element import (
+    FIGURES,
+    FURNITURE,
+    HEADINGS,
     Analysis,
     Axis,
+    Category,
     Cell,
     Component,
     Confidence,
@@ -17,25 +20,30 @@ from twopass.document.element import (
     Element,
     Figure,
     Formula,
+    Kind,
+    Layer,
     Source,
     Span,
     Table,
     make_element_id,
 )
 from twopass.document.flags import Flag
-from twopass.document.kinds import FIGURES, FURNITURE, HEADINGS, Category, Kind, Layer
 from twopass.document.page import (
+    TRANSIENT_CODES,
     Attempt,
     Canary,
     Checkpoint,
     Link,
     Page,
     PageImage,
+    Problem,
     RawCompletion,
+    Severity,
     SourceVersion,
+    State,
+    Status,
     derive_canary,
 )
-from twopass.document.status import LOST_STATES, TRANSIENT_CODES, Problem, Severity, State, Status
 
 __all__ = [
     "Analysis",
@@ -60,7 +68,6 @@ __all__ = [
     "Formula",
     "HEADINGS",
     "Kind",
-    "LOST_STATES",
     "Layer",
     "Link",
     "Meta",
@@ -81,7 +88,6 @@ __all__ = [
     "Status",
     "TRANSIENT_CODES",
     "Table",
-    "Value",
     "Word",
     "derive_canary",
     "derive_status",

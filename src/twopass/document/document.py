@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from twopass.document.base import Value
 from twopass.document.element import Analysis, Element
-from twopass.document.page import Canary, Page
-from twopass.document.status import Problem, Severity, Status
+from twopass.document.page import Canary, Page, Problem, Severity, Status
+from twopass.values import Value
 
 SCHEMA = "docjson-1.0"
 
@@ -64,17 +63,8 @@ class Run(Value):
     canary: Canary | None = Field(None, description="off when any page's engine had none; null when it needs none")
 
 
-class Document(Value):
+class Document(Value, title="DocJSON 1.0", serialize_by_alias=True, validate_by_name=True, validate_by_alias=True):
     """A read document: DocJSON 1.0."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        title="DocJSON 1.0",
-        serialize_by_alias=True,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
 
     schema_: str = Field(SCHEMA, alias="schema")
     id: str

@@ -8,11 +8,49 @@ from typing import Any
 
 from pydantic import Field
 
-from twopass.document.base import Value
 from twopass.document.box import Box
 from twopass.document.element import Element
-from twopass.document.status import LOST_STATES, TRANSIENT_CODES, Problem, State
 from twopass.errors import Code
+from twopass.values import Value
+
+
+class State(StrEnum):
+    """How a selected page ended; exactly one."""
+
+    READ = "read"
+    REPAIRED = "repaired"
+    TEXT_LAYER = "text_layer"
+    BLANK = "blank"
+    FAILED = "failed"
+    UNREAD = "unread"
+
+
+_LOST_STATES = frozenset({State.FAILED, State.UNREAD})
+# A page worker or the engine failed, not the page: another try may succeed.
+TRANSIENT_CODES = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.RENDER_MEMORY, Code.ENGINE_CRASH})
+
+
+class Status(StrEnum):
+    """How a document or a job ended."""
+
+    SUCCESS = "success"
+    PARTIAL_SUCCESS = "partial_success"
+    FAILURE = "failure"
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Problem(Value):
+    """One thing that went wrong, described for the person who acts on it."""
+
+    code: Code
+    severity: Severity = Severity.ERROR
+    document: str | None = None
+    page: int | None = None
+    message: str
 
 
 class Attempt(Value):
@@ -54,7 +92,7 @@ class Page(Value):
     @property
     def is_lost(self) -> bool:
         """Whether nothing of the page was read."""
-        return self.state in LOST_STATES
+        return self.state in _LOST_STATES
 
     @property
     def is_transient_failure(self) -> bool:

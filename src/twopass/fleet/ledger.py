@@ -20,11 +20,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from twopass.errors import Code, InvalidSetting, StoreError
 from twopass.storage import error_mapping
+from twopass.values import Value
 
 LOCK = "state.lock"
 MAX_PAGES = 1_000_000  # of a document; a damaged line may say anything
@@ -33,10 +34,8 @@ MAX_PAGES = 1_000_000  # of a document; a damaged line may say anything
 _STORED = re.compile(rb'\{"key": "([0-9a-f]{24})", "(ended|counted)": ')
 
 
-class Line(BaseModel):
+class Line(Value, extra="ignore", allow_inf_nan=False):
     """A part of a line of the file, or of the lock. Fields of later versions are ignored."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
 class PageCount(Line):

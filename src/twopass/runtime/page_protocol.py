@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+from pydantic import Field, JsonValue, ValidationError, create_model
 from pydantic_core import PydanticSerializationError
 
 from twopass.errors import Code, EngineError, SourceError, TwopassError, WorkerDied
+from twopass.values import Value
 
 if TYPE_CHECKING:
     from asyncio import StreamReader
@@ -44,16 +45,8 @@ class MalformedAnswer(Exception):
     """A page worker sent what the called function cannot return."""
 
 
-class _Message(BaseModel):
+class _Message(Value, ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants"):
     """JSON that gives equal values back: bytes of any value, and floats that are no numbers."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        hide_input_in_errors=True,
-        ser_json_bytes="base64",
-        val_json_bytes="base64",
-        ser_json_inf_nan="constants",
-    )
 
 
 class _Error(_Message):

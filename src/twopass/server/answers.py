@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from twopass.errors import Code, TwopassError
 from twopass.job import Format, Mode
+from twopass.values import Value
 
 STATUS = MappingProxyType(
     {
@@ -52,11 +53,7 @@ class State(StrEnum):
         return self in (State.DONE, State.FAILED, State.CANCELLED)
 
 
-class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ErrorAnswer(Frozen):
+class ErrorAnswer(Value, extra="ignore"):
     """Why a request was refused or a job failed."""
 
     code: Code
@@ -69,7 +66,7 @@ class ErrorAnswer(Frozen):
         return cls(code=error.code, message=error.message, field=field[0] if field else None)
 
 
-class JobAnswer(Frozen):
+class JobAnswer(Value, extra="ignore"):
     """One job."""
 
     id: str
@@ -87,11 +84,11 @@ class JobAnswer(Frozen):
     )
 
 
-class JobList(Frozen):
+class JobList(Value, extra="ignore"):
     jobs: tuple[JobAnswer, ...]
 
 
-class PageAnswer(Frozen):
+class PageAnswer(Value, extra="ignore"):
     """A page that was read."""
 
     document: str
@@ -105,7 +102,7 @@ class JobPageAnswer(PageAnswer):
     job: str
 
 
-class Health(Frozen):
+class Health(Value, extra="ignore"):
     """`gpus` says for each GPU whether its engine runs; it is empty for engines without one.
 
     `formats` and `modes` are those that a job may ask of this server.

@@ -27,8 +27,9 @@ from twopass.document import TRANSIENT_CODES, Severity
 from twopass.document import State as PageState
 from twopass.errors import Code, InvalidJob, RequestError, StoreError
 from twopass.result import Result
-from twopass.server.answers import ErrorAnswer, Frozen, PageAnswer, State
+from twopass.server.answers import ErrorAnswer, PageAnswer, State
 from twopass.storage import error_mapping
+from twopass.values import Value
 
 log = structlog.get_logger()
 
@@ -62,7 +63,7 @@ _CRASHED = ErrorAnswer(
 )
 
 
-class Record(Frozen):
+class Record(Value, extra="ignore"):
     """What is kept of a job for as long as the job is listed."""
 
     id: str
@@ -104,11 +105,11 @@ class Record(Frozen):
         return codes | ({self.error.code} if self.error else set())
 
 
-class _CheckpointPage(Frozen):
+class _CheckpointPage(Value, extra="ignore"):
     state: PageState
 
 
-class _Checkpoint(Frozen):
+class _Checkpoint(Value, extra="ignore"):
     """The one value of a checkpoint that is shown; a whole Checkpoint takes several times as long to parse."""
 
     page: _CheckpointPage

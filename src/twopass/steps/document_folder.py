@@ -29,7 +29,6 @@ from twopass.document import (
     Severity,
     SourceInfo,
     SourceVersion,
-    Value,
 )
 from twopass.errors import Code, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions
@@ -41,6 +40,7 @@ from twopass.result import DocumentResult
 from twopass.runtime import retry, task_group
 from twopass.runtime.page_pool import PagePool
 from twopass.storage.store import CreateResult, Store, uri_of
+from twopass.values import Value
 
 JSON = "application/json"
 WEBP = "image/webp"

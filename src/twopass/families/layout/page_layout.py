@@ -30,20 +30,17 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from twopass.document import Cell, Flag
+from twopass.values import Value
 
 GRAMMAR_VERSION = 3  # 1 had no agreement, 2 no styles, formulas and words from pixels
 COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is that of the body
 BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
 
-class _FrozenModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Line(_FrozenModel):
+class Line(Value, extra="ignore"):
     box: tuple[float, float, float, float]
     text: str
     size: float = 0.0
@@ -55,13 +52,13 @@ class Line(_FrozenModel):
     in_image: bool = False
 
 
-class RegionTable(_FrozenModel):
+class RegionTable(Value, extra="ignore"):
     rows: int = Field(ge=0)
     cols: int = Field(ge=0)
     cells: tuple[Cell, ...] = ()
 
 
-class Region(_FrozenModel):
+class Region(Value, extra="ignore"):
     label: str
     box: tuple[float, float, float, float]
     lines: tuple[Line, ...] = ()
@@ -89,7 +86,7 @@ class Region(_FrozenModel):
         return statistics.mean(scores) if scores else None
 
 
-class PageLayout(_FrozenModel):
+class PageLayout(Value, extra="ignore"):
     v: int = Field(ge=1, le=GRAMMAR_VERSION)
     width: float = Field(gt=0, allow_inf_nan=False)
     height: float = Field(gt=0, allow_inf_nan=False)

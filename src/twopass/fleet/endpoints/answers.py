@@ -11,17 +11,18 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler
+from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler
 from pydantic.functional_validators import WrapValidator
 from pydantic_core import from_json, to_json
 
 from twopass.errors import AnswerError, Code
 from twopass.fleet.endpoints.interface import JobState, JobStatus
+from twopass.values import Value
 
 REASON_CHARS = 300
 ERROR_CHARS = 2000  # of a job's error; a worker's own has at most 1,000
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Value)
 
 
 def _check_file_name(name: str) -> str:
@@ -46,10 +47,8 @@ Word = Annotated[str, Field(max_length=40, pattern=r"^[ -~]*$")]  # shown on the
 JobId = Annotated[str, Field(max_length=256, pattern=r"^[!-~]+$")]
 
 
-class Answer(BaseModel):
+class Answer(Value, extra="allow", allow_inf_nan=False):
     """A part of an answer."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
 class SubmittedJob(Answer):
