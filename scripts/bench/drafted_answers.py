@@ -18,7 +18,7 @@ from twopass.document import ConfidenceMethod, Element, Kind, Table
 from twopass.families.grounded.loops import is_in_loop
 from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool
-from twopass.steps.render import draw_pdf
+from twopass.steps.render import DrawRequest, draw_pdf
 
 GRID = 999
 DPI = 144  # of pages drawn as images
@@ -110,9 +110,10 @@ def _read_layers(file: Path, pages: int) -> dict[int, str]:
         count = min(pages, len(pdf))
     # The page worker's own rendering writes the text; its pixels are not used, so that a small image will do.
     [buffer] = map(PixelBuffer, PixelBufferPool(1, DRAWN_BYTES, fixed_size=DRAWN_BYTES).descriptors)
+    pointers = {number: PagePointer(str(file), number) for number in range(1, count + 1)}
     return {
-        number: draw_pdf(PagePointer(str(file), number), DRAWN_ZOOM, buffer, DRAWN_BYTES, with_draft=True).draft
-        for number in range(1, count + 1)
+        number: draw_pdf(DrawRequest(pointer, DRAWN_ZOOM, buffer, DRAWN_BYTES, with_draft=True)).draft
+        for number, pointer in pointers.items()
     }
 
 

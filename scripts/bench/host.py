@@ -83,14 +83,15 @@ def measure_page(file: Path, number: int, page_buffer: PixelBuffer, view_buffer:
     vision = MODELS["deepseek_ocr"].vision
     pointer = PagePointer(str(file), number)
     os.ftruncate(page_buffer.descriptor, ROOM)
-    drawn = render.draw_pdf(pointer, DPI / 72, page_buffer, ROOM)
+    request = render.DrawRequest(pointer, DPI / 72, page_buffer, ROOM)
+    drawn = render.draw_pdf(request)
     pointer = replace(pointer, turn=drawn.turn)
     pixels = Pixels(drawn.width, drawn.height, page_buffer)
     grid = vision.choose_grid(drawn.width, drawn.height, MODE, MAX_TILES)
     official, page, redrawn, resized = [], [], [], []
     for _ in range(ROUNDS):
         official.append(_measure_ms(lambda: prepare_officially(file, number)))
-        page.append(_measure_ms(lambda: render.draw_pdf(pointer, DPI / 72, page_buffer, ROOM)))
+        page.append(_measure_ms(lambda: render.draw_pdf(request)))
         resized.append(_measure_ms(lambda: images.write_views(vision, pixels, MODE, grid, view_buffer)))
         if drawn.is_scalable:
             redrawn.append(_measure_ms(lambda: images.write_views(vision, pixels, MODE, grid, view_buffer, pointer)))

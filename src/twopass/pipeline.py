@@ -70,7 +70,7 @@ async def run(job: Job, worker: Worker, progress: Tracker, keeps_thumbnails: boo
             outcomes = await admission.admit_all(partial(read_document, context), job.sources, context.admission_limits)
             progress.finish()
         incidents = worker.engine.incidents[earlier_incidents:]
-        return await report.job_result(job, outcomes, output, watch, worker.settings, incidents)
+        return await report.job_result(job, outcomes, output, watch, incidents)
 
 
 async def run_single(

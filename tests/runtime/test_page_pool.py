@@ -28,6 +28,7 @@ from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.runtime import confinement, page_protocol, vendor_reports
 from twopass.runtime.page_pool import PagePool, cpu_time_callback
 from twopass.steps import fetch, render
+from twopass.steps.render import DrawRequest
 
 PAGE_BYTES = 30
 
@@ -346,7 +347,7 @@ async def test_an_idle_page_worker_closes_a_deleted_pdf(
     shutil.copy(sample, pdf)
     child = await page_pool.call(os.getpid)
     async with buffers.lend(10_000) as buffer:
-        await page_pool.call(render.draw_pdf, PagePointer(str(pdf), 1), 0.05, buffer, 10_000)
+        await page_pool.call(render.draw_pdf, DrawRequest(PagePointer(str(pdf), 1), 0.05, buffer, 10_000))
     open_before = list_open_files(child)
     shutil.rmtree(pdf.parent)
 

@@ -18,6 +18,7 @@ from twopass.pages.rendered_page import PagePointer
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.steps import render
+from twopass.steps.render import DrawRequest
 
 
 def add_text_page(pdf: Any, number: int) -> None:
@@ -51,7 +52,7 @@ async def test_a_page_worker_does_not_leak_memory(
                 pdf.save(path)
             for number in range(1, pages + 1):
                 pointer = PagePointer(str(path), number)
-                rendered = await page_pool.call(render.draw_pdf, pointer, 2.0, buffer, room)
+                rendered = await page_pool.call(render.draw_pdf, DrawRequest(pointer, 2.0, buffer, room))
                 await page_pool.call(read_page, pointer, Pixels(rendered.width, rendered.height, buffer), None)
                 memory.append(child.memory_info().rss)
             path.unlink()

@@ -218,7 +218,7 @@ def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: Fi
     return "; ".join(faults) or None
 
 
-def _find_covered(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
+def _find_covered(_: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
     """The texts of the blocks that a region without text shows: the one that it is part of, or all that it contains."""
     inside = tuple(block for block, place in expected.items() if _contains(box, place))
     if inside:

@@ -61,9 +61,22 @@ Array = npt.NDArray[np.uint8]
 # Of what page workers send, which is checked when it arrives.
 Side = Annotated[int, Field(gt=0)]  # in pixels
 Turn = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]  # in degrees
-DrawInputs = tuple[PagePointer, float, PixelBuffer, int, bool]  # the arguments of draw_pdf
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class DrawRequest:
+    """A page of a PDF to draw at `zoom` pixels per point into the buffer, which has `max_bytes`.
+
+    `with_draft`: also write the text of its text layer, with which an engine can draft answers.
+    """
+
+    pointer: PagePointer
+    zoom: float
+    buffer: PixelBuffer
+    max_bytes: int
+    with_draft: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,10 +108,7 @@ async def page(
     buffers: PixelBufferPool,
     with_draft: bool = False,
 ) -> AsyncIterator[RenderedPage]:
-    """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied.
-
-    `with_draft`: also write the text of its text layer, with which an engine can draft answers.
-    """
+    """Render page `number` (from 1). The pixels are valid within the context. Raises SourceError or WorkerDied."""
     size = file.pages[number - 1]
     if size is None:
         raise SourceError(Code.DAMAGED, f"the file's page object cannot be opened; {SAVE_AGAIN}")
@@ -107,8 +117,8 @@ async def page(
     async with buffers.lend(max_bytes) as buffer:
         pointer = PagePointer(str(file.path), number, 0, file.password, is_pdf=file.is_pdf)
         if file.is_pdf:
-            inputs = (pointer, zoom, buffer, max_bytes, with_draft)
-            result = await _draw_pdf(page_pool, inputs, has_annotations=size.has_annotations)
+            request = DrawRequest(pointer, zoom, buffer, max_bytes, with_draft)
+            result = await _draw_pdf(page_pool, request, has_annotations=size.has_annotations)
         else:
             result = await page_pool.call(draw_image, pointer, _compute_pixels(size, zoom), buffer, max_bytes)
         if result.width * result.height * 3 > max_bytes:
@@ -117,18 +127,18 @@ async def page(
         yield _build_page(pointer, size, result, zoom, is_reduced=is_reduced, buffer=buffer)
 
 
-async def _draw_pdf(page_pool: PagePool, inputs: DrawInputs, has_annotations: bool) -> DrawResult:
+async def _draw_pdf(page_pool: PagePool, request: DrawRequest, has_annotations: bool) -> DrawResult:
     """Draw the page; if it has annotations and that takes half of its processor time, draw it without them."""
     if not has_annotations:
-        return await page_pool.call(draw_pdf, *inputs)
+        return await page_pool.call(draw_pdf, request)
     try:
         with limit_share(FIRST_TRY_SHARE):
-            return await page_pool.call(draw_pdf, *inputs)
+            return await page_pool.call(draw_pdf, request)
     except WorkerDied as error:
         if error.code is not Code.RENDER_TIMEOUT:
             raise
-        log.warning("page is rendered again without annotations", page=inputs[0].number, code=error.code)
-        return await page_pool.call(draw_bare_pdf, *inputs)
+        log.warning("page is rendered again without annotations", page=request.pointer.number, code=error.code)
+        return await page_pool.call(draw_bare_pdf, request)
 
 
 def _compute_zoom(size: PageSize, dpi: int, max_pixels: int) -> float:
@@ -173,45 +183,43 @@ def _report_reduction(number: int, zoom: float) -> Problem:
     return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
 
 
-def draw_pdf(
-    pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool = False
-) -> DrawResult:
-    """In a page worker: draw a PDF page upright into the buffer, which has `max_bytes`."""
+def draw_pdf(request: DrawRequest) -> DrawResult:
+    """In a page worker: draw a PDF page upright."""
+    pointer = request.pointer
     try:
         with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
-            result = _draw_page(page, zoom, buffer, max_bytes, with_draft)
+            result = _draw_page(page, request)
             links, is_complete = read_links(page, LINKS_S)
     except SourceError:
-        return draw_bare_pdf(pointer, zoom, buffer, max_bytes, with_draft)
+        return draw_bare_pdf(request)
     return replace(result, links=links, omitted=() if is_complete else (SOME_LINKS,))
 
 
-def draw_bare_pdf(
-    pointer: PagePointer, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool = False
-) -> DrawResult:
+def draw_bare_pdf(request: DrawRequest) -> DrawResult:
     """In a page worker: the same without annotations, links and form fields."""
+    pointer = request.pointer
     with open_bare_page(pointer.file, pointer.number, 0, pointer.password) as (page, had_annotations):
-        result = _draw_page(page, zoom, buffer, max_bytes, with_draft)
+        result = _draw_page(page, request)
     return replace(result, omitted=(LINKS, ANNOTATIONS) if had_annotations else ())
 
 
-def _draw_page(page: Any, zoom: float, buffer: PixelBuffer, max_bytes: int, with_draft: bool) -> DrawResult:
+def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     check_images(page)
     rotation_in, text = page.rotation, get_text_page(page)
     turn = detect_text_turn(page, text)
     page.set_rotation((rotation_in + (turn or 0)) % 360)
     began = time.process_time()
     display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
-    array = render_display_list(display_list, zoom, zoom)
+    array = render_display_list(display_list, request.zoom, request.zoom)
     is_quick = time.process_time() - began < QUICK_S
     is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
     if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
         array = np.rot90(array, -turn // 90)
-    height, width = _write_pixels(array, buffer, max_bytes)
+    height, width = _write_pixels(array, request.buffer, request.max_bytes)
     words = text.extractWORDS()
     layer = _to_layer(page, words)
-    draft = text_layer.write_draft(layer, [word[5:7] for word in words]) if with_draft else ""
+    draft = text_layer.write_draft(layer, [word[5:7] for word in words]) if request.with_draft else ""
     return DrawResult(width, height, rotation_in, turn or 0, measure_ink(array), is_scalable, layer, draft)
 
 

@@ -201,7 +201,6 @@ async def job_result(
     outcomes: Sequence[Outcome],
     output: Store,
     watch: Stopwatch,
-    settings: Settings,
     incidents: Sequence[Incident] = (),
 ) -> Result:
     """Build the job's result and store it as result.json. `incidents` are the engine's during the job."""

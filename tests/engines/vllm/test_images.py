@@ -27,6 +27,7 @@ from twopass.pages.shared_pixels import PixelBuffer, PixelBufferPool, Pixels
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import render
+from twopass.steps.render import DrawRequest
 
 DEEPSEEK_OCR = MODELS["deepseek_ocr"].vision
 GLM, PADDLE = MODELS["glm_ocr"].crop_input, MODELS["paddleocr_vl"].crop_input
@@ -70,7 +71,7 @@ def lend_buffers() -> Iterator[tuple[PixelBuffer, PixelBuffer]]:
 def render_first_page(path: Path, buffer: PixelBuffer, password: str | None = None) -> render.DrawResult:
     """Render the first page at 144 dpi into the buffer."""
     os.ftruncate(buffer.descriptor, 1 << 24)
-    return render.draw_pdf(PagePointer(str(path), 1, 0, password), 2.0, buffer, 1 << 24)
+    return render.draw_pdf(DrawRequest(PagePointer(str(path), 1, 0, password), 2.0, buffer, 1 << 24))
 
 
 def make_both(
