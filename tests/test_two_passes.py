@@ -23,7 +23,7 @@ from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.pages.text_layer import TextLayer
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
-from twopass.steps import pass1
+from twopass.steps import fallback
 
 SCALE = 2  # pixels per point at 144 dpi
 PADDING = 16  # pixels of both sides together
@@ -287,7 +287,7 @@ def test_a_stamp_does_not_replace_an_answer(layer: str, state: State, texts: tup
     checkpoint = documents.checkpoint(1, documents.element("text", PARAGRAPH))
     words = TextLayer.of(Word(Box(0.01 * n, 0.1, 0.01 * n + 0.01, 0.12), text) for n, text in enumerate(layer.split()))
 
-    final = pass1.use_text_layer(checkpoint, words, Code.LOOP)
+    final = fallback.use_text_layer(checkpoint, words, Code.LOOP)
 
     assert (final.page.state, tuple(element.text for element in final.elements)) == (state, texts)
     assert final.problems[0].message.endswith(ending)

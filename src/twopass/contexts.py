@@ -18,6 +18,7 @@ from twopass.families.interface import Family
 from twopass.format_options import FormatOptions
 from twopass.formats import registry
 from twopass.job import EntryPoint, Format, Job
+from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.source_files import CheckedFile
 from twopass.runtime import scratch
 from twopass.runtime.admission import AdmissionLimits, Ticket
@@ -25,6 +26,7 @@ from twopass.runtime.shutdown import RESEND_HINT
 from twopass.steps import enrich
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails, page_name
+from twopass.steps.page_context import PageContext
 from twopass.storage.sources import Sources
 from twopass.storage.store import Store
 from twopass.telemetry.progress import PageProgress, Tracker
@@ -192,11 +194,6 @@ class DocumentContext:
         return manifest if manifest and (self.was_read or is_complete(self.job, manifest)) else None
 
     @property
-    def source_key(self) -> str:
-        """The source in prompt ids; equal files have equal keys."""
-        return self.file.info.sha256[:12]
-
-    @property
     def write_deadline(self) -> float | None:
         """When the artefacts must be written; a reserve after the deadline for reading."""
         deadline = self.job_context.deadline
@@ -205,6 +202,11 @@ class DocumentContext:
     @property
     def preview_source(self) -> PreviewSource:
         return PreviewSource(self.file, self.worker.page_pool, self.worker.page_slots, self.job.id)
+
+    def page_context(self, rendered: RenderedPage) -> PageContext:
+        """What both passes over a rendered page need."""
+        worker, key = self.worker, self.file.info.sha256[:12]
+        return PageContext(rendered, key, self.job, worker.engine, worker.family, worker.page_pool)
 
     def manifest_details(self, document: Document, selection: Sequence[Problem]) -> ManifestDetails:
         """What the manifest keeps besides the result."""

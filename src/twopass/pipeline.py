@@ -33,13 +33,13 @@ from twopass.steps import (
     assemble,
     document_folder,
     enrich,
+    fallback,
     fetch,
     pass1,
     pass2,
     render,
     reparse,
     report,
-    unread_regions,
 )
 from twopass.steps.document_folder import DocumentFolder, Manifest
 from twopass.steps.report import Outcome
@@ -154,11 +154,11 @@ async def read_page(doc: DocumentContext, number: int) -> Checkpoint:
                 stored = await _load_checkpoint(doc, number)
                 checkpoint = stored or await _process_page(doc, number)
     except OutOfTime as end:
-        checkpoint = pass1.unread_page(number, end.code, end.message)
+        checkpoint = fallback.unread_page(number, end.code, end.message)
     except EngineError as error:  # discard the result of pass 1, too: a half-read page would be stored for good
         log.warning("page unread", page=number, code=error.code)
         stored = await doc.folder.load_checkpoint(number)  # another worker's engine may be alive
-        checkpoint = stored or pass1.unread_page(
+        checkpoint = stored or fallback.unread_page(
             number, error.code, f"{error.message}; {doc.job_context.resend_advice}"
         )
     doc.ticket.finish_page()
@@ -181,12 +181,11 @@ async def _process_page(doc: DocumentContext, number: int) -> Checkpoint:
         for last_try in retry.PAGE.tries():
             try:
                 async with _render(doc, number) as rendered:
-                    inputs = (rendered, doc.source_key, doc.job, worker.engine, worker.family, worker.page_pool)
+                    page = doc.page_context(rendered)
                     with watch.stage("pass1"):
-                        checkpoint = await pass1.read(*inputs, last_try)
+                        checkpoint = await pass1.read(page, last_try)
                     with watch.stage("pass2"), doc.progress.track_elements(len(checkpoint.elements)):
-                        first, checkpoint = checkpoint, await pass2.read(checkpoint, *inputs)
-                        checkpoint = await unread_regions.report(first, checkpoint, rendered, worker.page_pool)
+                        checkpoint = await pass2.read(page, checkpoint)
                         checkpoint = await enrich.within_limit(checkpoint, doc.job.language, worker.page_pool)
                     with watch.stage("upload"):
                         if doc.job_context.keeps_thumbnails:
@@ -206,10 +205,10 @@ async def _read_text_only(doc: DocumentContext, number: int, code: Code, message
     with suppress(WorkerDied, SourceError):
         if doc.file.is_pdf:
             page, words = await render.text_only(doc.file, number, doc.worker.page_pool)
-            checkpoint = pass1.use_text_layer(Checkpoint(page=page), words, code)
+            checkpoint = fallback.use_text_layer(Checkpoint(page=page), words, code)
             if checkpoint.elements:
                 return checkpoint
-    return pass1.failed_page(number, code, f"page {number}: {message}")
+    return fallback.failed_page(number, code, f"page {number}: {message}")
 
 
 @asynccontextmanager

@@ -63,7 +63,7 @@ _ENGINE_PRELOADS: Mapping[str, tuple[str, ...]] = {
 _FETCHING = ("twopass.steps.fetch", "twopass.steps.render", "PIL.ImageOps")
 _READING = (
     "twopass.steps.pass1", "twopass.steps.enrich", "yake", "twopass.steps.document_folder", "PIL.Image:preinit",
-    "twopass.steps.pass2", "twopass.steps.unread_regions", "PIL.WebPImagePlugin",
+    "twopass.steps.pass2", "PIL.WebPImagePlugin",
 )  # fmt: skip
 
 

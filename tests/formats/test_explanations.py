@@ -10,7 +10,7 @@ from twopass.families import registry
 from twopass.families.interface import FamilyOptions, PageFeatures, PageRequest, Structure
 from twopass.families.registry import FAMILIES
 from twopass.formats import explanations
-from twopass.steps import pass1
+from twopass.steps import fallback, pass1
 
 
 def test_flags_are_explained_in_sentences() -> None:
@@ -37,12 +37,12 @@ def test_every_attempt_is_explained() -> None:
         for rung in family.ladder(features, PageRequest(task=task, prompt="x"))
     }
 
-    assert rungs | {pass1.TEXT_LAYER_RUNG} == set(explanations.RUNGS)
+    assert rungs | {fallback.TEXT_LAYER_RUNG} == set(explanations.RUNGS)
 
 
 def test_every_reason_of_an_unusable_answer_is_explained() -> None:
     """Each code that says why a page's answer could not be used has words."""
-    assert set(explanations.REASONS) >= {*pass1.INCOMPLETE.values(), *pass1._EXPLANATIONS}
+    assert set(explanations.REASONS) >= {*pass1.INCOMPLETE.values(), *fallback._EXPLANATIONS}
 
 
 def test_every_method_of_confidence_is_explained() -> None:

@@ -23,6 +23,7 @@ from twopass.runtime.page_pool import PagePool, slow_call_callbacks
 from twopass.runtime.page_slots import PageSlots, run_all
 from twopass.settings import Settings
 from twopass.steps import pass2
+from twopass.steps.page_context import PageContext
 from twopass.worker import Worker, open_worker
 
 
@@ -217,6 +218,6 @@ async def test_a_failed_prompt_of_pass_2_cancels_the_others_of_its_page(page_poo
     engine = FailingEngine()
 
     with pytest.raises(EngineError):
-        await pass2.read(checkpoint, picture, "source", job, engine, AskingFamily(), page_pool)
+        await pass2.read(PageContext(picture, "source", job, engine, AskingFamily(), page_pool), checkpoint)
 
     assert sorted(engine.cancelled) == ["e001", "e002"]

@@ -27,7 +27,7 @@ from twopass.pages.scripts import Tesseract
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.strips import Array
 from twopass.pages.tesseract import Glyph, TesseractFailed
-from twopass.steps import pass1
+from twopass.steps import fallback
 
 FOLDER = tesseract.find_folder()
 INSTALLED = tesseract.list_languages(FOLDER) if FOLDER else frozenset()
@@ -204,7 +204,7 @@ def test_lost_lines_are_reported() -> None:
     answer = read(draw(*[ENGLISH] * 4, TEXTS["kor"][:60]), tessdata=None)
     parsed = LayoutFamily().parse(json.dumps(answer), 1)
 
-    (problem,) = pass1.list_warnings(parsed.flags, 1)
+    (problem,) = fallback.list_warnings(parsed.flags, 1)
     assert parsed.reason is None and recall(answer, ENGLISH * 4) == 1.0
     assert problem.code is Code.UNREADABLE_SCRIPT and "TESSDATA_DIR" in problem.message
 

@@ -23,6 +23,7 @@ from twopass.pages.text_layer import TextLayer
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 from twopass.steps import pass2
+from twopass.steps.page_context import PageContext
 
 
 class OneWordingFamily(LayoutFamily):
@@ -54,7 +55,8 @@ async def test_replies_are_identified_by_the_names_of_their_questions(page_pool:
     replies = {"key/p0001-e000": Completion("Ada"), "key/p0001-e000-2": Completion("1843")}
     engine = ReplayEngine(replies, "layout")
 
-    read = await pass2.read(checkpoint, page, "key", build_job(), engine, OneWordingFamily(), page_pool)
+    context = PageContext(page, "key", build_job(), engine, OneWordingFamily(), page_pool)
+    read = await pass2.read(context, checkpoint)
 
     assert [element.summary for element in read.elements] == ["Ada, 1843"]
 
@@ -66,7 +68,8 @@ async def read_drafts(element: Element, page_pool: PagePool, answer: str = "", *
     rendered = RenderedPage(checkpoint.page, Pixels(400, 400, data=bytes(480_000)), PagePointer("a.pdf", 1), **page)
     engine = ScriptedEngine("deepseek_ocr", lambda prompt: "Pump")
     engine.uses_drafts = True
-    await pass2.read(checkpoint, rendered, "key", build_job(), engine, FAMILIES["deepseek_ocr"], page_pool)
+    context = PageContext(rendered, "key", build_job(), engine, FAMILIES["deepseek_ocr"], page_pool)
+    await pass2.read(context, checkpoint)
     return [prompt.draft for prompt in engine.prompts]
 
 

@@ -1,129 +1,111 @@
-"""Pass 2: read elements again from their crops, where the model family asks for it."""
+"""Pass 2: read elements again from their crops, where the model family asks for it.
+
+For the regions of a layout detector this is the first reading: what of them was not or only partly read is reported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion
-from twopass.engines import ask
-from twopass.engines.interface import Engine, Prompt, build_sampling, to_raw_completion
+from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion, Severity
+from twopass.errors import Code
 from twopass.families import table_parser
 from twopass.families.interface import ElementContext, Family, Question, Reply
-from twopass.job import Job, Pass2, Task
+from twopass.job import Pass2, Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime import task_group
-from twopass.runtime.page_pool import PagePool
+from twopass.steps import fallback
+from twopass.steps.page_context import Answer, PageContext
 
 MAX_QUESTIONS = 3  # per element, a bound for any family
 PADDING = 8  # pixels around a crop: boxes are rounded to the model's grid and would cut off strokes
 
 
-async def read(
-    checkpoint: Checkpoint,
-    rendered: RenderedPage,
-    source_key: str,
-    job: Job,
-    engine: Engine,
-    family: Family,
-    page_pool: PagePool,
-) -> Checkpoint:
-    """Ask about all selected elements at once. The first failure cancels the others and is raised unchanged."""
+async def read(page: PageContext, first: Checkpoint) -> Checkpoint:
+    """The page after both passes; `first` is what pass 1 made of it. Raises EngineError and WorkerDied.
 
-    async def ask_about(element: Element) -> tuple[Element, list[RawCompletion], float]:
-        question: Question | None = questions[element.id]
-        layer_text = _layer_text(element, rendered)
-        draft = written.get(element.id) or (layer_text if rendered.draft else None) or ""
-        replies: list[Reply] = []
-        completions: list[RawCompletion] = []
-        seconds = 0.0
-        while question and len(replies) < MAX_QUESTIONS:
-            prompt = _build_prompt(element, question, len(replies), rendered, source_key, job, family, draft)
-            completion, too_long = await ask.engine(
-                engine, prompt, checkpoint.page.number, runs_model=family.canary is not None
-            )
-            problems.extend([too_long] if too_long else [])
-            replies.append(Reply(question, completion.text, completion.finish_reason, layer_text))
-            completions.append(to_raw_completion(prompt, completion))
-            seconds += completion.seconds
-            question = _next_question(element, checkpoint, rendered, family, job, replies)
-        return await page_pool.call(apply_replies, family, element, replies), completions, seconds
-
-    problems: list[Problem] = []
-    questions = select_questions(checkpoint, rendered, family, job)
-    written = _find_written(checkpoint) if engine.uses_drafts else {}
+    All selected elements are asked about at once. The first failure cancels the others and is raised unchanged.
+    """
+    questions = _select_questions(page, first)
+    written = _find_written(first) if page.engine.uses_drafts else {}
     async with task_group.open_group() as group:
-        tasks = [group.create_task(ask_about(element)) for element in checkpoint.elements if element.id in questions]
-    answers = [task.result() for task in tasks]
-    updated = {element.id: element for element, _, _ in answers}
-    engine_s = checkpoint.cost.get("engine_s", 0) + sum(seconds for _, _, seconds in answers)
-    return checkpoint.model_copy(
+        tasks = [
+            group.create_task(_read_element(page, first, element, questions[element.id], written.get(element.id)))
+            for element in first.elements
+            if element.id in questions
+        ]
+    readings = [task.result() for task in tasks]
+    updated = {reading.element.id: reading.element for reading in readings}
+    engine_s = first.cost.get("engine_s", 0) + sum(reading.seconds for reading in readings)
+    second = first.model_copy(
         update={
-            "elements": family.finish_page([updated.get(element.id, element) for element in checkpoint.elements]),
-            "completions": (*checkpoint.completions, *(raw for _, completions, _ in answers for raw in completions)),
-            "problems": (*checkpoint.problems, *problems),
-            "cost": {**checkpoint.cost, "engine_s": engine_s},
+            "elements": page.family.finish_page([updated.get(element.id, element) for element in first.elements]),
+            "completions": (*first.completions, *(raw for reading in readings for raw in reading.completions)),
+            "problems": (*first.problems, *(problem for reading in readings for problem in reading.problems)),
+            "cost": {**first.cost, "engine_s": engine_s},
         }
+    )
+    return await _report_unread(page, first, second)
+
+
+class _Reading(NamedTuple):
+    """An element after the replies about it."""
+
+    element: Element
+    completions: tuple[RawCompletion, ...]
+    problems: tuple[Problem, ...]
+    seconds: float
+
+
+async def _read_element(
+    page: PageContext, first: Checkpoint, element: Element, question: Question | None, written: str | None
+) -> _Reading:
+    layer_text = _layer_text(element, page.rendered)
+    draft = written or (layer_text if page.rendered.draft else None) or ""
+    image, replies, answers = _crop(page.rendered.pixels, element), list[Reply](), list[Answer]()
+    while question and len(replies) < MAX_QUESTIONS:
+        suffix = f"-{len(replies) + 1}" if replies else ""  # the first prompt's id is the element's
+        answer = await page.ask(f"{element.id}{suffix}", question, image, draft)
+        answers.append(answer)
+        replies.append(Reply(question, answer.completion.text, answer.completion.finish_reason, layer_text))
+        question = _next_question(page, first, element, replies)
+    return _Reading(
+        await page.page_pool.call(apply_replies, page.family, element, replies),
+        tuple(answer.recorded for answer in answers),
+        tuple(problem for answer in answers for problem in answer.problems),
+        sum(answer.completion.seconds for answer in answers),
     )
 
 
-def select_questions(checkpoint: Checkpoint, rendered: RenderedPage, family: Family, job: Job) -> dict[str, Question]:
+def _select_questions(page: PageContext, first: Checkpoint) -> dict[str, Question]:
     """The first question about each element that pass 2 reads again, by element id.
 
     Without pass 2, only detected regions are asked about: for them it is the first reading.
     """
-    if job.task is not Task.DOCUMENT or checkpoint.page.is_lost:
+    if page.job.task is not Task.DOCUMENT or first.page.is_lost:
         return {}
     questions = {
-        element.id: _next_question(element, checkpoint, rendered, family, job)
-        for element in checkpoint.elements
-        if element.box and (job.pass2 is not Pass2.NONE or Flag.UNREAD_REGION in element.flags)
+        element.id: _next_question(page, first, element)
+        for element in first.elements
+        if element.box and (page.job.pass2 is not Pass2.NONE or Flag.UNREAD_REGION in element.flags)
     }
     return {element_id: question for element_id, question in questions.items() if question is not None}
 
 
 def _next_question(
-    element: Element,
-    checkpoint: Checkpoint,
-    rendered: RenderedPage,
-    family: Family,
-    job: Job,
-    replies: Sequence[Reply] = (),
+    page: PageContext, first: Checkpoint, element: Element, replies: Sequence[Reply] = ()
 ) -> Question | None:
-    everything, size = job.pass2 is Pass2.ALL, _crop_size(element, rendered.pixels)
-    return family.next_question(
-        ElementContext(element, everything, size, checkpoint.elements, replies, job.figure_descriptions)
+    everything, size = page.job.pass2 is Pass2.ALL, _crop_size(element, page.rendered.pixels)
+    return page.family.next_question(
+        ElementContext(element, everything, size, first.elements, replies, page.job.figure_descriptions)
     )
 
 
 def apply_replies(family: Family, element: Element, replies: Sequence[Reply]) -> Element:
     """Runs in a page worker: the element after the replies about it."""
     return family.apply_replies(element, replies)
-
-
-def _build_prompt(
-    element: Element,
-    question: Question,
-    number: int,
-    rendered: RenderedPage,
-    source_key: str,
-    job: Job,
-    family: Family,
-    draft: str,
-) -> Prompt:
-    """The first prompt's id is the element's; ids of further prompts end with their number."""
-    return Prompt(
-        id=f"{source_key}/{element.id}" + (f"-{number + 1}" if number else ""),
-        text=question.prompt,
-        image=crop(rendered.pixels, element),
-        mode=question.mode or job.mode,
-        max_crops=job.max_crops or family.crops.default,
-        language=job.language,
-        sampling=build_sampling(family.sampling, job.sampling.model_dump(exclude_none=True), question.sampling),
-        priority=0,
-        loop_check=family.is_looping,
-        draft=draft if question.is_transcript else "",
-    )
 
 
 def _find_written(checkpoint: Checkpoint) -> dict[str, str]:
@@ -151,7 +133,109 @@ def _crop_size(element: Element, pixels: Pixels) -> tuple[int, int]:
     return x1 - x0, y1 - y0
 
 
-def crop(pixels: Pixels, element: Element) -> Pixels:
+def _crop(pixels: Pixels, element: Element) -> Pixels:
     """The element's pixels with padding, a view of the page's memory."""
     assert element.box is not None
     return pixels.crop(*element.box.to_pixels(pixels.width, pixels.height, PADDING))
+
+
+# ---- detected regions without text -----------------------------------------------------------------
+
+# A code, the flags of elements whose answers ended in this way, and what to do.
+_CUTS = (
+    (
+        Code.TRUNCATED,
+        {Flag.CUT_OFF},
+        "were cut at the token limit, text may be missing; raise sampling.max_tokens",
+    ),
+    (Code.LOOP, {Flag.LOOP, Flag.REPETITION_CUT}, "repeat themselves; the repetition was cut, and text may be missing"),
+)
+
+
+class _Failed(NamedTuple):
+    """The regions whose text the model did not give: those without any, and those with the text layer's."""
+
+    unread: tuple[Element, ...]
+    from_layer: tuple[Element, ...]
+
+    @property
+    def ids(self) -> set[str]:
+        return {element.id for element in (*self.unread, *self.from_layer)}
+
+
+async def _report_unread(page: PageContext, first: Checkpoint, second: Checkpoint) -> Checkpoint:
+    """Return the page with warnings of unread and cut regions.
+
+    A page of which nothing was read ends as one without a usable answer: with its text layer, or failed. If it shows
+    no line of script, its regions were mistaken for text, and it keeps its pictures.
+    """
+    asked = {element.id for element in first.elements if Flag.UNREAD_REGION in element.flags}
+    second = _warn_of_cuts(second, asked)
+    failed = _find_failed(asked, second.elements)
+    if first.page.is_lost or not failed.ids:
+        return second
+    if any(_has_content(element) for element in second.elements if element.id not in failed.ids):
+        return _warn(second, failed, len(asked))
+    reason = _find_reason(second, failed)
+    if reason is Code.REGIONS_UNREAD and not page.rendered.words and (picture := await page.find_picture()):
+        return _keep_pictures(second, picture, failed, len(asked))
+    return fallback.warn_of_unreadable_text(fallback.use_text_layer(second, page.rendered.words, reason))
+
+
+def _warn_of_cuts(page: Checkpoint, asked: set[str]) -> Checkpoint:
+    """The page with a warning for each way in which answers about regions ended too early."""
+    regions = [element for element in page.elements if element.id in asked]
+    number, problems = page.page.number, []
+    for code, flags, what in _CUTS:
+        if count := sum(bool(flags & set(element.flags)) for element in regions):
+            message = f"page {number}: {count} of {len(asked)} regions {what}"
+            problems.append(Problem(code=code, severity=Severity.WARNING, page=number, message=message))
+    return page.model_copy(update={"problems": (*page.problems, *problems)}) if problems else page
+
+
+def _find_failed(asked: set[str], elements: Sequence[Element]) -> _Failed:
+    regions = [element for element in elements if element.id in asked]
+    return _Failed(
+        tuple(element for element in regions if Flag.UNREAD_REGION in element.flags),
+        tuple(
+            element
+            for element in regions
+            if Flag.UNREAD_REGION not in element.flags and Flag.FROM_TEXT_LAYER in element.flags
+        ),
+    )
+
+
+def _has_content(element: Element) -> bool:
+    """Whether anything of the element was read, also what a picture shows."""
+    figure = element.figure
+    return bool(element.text or element.table or (figure and (figure.data or figure.description)))
+
+
+def _find_reason(page: Checkpoint, failed: _Failed) -> Code:
+    """Why nothing was read: the engine crashed on a region or rejected all of them, or its answers had no text."""
+    names = (completion.prompt_id.rpartition("/")[2] for completion in page.completions)
+    pairs = zip(names, page.completions, strict=True)
+    reasons = {completion.finish_reason for name, completion in pairs if name.startswith(tuple(failed.ids))}
+    if "crash" in reasons:
+        return Code.ENGINE_CRASH
+    return Code.ENGINE_REFUSED if reasons == {"error"} else Code.REGIONS_UNREAD
+
+
+def _warn(page: Checkpoint, failed: _Failed, count: int) -> Checkpoint:
+    number = page.page.number
+    shown = f"; {len(failed.from_layer)} of them show the PDF's own text" if failed.from_layer else ""
+    message = (
+        f"page {number}: {len(failed.ids)} of {count} regions were not read{shown}; check them, and raise dpi if they "
+        "show text"
+    )
+    problem = Problem(code=Code.REGIONS_UNREAD, severity=Severity.WARNING, page=number, message=message)
+    return page.model_copy(update={"problems": (*page.problems, problem)})
+
+
+def _keep_pictures(page: Checkpoint, picture: Element, failed: _Failed, count: int) -> Checkpoint:
+    """The page with its pictures; if the detector found none, the page is one picture."""
+    page = _warn(page, failed, count)
+    if any(element.is_figure for element in page.elements):
+        return page
+    warnings = fallback.list_warnings(picture.flags, page.page.number)
+    return page.model_copy(update={"elements": (picture,), "problems": (*page.problems, *warnings)})

@@ -29,9 +29,10 @@ from twopass.result import DocumentResult
 from twopass.runtime.page_pool import PagePool, open_page_pool
 from twopass.runtime.page_slots import PageSlots
 from twopass.settings import Settings
-from twopass.steps import artefacts, assemble, document_folder, enrich, fetch, pass1, pass2, unread_regions
+from twopass.steps import artefacts, assemble, document_folder, enrich, fetch, pass1, pass2
 from twopass.steps.artefacts import PreviewSource
 from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDetails
+from twopass.steps.page_context import PageContext
 from twopass.storage.sources import Sources
 
 RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
@@ -200,13 +201,13 @@ async def reread_page(
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
     family, job = restore_family(details.options), restore_job(details)
     key, answers = _index_answers(old.completions)
-    first = await pass1.read(rendered, key, job, RecordedEngine(answers, family.name), family, page_pool)
+    page = PageContext(rendered, key, job, RecordedEngine(answers, family.name), family, page_pool)
+    first = await pass1.read(page)
     if first.page.state not in USABLE_STATES:
         return old  # only an engine could give another answer
     new_ids = _match_elements(old.elements, first.elements)
     engine = RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
-    second = await pass2.read(first, rendered, key, job, engine, family, page_pool)
-    second = await unread_regions.report(first, second, rendered, page_pool)
+    second = await pass2.read(replace(page, engine=engine), first)
     if second.page.is_lost:
         return old
     missed = {prompt_id.removeprefix(f"{key}/") for prompt_id in engine.missed}

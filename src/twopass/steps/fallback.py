@@ -1,0 +1,92 @@
+"""How a page ends that no answer describes: with the PDF's own text or failed; and the warnings of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twopass.document import Attempt, Checkpoint, Element, Flag, Page, Problem, Severity, State
+from twopass.errors import Code
+from twopass.pages import text_layer
+from twopass.pages.source_files import SAVE_AGAIN
+from twopass.pages.text_layer import TextLayer
+from twopass.runtime.shutdown import SEND_AGAIN
+from twopass.text import prose
+
+TEXT_LAYER_RUNG = "text_layer"
+
+
+def use_text_layer(checkpoint: Checkpoint, words: TextLayer, reason: Code) -> Checkpoint:
+    """The last rung: the PDF's own text, if it has at least as many words as were read. Otherwise the page fails."""
+    layer = text_layer.to_paragraph_elements(words, checkpoint.page.number)
+    elements = layer if _count_words(layer) >= _count_words(checkpoint.elements) else ()
+    state = State.TEXT_LAYER if elements else State.FAILED
+    attempts = checkpoint.page.attempts + ((Attempt(rung=TEXT_LAYER_RUNG),) if elements else ())
+    page = checkpoint.page.model_copy(update={"state": state, "reason": reason, "attempts": attempts})
+    problems = (*checkpoint.problems, _build_problem(page, reason, layer_is_shorter=bool(layer) and not elements))
+    update = {"page": page, "elements": elements or checkpoint.elements, "problems": problems}
+    return checkpoint.model_copy(update=update)
+
+
+def _count_words(elements: Sequence[Element]) -> int:
+    """Count words to compare answer and text layer: that of a scan may hold only a stamp, fewer than any answer."""
+    return sum(len(prose.split_words(element.text)) for element in elements)
+
+
+def warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
+    """Add a warning if text was kept that makes no sense; a failed page has an error already."""
+    page = checkpoint.page
+    if page.is_lost or not any(Flag.UNREADABLE in element.flags for element in checkpoint.elements):
+        return checkpoint
+    warnings = list_warnings((Flag.UNREADABLE,), page.number)
+    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, *warnings)})
+
+
+def list_warnings(flags: Sequence[Flag], number: int, before: Sequence[Problem] = ()) -> tuple[Problem, ...]:
+    """The warnings that the flags of a page stand for, without those that the problems `before` have."""
+    known = {problem.code for problem in before}
+    warnings = [flag.warning for flag in Flag if flag in flags and flag.warning and flag.warning.code not in known]
+    return tuple(
+        Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
+        for code, message in warnings
+    )
+
+
+_EXPLANATIONS = {
+    Code.LOOP: "the answer repeats itself; another mode or dpi often helps",
+    Code.TRUNCATED: "the answer was cut at the token limit; raise max_tokens or lower dpi",
+    Code.EMPTY: "the answer is empty, but the page is not blank; raise dpi or try another mode",
+    Code.RENDER_CRASH: "a page worker crashed on it twice",
+    Code.ENGINE_CRASH: "the engine crashed on it, the last time while it read nothing else",
+    Code.RENDER_TIMEOUT: "it needs more processor time than the limit; raise WORKER_TIMEOUT_S",
+    Code.RENDER_MEMORY: "a page worker exceeded its memory limit on it twice; raise WORKER_MEMORY_BYTES or lower dpi",
+    Code.DAMAGED: f"the page is damaged; {SAVE_AGAIN}",
+    Code.UNGROUNDED: "the answer has no boxes; another mode may help",
+    Code.ENGINE_REFUSED: "the engine rejected the prompt; see its log",
+    Code.REGIONS_UNREAD: "none of its regions was read; raise dpi, or see the worker's log",
+    Code.UNREADABLE_SCRIPT: "a scan in a script that the cpu engine cannot read here: it reads Latin, Chinese and "
+    "Japanese; install a language file of Tesseract, such as Debian's tesseract-ocr-kor, or set TESSDATA_DIR",
+}
+
+
+def _build_problem(page: Page, reason: Code, layer_is_shorter: bool) -> Problem:
+    uses_layer = page.state is State.TEXT_LAYER
+    severity = Severity.WARNING if uses_layer else Severity.ERROR
+    otherwise = "; the answer is kept, because the PDF's own text is shorter" if layer_is_shorter else _retry_hint(page)
+    next_step = "; the PDF's own text is used" if uses_layer else otherwise
+    message = f"page {page.number}: {_EXPLANATIONS.get(reason, 'the answer is unusable')}{next_step}"
+    return Problem(code=reason, severity=severity, page=page.number, message=message)
+
+
+def unread_page(number: int, reason: Code, message: str) -> Checkpoint:
+    """The checkpoint of a page that was not read completely. It is never stored, so that the next job reads it."""
+    return failed_page(number, reason, f"page {number}: {message}", State.UNREAD)
+
+
+def failed_page(number: int, reason: Code, message: str, state: State = State.FAILED) -> Checkpoint:
+    """The checkpoint of a page without elements; `reason` and `message` say why it was not read."""
+    page = Page(number=number, width_pt=0, height_pt=0, state=state, reason=reason)
+    return Checkpoint(page=page, problems=(Problem(code=reason, page=number, message=message + _retry_hint(page)),))
+
+
+def _retry_hint(page: Page) -> str:
+    return f"; {SEND_AGAIN} to retry this page" if page.is_transient_failure else ""
