@@ -14,13 +14,31 @@ TwopassError            has a Code and a message that says what to do
 └── WorkerDied          a page worker crashed, timed out or exceeded its memory limit in one call
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 
 
+class Retry(StrEnum):
+    """When another try at the same document may succeed."""
+
+    AT_ONCE = "at_once"  # a page worker or the engine failed, not the page
+    LATER = "later"  # on the same worker or on another
+    ELSEWHERE = "elsewhere"  # only on another worker
+    MENDED = "mended"  # after somebody has changed permissions or given the password
+
+
 class Code(StrEnum):
     """Stable codes of problems. A new one is needed only where callers react differently."""
+
+    retry: Retry | None  # None: another try would end in the same way
+
+    def __new__(cls, value: str, retry: Retry | None = None) -> Code:
+        code = str.__new__(cls, value)
+        code._value_, code.retry = value, retry
+        return code
 
     INVALID_JOB = "INVALID_JOB"
     INVALID_SETTING = "INVALID_SETTING"
@@ -29,18 +47,18 @@ class Code(StrEnum):
     SOURCE_TOO_LARGE = "SOURCE_TOO_LARGE"
     SOURCE_UNSUPPORTED = "SOURCE_UNSUPPORTED"
     DAMAGED = "DAMAGED"
-    ENCRYPTED = "ENCRYPTED"
+    ENCRYPTED = "ENCRYPTED", Retry.MENDED
     PAGE_RANGE = "PAGE_RANGE"
     OUTPUT_MISSING = "OUTPUT_MISSING"
-    OUTPUT_DENIED = "OUTPUT_DENIED"
-    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    OUTPUT_DENIED = "OUTPUT_DENIED", Retry.MENDED
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE", Retry.LATER
     PLATFORM = "PLATFORM"
-    ENGINE_DEAD = "ENGINE_DEAD"
-    ENGINE_MEMORY = "ENGINE_MEMORY"
-    WEIGHTS_MISSING = "WEIGHTS_MISSING"
-    CANARY = "CANARY"
-    DEADLINE = "DEADLINE"
-    SHUTDOWN = "SHUTDOWN"
+    ENGINE_DEAD = "ENGINE_DEAD", Retry.LATER
+    ENGINE_MEMORY = "ENGINE_MEMORY", Retry.LATER
+    WEIGHTS_MISSING = "WEIGHTS_MISSING", Retry.ELSEWHERE
+    CANARY = "CANARY", Retry.ELSEWHERE
+    DEADLINE = "DEADLINE", Retry.LATER
+    SHUTDOWN = "SHUTDOWN", Retry.LATER
     ENDPOINT_DENIED = "ENDPOINT_DENIED"
     ENDPOINT_UNAVAILABLE = "ENDPOINT_UNAVAILABLE"
     ENDPOINT_ANSWER = "ENDPOINT_ANSWER"
@@ -55,16 +73,16 @@ class Code(StrEnum):
     REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
     TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
     STARTING = "STARTING"
-    INTERNAL = "INTERNAL"
+    INTERNAL = "INTERNAL", Retry.LATER
 
     LOOP = "LOOP"
     TRUNCATED = "TRUNCATED"
     EMPTY = "EMPTY"
     UNGROUNDED = "UNGROUNDED"
-    RENDER_CRASH = "RENDER_CRASH"
-    RENDER_TIMEOUT = "RENDER_TIMEOUT"
-    ENGINE_CRASH = "ENGINE_CRASH"
-    RENDER_MEMORY = "RENDER_MEMORY"
+    RENDER_CRASH = "RENDER_CRASH", Retry.AT_ONCE
+    RENDER_TIMEOUT = "RENDER_TIMEOUT", Retry.AT_ONCE
+    ENGINE_CRASH = "ENGINE_CRASH", Retry.AT_ONCE
+    RENDER_MEMORY = "RENDER_MEMORY", Retry.AT_ONCE
     PIXEL_LIMIT = "PIXEL_LIMIT"
     ENGINE_REFUSED = "ENGINE_REFUSED"
     UNREADABLE_SCRIPT = "UNREADABLE_SCRIPT"

@@ -29,7 +29,6 @@ from twopass.document.element import (
 )
 from twopass.document.flags import Flag
 from twopass.document.page import (
-    TRANSIENT_CODES,
     Attempt,
     Canary,
     Checkpoint,
@@ -86,7 +85,6 @@ __all__ = [
     "Span",
     "State",
     "Status",
-    "TRANSIENT_CODES",
     "Table",
     "Word",
     "derive_canary",

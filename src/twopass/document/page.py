@@ -10,7 +10,7 @@ from pydantic import Field
 
 from twopass.document.box import Box
 from twopass.document.element import Element
-from twopass.errors import Code
+from twopass.errors import Code, Retry
 from twopass.values import Value
 
 
@@ -26,8 +26,6 @@ class State(StrEnum):
 
 
 _LOST_STATES = frozenset({State.FAILED, State.UNREAD})
-# A page worker or the engine failed, not the page: another try may succeed.
-TRANSIENT_CODES = frozenset({Code.RENDER_CRASH, Code.RENDER_TIMEOUT, Code.RENDER_MEMORY, Code.ENGINE_CRASH})
 
 
 class Status(StrEnum):
@@ -97,7 +95,7 @@ class Page(Value):
     @property
     def is_transient_failure(self) -> bool:
         """Whether a worker or engine failed, not the page. Never checkpointed, so that the next job tries again."""
-        return self.state is State.FAILED and self.reason in TRANSIENT_CODES
+        return self.state is State.FAILED and self.reason is not None and self.reason.retry is Retry.AT_ONCE
 
 
 class RawCompletion(Value):

@@ -16,7 +16,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from twopass import locations
-from twopass.errors import AnswerError, Code, EndpointError, LimitReached, TwopassError
+from twopass.errors import AnswerError, Code, EndpointError, LimitReached, Retry, TwopassError
 from twopass.fleet.budget import Budget
 from twopass.fleet.discovery import DocumentPreparer, DocumentRef, PreparedDocument
 from twopass.fleet.endpoints import answers
@@ -28,16 +28,12 @@ from twopass.runtime import retry, task_group
 
 log = structlog.get_logger()
 
-RETRYABLE_CODES = frozenset(  # of failed jobs that may succeed at another attempt or on another worker
-    {
-        *(Code.STORE_UNAVAILABLE, Code.ENGINE_DEAD, Code.ENGINE_MEMORY, Code.DEADLINE, Code.SHUTDOWN),
-        *(Code.CANARY, Code.WEIGHTS_MISSING, Code.INTERNAL),
-    }
-)
 MAX_RUNS = 20  # of a job, whatever it reads: 5,000 pages at half a page a second until each run's deadline
 MAX_DUPLICATES = 9  # of a job that name one another: there is one for each answer that was lost
 UNSENT = "unsent"  # status of a document of which a limit kept every job from being sent
 _BOOLEAN = TypeAdapter(bool)
+# Of failed jobs that may succeed at another attempt or on another worker.
+_RETRYABLE = frozenset(code for code in Code if code.retry in (Retry.LATER, Retry.ELSEWHERE))
 
 
 class CampaignListener(Protocol):
@@ -156,7 +152,7 @@ class _JobOutcome:
     @property
     def should_retry(self) -> bool:
         code = (self.error or "").partition(":")[0]
-        return self.is_lost or self.unread_pages > 0 or code in RETRYABLE_CODES
+        return self.is_lost or self.unread_pages > 0 or code in _RETRYABLE
 
     @property
     def failure(self) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from twopass.document import (
-    TRANSIENT_CODES,
     Box,
     Canary,
     Checkpoint,
@@ -30,7 +29,7 @@ from twopass.document import (
     SourceInfo,
     SourceVersion,
 )
-from twopass.errors import Code, StoreError, TwopassError, WorkerDied
+from twopass.errors import Code, Retry, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions
 from twopass.formats.registry import WRITERS
 from twopass.job import Format
@@ -95,7 +94,7 @@ class Manifest:
     def is_final(self) -> bool:
         """Whether no page was lost to a transient failure, so that another try would change nothing."""
         return not any(
-            problem.severity is Severity.ERROR and problem.code in TRANSIENT_CODES for problem in self.problems
+            problem.severity is Severity.ERROR and problem.code.retry is Retry.AT_ONCE for problem in self.problems
         )
 
     @classmethod
