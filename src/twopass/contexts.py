@@ -33,8 +33,8 @@ from twopass.telemetry.progress import PageProgress, Tracker
 from twopass.telemetry.stopwatch import Stopwatch
 from twopass.worker import Worker
 
-NOT_STORED_HINT = "sent again, the job begins anew, because it has no output; set output to keep pages"
-NOT_RESUMED_HINT = "sent again, the job begins anew, because resume is false; leave it out to keep pages"
+_NOT_STORED_HINT = "sent again, the job begins anew, because it has no output; set output to keep pages"
+_NOT_RESUMED_HINT = "sent again, the job begins anew, because resume is false; leave it out to keep pages"
 EXTRA_FAILURES = 32  # consecutive lost pages beyond those in flight; after so many the engine will not recover soon
 
 
@@ -137,8 +137,8 @@ class JobContext:
     def resend_advice(self) -> str:
         """What to do about pages that remain unread; the same job continues only from pages that it finds again."""
         if not self.output.is_persistent:
-            return NOT_STORED_HINT
-        return RESEND_HINT if self.job.resume else NOT_RESUMED_HINT
+            return _NOT_STORED_HINT
+        return RESEND_HINT if self.job.resume else _NOT_RESUMED_HINT
 
     def start_work(self) -> AbstractAsyncContextManager[None]:
         """Start work of this job; raises OutOfTime."""

@@ -45,12 +45,12 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 SLOTS_PER_SEQUENCE = 1.25  # page slots per sequence of the engine: some pages render or wait while others are read
-MIN_SLOTS = 2
-HEALTH_TIMEOUT_S = 5.0
-CLOSE_TIMEOUT_S = 60.0  # for an engine whose GPU hangs; vLLM's own shutdown is limited by SHUTDOWN_TIMEOUT_S
+_MIN_SLOTS = 2
+_HEALTH_TIMEOUT_S = 5.0
+_CLOSE_TIMEOUT_S = 60.0  # for an engine whose GPU hangs; vLLM's own shutdown is limited by SHUTDOWN_TIMEOUT_S
 PAGE_BYTES = 6 << 20  # an A4 page at 144 dpi
-MIN_BUFFER_BYTES = 2 << 30  # with few slots: room for a few very large pages
-MAX_DESCRIPTORS = 1 << 16  # the pixel buffers need 1,400 at 512 sequences; many systems start with 1,024
+_MIN_BUFFER_BYTES = 2 << 30  # with few slots: room for a few very large pages
+_MAX_DESCRIPTORS = 1 << 16  # the pixel buffers need 1,400 at 512 sequences; many systems start with 1,024
 
 # What page workers import before their first call, so that the first pages of a job need not wait for it: modules, or
 # functions as `module:function`. Importing PyMuPDF loads its layout model, too, which only the cpu engine uses.
@@ -91,10 +91,10 @@ class Worker:
         return Stopwatch(self.observer)
 
     def is_alive(self) -> bool:
-        """Whether the loop responds within HEALTH_TIMEOUT_S. Call it from any thread but the loop's own."""
+        """Whether the loop responds within _HEALTH_TIMEOUT_S. Call it from any thread but the loop's own."""
         responded = threading.Event()
         self.loop.call_soon_threadsafe(responded.set)
-        return responded.wait(HEALTH_TIMEOUT_S)
+        return responded.wait(_HEALTH_TIMEOUT_S)
 
     def describe_engines(self) -> str:
         """How many of several engines run, such as `1 of 2 engines`; empty for a single one."""
@@ -153,9 +153,9 @@ def open_worker(
     family = choose_family(settings, engine.family)
     pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page
     default_slots = round(SLOTS_PER_SEQUENCE * pages)
-    slots = settings.window or max(MIN_SLOTS, default_slots)
+    slots = settings.window or max(_MIN_SLOTS, default_slots)
     page_slots = PageSlots(slots, max_slow=settings.page_worker_count)
-    budget = settings.window_bytes or max(MIN_BUFFER_BYTES, slots * PAGE_BYTES)
+    budget = settings.window_bytes or max(_MIN_BUFFER_BYTES, slots * PAGE_BYTES)
     buffers = PixelBufferPool(page_slots.max_in_flight, budget)
     page_pool = PagePool(
         settings.page_worker_count,
@@ -227,7 +227,7 @@ def choose_family(settings: Settings, name: str) -> Family:
 
 def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -253,8 +253,8 @@ def _process_age_s() -> float:
 
 async def _close(worker: Worker) -> None:
     try:
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await worker.engine.close()
     except TimeoutError:
-        log.error("the engine did not close in time", timeout_s=CLOSE_TIMEOUT_S)
+        log.error("the engine did not close in time", timeout_s=_CLOSE_TIMEOUT_S)
     await worker.page_pool.close()

@@ -40,33 +40,33 @@ from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
 
 TEXT = " ".join(LINES)
-REPEATED_TEXT = " ".join([REPEATED_LINE] * REPEATS)
+_REPEATED_TEXT = " ".join([REPEATED_LINE] * REPEATS)
 PAGE_TEXT = " ".join([*(block.text for block in BLOCKS), TABLE_TEXT])
-MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
+_MAX_TEXT_EDITS = 2  # of 14 words: another attention kernel may change a word
 MAX_PAGE_EDIT_SHARE = 0.1  # of the page's 90 words
-MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
-MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
-MIN_REGION_SHARE = 0.5  # of a region's area that lies on a block, to be a part of it
-MIN_AREA = 1e-9  # of the page
-MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
+_MIN_CELL_OVERLAP = 0.85  # of nine cells one may be misread
+_MIN_BLOCK_SHARE = 0.5  # of an element's words that a block must have to be the one that the element shows
+_MIN_REGION_SHARE = 0.5  # of a region's area that lies on a block, to be a part of it
+_MIN_AREA = 1e-9  # of the page
+_MAX_BOX_ERROR = 20 / 999  # of the page's width or height, at each side
 MAX_REPEATS = REPEATS // 2
 BAN_WINDOW = 90  # tokens
-TEXT_TOKENS, PAGE_TOKENS, BAN_TOKENS = 200, 800, 80  # limits; sound answers have about 30, 270 and 20
+_TEXT_TOKENS, _PAGE_TOKENS, _BAN_TOKENS = 200, 800, 80  # limits; sound answers have about 30, 270 and 20
 BYTE_MARKS = "ĠĊ"  # of spaces and newlines in byte-level vocabularies: shown where tokens are not decoded
-SHOWN = 120  # characters of a wrong answer in the error message
-ADVICE = (
+_SHOWN = 120  # characters of a wrong answer in the error message
+_ADVICE = (
     "driver, versions, weights or settings do not fit together: use those of the container image. "
     "Random weights need CANARY=false"
 )
-BAN_ADVICE = (
+_BAN_ADVICE = (
     "without it, answers loop: use the vLLM of the container image, or start the server with --logits-processors (see "
     "README); OPENAI_PLAIN=true is for servers that have no such ban"
 )
 
 log = structlog.get_logger()
 
-FindFault = Callable[[Completion], str | None]
-FindShown = Callable[[str, Box, Mapping[str, Box]], tuple[str, ...]]  # text and box of an element, and the blocks
+_FindFault = Callable[[Completion], str | None]
+_FindShown = Callable[[str, Box, Mapping[str, Box]], tuple[str, ...]]  # text and box of an element, and the blocks
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Check:
     """A prompt, and the function that says what is wrong with its answer; None: nothing."""
 
     prompt: Prompt
-    find_fault: FindFault
-    advice: str = ADVICE
+    find_fault: _FindFault
+    advice: str = _ADVICE
 
 
 async def check(engine: Engine, family: Family, page_pool: PagePool, settings: Settings) -> Canary | None:
@@ -125,21 +125,21 @@ async def _prepare_checks(
     text = await page_pool.call(canary_images.draw_text)
     checks = [
         Check(
-            build_prompt("text", question.prompt, text, TEXT, max_tokens=TEXT_TOKENS),
+            build_prompt("text", question.prompt, text, TEXT, max_tokens=_TEXT_TOKENS),
             lambda answer: find_text_fault(strip(answer)),
         ),
     ]
     if rung := next((rung for rung in rungs if rung.prompt != DETECT), None):
-        prompt = build_prompt("page", rung.prompt, page.image, PAGE_TEXT, max_tokens=PAGE_TOKENS)
+        prompt = build_prompt("page", rung.prompt, page.image, PAGE_TEXT, max_tokens=_PAGE_TOKENS)
         checks.append(Check(prompt, partial(find_page_fault, family=family, rung=rung, page=page)))
     if rung := next((rung for rung in rungs if rung.prompt == DETECT), None):
         prompt = build_prompt("regions", rung.prompt, page.image, PAGE_TEXT)
         checks.append(Check(prompt, partial(find_detection_fault, family=family, rung=rung, page=page)))
     if has_ban:
         image = await page_pool.call(canary_images.draw_repeated_line)
-        ban = {"max_tokens": BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
-        prompt = build_prompt("ban", question.prompt, image, REPEATED_TEXT, **ban)
-        checks.append(Check(prompt, lambda answer: find_ban_fault(strip(answer)), BAN_ADVICE))
+        ban = {"max_tokens": _BAN_TOKENS, "ngram": question.ngram, "window": BAN_WINDOW}
+        prompt = build_prompt("ban", question.prompt, image, _REPEATED_TEXT, **ban)
+        checks.append(Check(prompt, lambda answer: find_ban_fault(strip(answer)), _BAN_ADVICE))
     return checks
 
 
@@ -149,7 +149,7 @@ def _name_gpus(engine: Engine) -> str:
 
 def _require_no_fault(check: Check, completion: Completion, place: str) -> None:
     if fault := check.find_fault(completion):
-        answer = " ".join(completion.text.split())[:SHOWN]
+        answer = " ".join(completion.text.split())[:_SHOWN]
         message = f"{place}{fault}: the model answered '{answer}' ({completion.finish_reason}); {check.advice}"
         raise EngineError(Code.CANARY, message)
 
@@ -164,7 +164,7 @@ def find_text_fault(completion: Completion) -> str | None:
     """Say what is wrong with the answer to the image of LINES: its end, its words, spaces or length."""
     if fault := _find_form_fault(completion):
         return f"the answer to the text image {fault}"
-    if agreement.count_word_edits(completion.text, TEXT) > MAX_TEXT_EDITS:
+    if agreement.count_word_edits(completion.text, TEXT) > _MAX_TEXT_EDITS:
         return f"the text image says '{TEXT}'"
     return None
 
@@ -180,7 +180,7 @@ def find_page_fault(completion: Completion, family: Family, rung: Rung, page: Pa
     if edits > MAX_PAGE_EDIT_SHARE * len(PAGE_TEXT.split()):
         return f"{edits} of the {len(PAGE_TEXT.split())} words of the page image are wrong, missing or too many"
     tables = [element.table for element in parsed.elements if element.table]
-    if max((agreement.cell_overlap(table, TABLE) for table in tables), default=0) < MIN_CELL_OVERLAP:
+    if max((agreement.cell_overlap(table, TABLE) for table in tables), default=0) < _MIN_CELL_OVERLAP:
         return f"the table of the page image says '{TABLE_TEXT}'"
     return _find_box_fault(parsed.elements, page, _find_shown_text)
 
@@ -195,7 +195,7 @@ def find_detection_fault(completion: Completion, family: Family, rung: Rung, pag
     return None
 
 
-def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: FindShown) -> str | None:
+def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: _FindShown) -> str | None:
     """Compare each block's place in the image with the boxes of the elements that show it.
 
     A block may be split among elements, and an element may show several blocks, such as both columns: then its box has
@@ -210,7 +210,7 @@ def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: Fi
     faults = []
     for texts, boxes in found.items():
         box, union = _unite([expected[text] for text in texts]), _unite(boxes)
-        if max(abs(one - other) for one, other in zip(union, box, strict=True)) > MAX_BOX_ERROR:
+        if max(abs(one - other) for one, other in zip(union, box, strict=True)) > _MAX_BOX_ERROR:
             at, instead = box.to_grid(999), union.to_grid(999)
             faults.append(f"'{texts[0][:30]}' is at {at} of 999 in the page image, not at {instead}")
     missing = set(expected) - {text for texts in found for text in texts}
@@ -223,9 +223,9 @@ def _find_covered(_: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, .
     inside = tuple(block for block, place in expected.items() if _contains(box, place))
     if inside:
         return inside
-    shares = {block: box.overlap(place) / max(box.area, MIN_AREA) for block, place in expected.items()}
+    shares = {block: box.overlap(place) / max(box.area, _MIN_AREA) for block, place in expected.items()}
     best = max(shares, key=lambda block: shares[block])
-    return (best,) if shares[best] >= MIN_REGION_SHARE else ()
+    return (best,) if shares[best] >= _MIN_REGION_SHARE else ()
 
 
 def _find_shown_text(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[str, ...]:
@@ -233,18 +233,18 @@ def _find_shown_text(text: str, box: Box, expected: Mapping[str, Box]) -> tuple[
     inside = tuple(
         block
         for block, place in expected.items()
-        if (agreement.word_coverage(block, text) or 0) >= MIN_BLOCK_SHARE and _contains(box, place)
+        if (agreement.word_coverage(block, text) or 0) >= _MIN_BLOCK_SHARE and _contains(box, place)
     )
     if len(inside) > 1:
         return inside
     shares = {block: agreement.word_coverage(text, block) or 0 for block in expected}
     best = max(shares, key=lambda block: shares[block])
-    return (best,) if shares[best] >= MIN_BLOCK_SHARE else ()
+    return (best,) if shares[best] >= _MIN_BLOCK_SHARE else ()
 
 
 def _contains(outer: Box, inner: Box) -> bool:
     pairs = ((outer.x0, inner.x0), (outer.y0, inner.y0), (inner.x1, outer.x1), (inner.y1, outer.y1))
-    return all(small <= large + MAX_BOX_ERROR for small, large in pairs)
+    return all(small <= large + _MAX_BOX_ERROR for small, large in pairs)
 
 
 def find_ban_fault(completion: Completion) -> str | None:

@@ -43,9 +43,9 @@ from twopass.values import Value
 
 JSON = "application/json"
 WEBP = "image/webp"
-PNG_LEVEL = 3  # two thirds of the time of level 6, and smaller files for text and drawings
-THUMBNAIL_PX, THUMBNAIL_QUALITY = 160, 60  # of the longer side; a page of text takes about 2 kB
-CROP_PADDING = 6  # pixels: boxes are rounded to the model's grid, which may cut a chart's outermost stroke
+_PNG_LEVEL = 3  # two thirds of the time of level 6, and smaller files for text and drawings
+_THUMBNAIL_PX, _THUMBNAIL_QUALITY = 160, 60  # of the longer side; a page of text takes about 2 kB
+_CROP_PADDING = 6  # pixels: boxes are rounded to the model's grid, which may cut a chart's outermost stroke
 
 _MANIFEST = "manifest.json"
 _CHECKPOINTS = "pages/"
@@ -301,14 +301,14 @@ def encode_thumbnail(pixels: Pixels) -> bytes:
     """Runs in a page worker: encode the whole page as a small WebP image."""
     buffer = io.BytesIO()
     image = pillow_image.to_image(pixels.array())
-    image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX))
-    image.save(buffer, "WEBP", quality=THUMBNAIL_QUALITY)
+    image.thumbnail((_THUMBNAIL_PX, _THUMBNAIL_PX))
+    image.save(buffer, "WEBP", quality=_THUMBNAIL_QUALITY)
     return buffer.getvalue()
 
 
 def encode_png(pixels: Pixels, box: Box) -> bytes:
     """Runs in a page worker: encode one crop as PNG."""
-    x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, CROP_PADDING)
+    x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, _CROP_PADDING)
     buffer = io.BytesIO()
-    pillow_image.to_image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=PNG_LEVEL)
+    pillow_image.to_image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=_PNG_LEVEL)
     return buffer.getvalue()

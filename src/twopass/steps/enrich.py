@@ -12,12 +12,12 @@ from twopass.runtime.page_pool import PagePool
 from twopass.text import keywords, prose, surrounding_text
 
 # 3 to 5 keywords for a heading, 5 to 10 for other elements; a text with fewer content words gives fewer.
-HEADING_KEYWORDS = 5
-LEAST_KEYWORDS, MOST_KEYWORDS = 5, 10
-WORDS_PER_KEYWORD = 12
-LIMIT_S = 10.0  # processor seconds for one page
-SHORT = 2  # sentences: a text of at most this length gets a summary of one sentence
-MEDIUM = 5  # sentences: a text of at most this length gets a summary of two, a longer one of three
+_HEADING_KEYWORDS = 5
+_LEAST_KEYWORDS, _MOST_KEYWORDS = 5, 10
+_WORDS_PER_KEYWORD = 12
+_LIMIT_S = 10.0  # processor seconds for one page
+_SHORT = 2  # sentences: a text of at most this length gets a summary of one sentence
+_MEDIUM = 5  # sentences: a text of at most this length gets a summary of two, a longer one of three
 
 
 def describe_options() -> dict[str, Any]:
@@ -28,7 +28,7 @@ def describe_options() -> dict[str, Any]:
 async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: PagePool) -> Checkpoint:
     """Enrich a page in a page worker. If that dies or takes too long, the page is kept as it is, with a warning."""
     try:
-        with limit_cpu_time(LIMIT_S):
+        with limit_cpu_time(_LIMIT_S):
             return await page_pool.call(page, checkpoint, language)
     except WorkerDied as died:
         number = checkpoint.page.number
@@ -40,7 +40,7 @@ async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
     """Add everything that is derived from one page; `language` is the caller's hint."""
     elements = checkpoint.elements
-    detected = prose.detect_language("\n".join(collect_text(element) for element in elements), language)
+    detected = prose.detect_language("\n".join(_collect_text(element) for element in elements), language)
     return checkpoint.model_copy(
         update={
             "page": checkpoint.page.model_copy(update={"language": detected}),
@@ -49,7 +49,7 @@ def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:
     )
 
 
-def collect_text(element: Element) -> str:
+def _collect_text(element: Element) -> str:
     """All text of an element, including that of its table or figure."""
     parts = [element.text]
     if element.table:
@@ -63,7 +63,7 @@ def collect_text(element: Element) -> str:
 def _enrich_element(element: Element, elements: Sequence[Element], language: str | None) -> Element:
     is_visual = element.kind is Kind.TABLE or element.is_figure
     caption = _join_captions(element, elements) if is_visual else ""
-    text = "\n".join(part for part in (caption, collect_text(element)) if part)
+    text = "\n".join(part for part in (caption, _collect_text(element)) if part)
     phrases = element.keywords or keywords.extract(text, language, _choose_keyword_limit(element, text))
     summary = element.summary or _summarize(element, caption, phrases)
     update: dict[str, object] = {"keywords": phrases, "summary": summary}
@@ -80,17 +80,17 @@ def _enrich_element(element: Element, elements: Sequence[Element], language: str
 
 def _choose_keyword_limit(element: Element, text: str) -> int:
     if element.is_heading:
-        return HEADING_KEYWORDS
-    return min(max(len(prose.split_words(text)) // WORDS_PER_KEYWORD, LEAST_KEYWORDS), MOST_KEYWORDS)
+        return _HEADING_KEYWORDS
+    return min(max(len(prose.split_words(text)) // _WORDS_PER_KEYWORD, _LEAST_KEYWORDS), _MOST_KEYWORDS)
 
 
 def _summarize(element: Element, caption: str, phrases: Sequence[str]) -> str | None:
     if element.kind is Kind.TABLE:
         return _prefix_caption(caption, _join_headers(element) or prose.to_one_line(element.text)[: prose.MAX_SENTENCE])
     if element.is_figure:
-        return _prefix_caption(caption, prose.to_one_line(collect_text(element))[: prose.MAX_SENTENCE])
+        return _prefix_caption(caption, prose.to_one_line(_collect_text(element))[: prose.MAX_SENTENCE])
     count = len(prose.split_sentences(element.text))
-    limit = 1 if element.is_heading or count <= SHORT else 2 if count <= MEDIUM else 3
+    limit = 1 if element.is_heading or count <= _SHORT else 2 if count <= _MEDIUM else 3
     return prose.summarize(element.text, phrases, limit)
 
 

@@ -33,8 +33,8 @@ from twopass.settings import Settings
 from twopass.storage import error_mapping
 from twopass.storage.sources import Sources
 
-PDF_HEADER_WITHIN = 1024  # bytes: PDF readers accept other data before the header up to here
-PDF_END_WITHIN = 1024  # bytes: and other data after the end
+_PDF_HEADER_WITHIN = 1024  # bytes: PDF readers accept other data before the header up to here
+_PDF_END_WITHIN = 1024  # bytes: and other data after the end
 _PDF_OBJECT = re.compile(rb"(?:^|\s)\d+ \d+ obj\b")
 
 _MAGIC = (
@@ -95,8 +95,8 @@ async def hash_source(uri: str, sources: Sources) -> str:
 def detect_type(path: Path) -> str:
     """Detect the media type from the first and last bytes; raises SourceError for an empty or unsupported file."""
     with path.open("rb") as file:
-        head = file.read(PDF_HEADER_WITHIN)
-        file.seek(max(path.stat().st_size - PDF_END_WITHIN, 0))
+        head = file.read(_PDF_HEADER_WITHIN)
+        file.seek(max(path.stat().st_size - _PDF_END_WITHIN, 0))
         tail = file.read()
     if not head:
         raise SourceError(Code.DAMAGED, "the source is empty: 0 bytes; copy or upload it again")
@@ -163,7 +163,7 @@ def _read_meta(pdf: Any) -> Meta:
         title=_clean_text(stored.get("title")),
         author=_clean_text(stored.get("author")),
         subject=_clean_text(stored.get("subject")),
-        date=to_iso_date(stored.get("modDate") or stored.get("creationDate")),
+        date=_to_iso_date(stored.get("modDate") or stored.get("creationDate")),
         outline=outline,
     )
 
@@ -174,7 +174,7 @@ def _clean_text(text: str | None) -> str | None:
     return clean.encode("utf-8", "ignore").decode() or None
 
 
-def to_iso_date(text: str | None) -> str | None:
+def _to_iso_date(text: str | None) -> str | None:
     """Convert a PDF date, `D:20240131…`, to 2024-01-31; None for anything else."""
     match = re.match(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?", text or "")
     return "-".join(part for part in match.groups() if part) if match else None

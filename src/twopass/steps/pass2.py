@@ -19,8 +19,8 @@ from twopass.runtime import task_group
 from twopass.steps import fallback
 from twopass.steps.page_context import Answer, PageContext
 
-MAX_QUESTIONS = 3  # per element, a bound for any family
-PADDING = 8  # pixels around a crop: boxes are rounded to the model's grid and would cut off strokes
+_MAX_QUESTIONS = 3  # per element, a bound for any family
+_PADDING = 8  # pixels around a crop: boxes are rounded to the model's grid and would cut off strokes
 
 
 async def read(page: PageContext, first: Checkpoint) -> Checkpoint:
@@ -65,7 +65,7 @@ async def _read_element(
     layer_text = _layer_text(element, page.rendered)
     draft = written or (layer_text if page.rendered.draft else None) or ""
     image, replies, answers = _crop(page.rendered.pixels, element), list[Reply](), list[Answer]()
-    while question and len(replies) < MAX_QUESTIONS:
+    while question and len(replies) < _MAX_QUESTIONS:
         suffix = f"-{len(replies) + 1}" if replies else ""  # the first prompt's id is the element's
         answer = await page.ask(f"{element.id}{suffix}", question, image, draft)
         answers.append(answer)
@@ -129,14 +129,14 @@ def _layer_text(element: Element, rendered: RenderedPage) -> str | None:
 def _crop_size(element: Element, pixels: Pixels) -> tuple[int, int]:
     """Width and height in pixels, padding included."""
     assert element.box is not None
-    x0, y0, x1, y1 = element.box.to_pixels(pixels.width, pixels.height, PADDING)
+    x0, y0, x1, y1 = element.box.to_pixels(pixels.width, pixels.height, _PADDING)
     return x1 - x0, y1 - y0
 
 
 def _crop(pixels: Pixels, element: Element) -> Pixels:
     """The element's pixels with padding, a view of the page's memory."""
     assert element.box is not None
-    return pixels.crop(*element.box.to_pixels(pixels.width, pixels.height, PADDING))
+    return pixels.crop(*element.box.to_pixels(pixels.width, pixels.height, _PADDING))
 
 
 # ---- detected regions without text -----------------------------------------------------------------

@@ -43,24 +43,26 @@ from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.runtime.cpu_budget import StepTimeout, limit_cpu_time, limit_share, limit_step
 from twopass.runtime.page_pool import PagePool
 
-INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
-BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
-TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
-MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page
-PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of text takes 130 kB
-PREVIEW_QUALITY, PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
-QUICK_S = 0.25  # CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1
-SCALABLE_IMAGE_SHARE = 0.1  # of the page: with more, resize the pixels; MuPDF enlarges images without smoothing
-FIRST_TRY_SHARE = 0.5  # of a page's processor time; the rest is for rendering it without annotations
-LINKS_S = 2.0  # processor seconds; 32,768 links take 0.5 s
-PREVIEW_S = 10.0  # processor seconds
-TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
-MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
+_INK_BLOCK = 4  # pixels: ink is measured in averages of 4 × 4, which drop a scanner's specks and keep a page number
+_BLANK_INK = 4e-5  # share of inked blocks; a 9-point page number on A4 has 1.2e-4
+_TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
+_MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page
+_PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of text takes 130 kB
+_PREVIEW_QUALITY, _PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
+_QUICK_S = (
+    0.25  # CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1
+)
+_SCALABLE_IMAGE_SHARE = 0.1  # of the page: with more, resize the pixels; MuPDF enlarges images without smoothing
+_FIRST_TRY_SHARE = 0.5  # of a page's processor time; the rest is for rendering it without annotations
+_LINKS_S = 2.0  # processor seconds; 32,768 links take 0.5 s
+_PREVIEW_S = 10.0  # processor seconds
+_TEXT_ONLY_S = 10.0  # processor seconds, beyond the page's own
+_MIN_HIDDEN_CHARACTERS = 800  # fewer under a scan may be noise from an OCR of the page while it lay sideways
 
 Array = npt.NDArray[np.uint8]
 # Of what page workers send, which is checked when it arrives.
-Side = Annotated[int, Field(gt=0)]  # in pixels
-Turn = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]  # in degrees
+_Side = Annotated[int, Field(gt=0)]  # in pixels
+_Turn = Annotated[int, Field(ge=0, lt=360, multiple_of=90)]  # in degrees
 
 log = structlog.get_logger()
 
@@ -86,10 +88,10 @@ class DrawResult:
     `draft` is the text of the words, if it was asked for. `omitted` names what was left out.
     """
 
-    width: Side
-    height: Side
+    width: _Side
+    height: _Side
     rotation_in: int
-    turn: Turn
+    turn: _Turn
     ink: float
     is_scalable: bool = False
     words: TextLayer = NO_LAYER
@@ -132,7 +134,7 @@ async def _draw_pdf(page_pool: PagePool, request: DrawRequest, has_annotations: 
     if not has_annotations:
         return await page_pool.call(draw_pdf, request)
     try:
-        with limit_share(FIRST_TRY_SHARE):
+        with limit_share(_FIRST_TRY_SHARE):
             return await page_pool.call(draw_pdf, request)
     except WorkerDied as error:
         if error.code is not Code.RENDER_TIMEOUT:
@@ -168,7 +170,7 @@ def _build_page(
         rotation_in=result.rotation_in,
         rotation_applied=result.turn,
         image=PageImage(width_px=result.width, height_px=result.height, dpi=round(zoom * 72, 3)),
-        state=State.BLANK if result.ink < BLANK_INK and not result.words else State.READ,
+        state=State.BLANK if result.ink < _BLANK_INK and not result.words else State.READ,
         links=result.links,
     )
     problems = [_report_reduction(pointer.number, zoom)] if is_reduced else []
@@ -189,7 +191,7 @@ def draw_pdf(request: DrawRequest) -> DrawResult:
     try:
         with open_page(pointer.file, pointer.number, 0, pointer.password) as page:
             result = _draw_page(page, request)
-            links, is_complete = read_links(page, LINKS_S)
+            links, is_complete = read_links(page, _LINKS_S)
     except SourceError:
         return draw_bare_pdf(request)
     return replace(result, links=links, omitted=() if is_complete else (SOME_LINKS,))
@@ -211,9 +213,9 @@ def _draw_page(page: Any, request: DrawRequest) -> DrawResult:
     began = time.process_time()
     display_list = page.get_displaylist()  # parsed once, for the pixels and for the positions of images
     array = render_display_list(display_list, request.zoom, request.zoom)
-    is_quick = time.process_time() - began < QUICK_S
-    is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= SCALABLE_IMAGE_SHARE
-    if turn is None and measure_ink(array) >= BLANK_INK and (turn := orientation.detect_turn(array)):
+    is_quick = time.process_time() - began < _QUICK_S
+    is_scalable = is_quick and turn is not None and measure_image_share(display_list) <= _SCALABLE_IMAGE_SHARE
+    if turn is None and measure_ink(array) >= _BLANK_INK and (turn := orientation.detect_turn(array)):
         page.set_rotation((rotation_in + turn) % 360)
         array = np.rot90(array, -turn // 90)
     height, width = _write_pixels(array, request.buffer, request.max_bytes)
@@ -232,7 +234,7 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
         image.seek(pointer.number - 1)
         array = image_bands.draw(image, size)
     ink = measure_ink(array)
-    turn = orientation.detect_turn(array) if ink >= BLANK_INK else 0
+    turn = orientation.detect_turn(array) if ink >= _BLANK_INK else 0
     height, width = _write_pixels(np.rot90(array, -turn // 90), buffer, max_bytes)
     return DrawResult(width, height, 0, turn, ink)
 
@@ -240,7 +242,7 @@ def draw_image(pointer: PagePointer, size: tuple[int, int], buffer: PixelBuffer,
 async def text_only(file: CheckedFile, number: int, page_pool: PagePool) -> tuple[Page, TextLayer]:
     """Read only the text layer of a page that cannot be rendered. Raises SourceError or WorkerDied."""
     pointer = PagePointer(str(file.path), number, 0, file.password)
-    with limit_cpu_time(TEXT_ONLY_S, nested=False):
+    with limit_cpu_time(_TEXT_ONLY_S, nested=False):
         rotation_in, width, height, words = await page_pool.call(read_text_only, pointer)
     state = State.TEXT_LAYER if words else State.FAILED
     return Page(number=number, width_pt=width, height_pt=height, rotation_in=rotation_in, state=state), words
@@ -256,7 +258,7 @@ def read_text_only(pointer: PagePointer) -> tuple[int, float, float, TextLayer]:
 async def preview(file: CheckedFile, page: Page, page_pool: PagePool) -> bytes:
     """Render a small WebP image of a page, turned as the page was read. Raises SourceError or WorkerDied."""
     pointer = PagePointer(str(file.path), page.number, page.rotation_applied, file.password)
-    with limit_cpu_time(PREVIEW_S):
+    with limit_cpu_time(_PREVIEW_S):
         return await page_pool.call_with_retry(draw_preview, pointer, file.is_pdf, page.height_pt / page.width_pt)
 
 
@@ -264,7 +266,7 @@ def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
     """In a page worker: draw the preview. `aspect` is its height over its width."""
     from PIL import Image
 
-    size = (max(round(PREVIEW_PX / max(aspect, 1.0)), 1), max(round(PREVIEW_PX * min(aspect, 1.0)), 1))
+    size = (max(round(_PREVIEW_PX / max(aspect, 1.0)), 1), max(round(_PREVIEW_PX * min(aspect, 1.0)), 1))
     if is_pdf:
         upright = Image.fromarray(_draw_small(pointer))
     else:
@@ -274,14 +276,14 @@ def draw_preview(pointer: PagePointer, is_pdf: bool, aspect: float) -> bytes:
             upright = Image.fromarray(image_bands.draw(image, unturned)).rotate(-pointer.turn, expand=True)
     output = io.BytesIO()
     resized = upright if upright.size == size else upright.resize(size)
-    resized.save(output, "WEBP", quality=PREVIEW_QUALITY, method=PREVIEW_METHOD)
+    resized.save(output, "WEBP", quality=_PREVIEW_QUALITY, method=_PREVIEW_METHOD)
     return output.getvalue()
 
 
 def _draw_small(pointer: PagePointer) -> Array:
     with open_page(pointer.file, pointer.number, pointer.turn, pointer.password) as page:
         check_images(page)
-        zoom = PREVIEW_PX / max(page.rect.width, page.rect.height)
+        zoom = _PREVIEW_PX / max(page.rect.width, page.rect.height)
         return render_display_list(page.get_displaylist(), zoom, zoom)
 
 
@@ -308,10 +310,10 @@ def detect_text_turn(page: Any, text: Any) -> int | None:
     """The clockwise turn that makes the text layer upright; None if only the pixels of the scan can tell."""
     counts = _count_characters_by_turn(page, text)
     total = sum(counts.values())
-    if not total or (total < MIN_HIDDEN_CHARACTERS and detect_scan(page)[1]):
+    if not total or (total < _MIN_HIDDEN_CHARACTERS and detect_scan(page)[1]):
         return None
     turn, characters = counts.most_common(1)[0]
-    return turn if total >= MIN_TURN_CHARACTERS and characters >= TURN_SHARE * total else 0
+    return turn if total >= _MIN_TURN_CHARACTERS and characters >= _TURN_SHARE * total else 0
 
 
 def _count_characters_by_turn(page: Any, text: Any) -> Counter[int]:
@@ -366,17 +368,17 @@ def measure_ink(array: Array) -> float:
 
     Grey levels alone would lose bright colours: yellow has almost the brightness of white.
     """
-    rows, columns = array.shape[0] // INK_BLOCK, array.shape[1] // INK_BLOCK
+    rows, columns = array.shape[0] // _INK_BLOCK, array.shape[1] // _INK_BLOCK
     if not rows or not columns:
         return 1.0
-    lines = array[: rows * INK_BLOCK, : columns * INK_BLOCK].reshape(rows, INK_BLOCK, columns * INK_BLOCK * 3)
+    lines = array[: rows * _INK_BLOCK, : columns * _INK_BLOCK].reshape(rows, _INK_BLOCK, columns * _INK_BLOCK * 3)
     # Add whole lines, then add them to themselves shifted by one and by two pixels: sums over axes take twice as long.
     down = np.add(lines[:, 0], lines[:, 1], dtype=np.int16)
     down += lines[:, 2]
     down += lines[:, 3]
     pairs = down[:, :-3] + down[:, 3:]
     blocks = pairs[:, :-6] + pairs[:, 6:]
-    contrast = INK_CONTRAST * INK_BLOCK**2
-    bands = (np.ascontiguousarray(blocks[:, band :: INK_BLOCK * 3]) for band in range(3))
+    contrast = INK_CONTRAST * _INK_BLOCK**2
+    bands = (np.ascontiguousarray(blocks[:, band :: _INK_BLOCK * 3]) for band in range(3))
     inked = [np.abs(band - np.int16(np.median(band))) > contrast for band in bands]
     return float(np.logical_or.reduce(inked).mean())

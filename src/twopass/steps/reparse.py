@@ -35,10 +35,10 @@ from twopass.steps.document_folder import DocumentFolder, Manifest, ManifestDeta
 from twopass.steps.page_context import PageContext
 from twopass.storage.sources import Sources
 
-RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
+_RenderPage = Callable[[int], AbstractAsyncContextManager[RenderedPage]]  # page number -> the page as it was read
 
-SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
-USABLE_STATES = frozenset({State.READ, State.REPAIRED})
+_SLOTS_OWNER = "reparse"  # the name under which pages of the review page occupy page slots
+_USABLE_STATES = frozenset({State.READ, State.REPAIRED})
 _ELEMENT_PROMPT = re.compile(r"(?P<id>p\d+-e\d+)(?P<count>-\d+)?")
 
 
@@ -65,7 +65,7 @@ async def load_document(folder: DocumentFolder) -> StoredDocument:
     return StoredDocument(folder, manifest, pages)
 
 
-async def assemble_document(stored: StoredDocument) -> Document:
+async def _assemble_document(stored: StoredDocument) -> Document:
     """Assemble the document as its job did. Manifests of older versions lack the data; then document.json is loaded."""
     details, folder = stored.details, stored.folder
     if details.source is None:
@@ -94,7 +94,7 @@ async def write_formats(
         raise InvalidJob(Code.INVALID_JOB, "formats: review needs the source for page images; set --source")
     existing = {name for name in stored.manifest.formats if name is not Format.REVIEW or source}
     formats = tuple(name for name in Format if name in {*wanted, *existing})
-    return await _write(stored, await assemble_document(stored), formats, options, source)
+    return await _write(stored, await _assemble_document(stored), formats, options, source)
 
 
 async def add_formats(
@@ -126,7 +126,7 @@ async def open_preview_source(
         fetch.document(job.sources[0], job, settings, page_pool, sources) as file,
     ):
         check_source(stored, file)
-        yield PreviewSource(file, page_pool, PageSlots(2 * settings.page_worker_count), SLOTS_OWNER)
+        yield PreviewSource(file, page_pool, PageSlots(2 * settings.page_worker_count), _SLOTS_OWNER)
 
 
 def restore_job(details: ManifestDetails) -> Job:
@@ -135,7 +135,7 @@ def restore_job(details: ManifestDetails) -> Job:
     return Job.model_validate({"sources": ["recorded"], **options})
 
 
-def restore_family(options: Mapping[str, Any]) -> Family:
+def _restore_family(options: Mapping[str, Any]) -> Family:
     """The family that read the document, with the options that change how its answers are parsed."""
     return registry.get_family(str(options.get("family")), FamilyOptions.recorded(options))
 
@@ -168,7 +168,7 @@ async def reread_document(
     stored: StoredDocument,
     output: DocumentFolder,
     wanted: Sequence[Format],
-    render_page: RenderPage,
+    render_page: _RenderPage,
     page_pool: PagePool,
 ) -> tuple[DocumentResult, tuple[int, ...]]:
     """Parse the recorded answers with the current family, into another folder; returns the changed pages, too."""
@@ -180,7 +180,7 @@ async def reread_document(
         new = old
         if old.completions:
             async with render_page(old.page.number) as rendered:
-                new = await reread_page(old, rendered, stored.details, page_pool)
+                new = await _reread_page(old, rendered, stored.details, page_pool)
                 await output.store_crops(new, rendered.pixels, page_pool)
         if new.elements != old.elements:
             changed.append(old.page.number)
@@ -191,22 +191,22 @@ async def reread_document(
     reread = StoredDocument(output, replace(stored.manifest, result=result), tuple(pages))
     names = {*wanted, *stored.manifest.formats}
     formats = tuple(name for name in Format if name in names and name is not Format.REVIEW)
-    written, _ = await _write(reread, await assemble_document(reread), formats, stored.details.writing, None)
+    written, _ = await _write(reread, await _assemble_document(reread), formats, stored.details.writing, None)
     return written, tuple(changed)
 
 
-async def reread_page(
+async def _reread_page(
     old: Checkpoint, rendered: RenderedPage, details: ManifestDetails, page_pool: PagePool
 ) -> Checkpoint:
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
-    family, job = restore_family(details.options), restore_job(details)
+    family, job = _restore_family(details.options), restore_job(details)
     key, answers = _index_answers(old.completions)
-    page = PageContext(rendered, key, job, RecordedEngine(answers, family.name), family, page_pool)
+    page = PageContext(rendered, key, job, _RecordedEngine(answers, family.name), family, page_pool)
     first = await pass1.read(page)
-    if first.page.state not in USABLE_STATES:
+    if first.page.state not in _USABLE_STATES:
         return old  # only an engine could give another answer
     new_ids = _match_elements(old.elements, first.elements)
-    engine = RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
+    engine = _RecordedEngine(_rename_answers(answers, new_ids, key), family.name)
     second = await pass2.read(replace(page, engine=engine), first)
     if second.page.is_lost:
         return old
@@ -221,7 +221,7 @@ async def reread_page(
     return old.model_copy(update={"page": new.page, "elements": new.elements, "problems": new.problems})
 
 
-class RecordedEngine(ReplayEngine):
+class _RecordedEngine(ReplayEngine):
     """Repeats recorded answers. A prompt without one gets an error, and its id is kept in `missed`."""
 
     def __init__(self, answers: Mapping[str, Completion], family: str) -> None:

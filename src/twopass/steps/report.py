@@ -32,11 +32,11 @@ from twopass.telemetry.stopwatch import Stopwatch
 
 log = structlog.get_logger()
 
-RESULT_TIMEOUT_S = 10.0  # to store result.json; it delays the answer
+_RESULT_TIMEOUT_S = 10.0  # to store result.json; it delays the answer
 
 # Bytes of a page with little text, so that only hopeless jobs are refused early: markdown and DocJSON of slides have
 # 390 and 6,600 bytes a page, of papers 3,700 and 22,000.
-EXPECTED_PAGE_BYTES = {Inline.MARKDOWN: 300, Inline.DOCJSON: 2_000}
+_EXPECTED_PAGE_BYTES = {Inline.MARKDOWN: 300, Inline.DOCJSON: 2_000}
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _describe_cost(cost: float, pages: int) -> dict[str, float]:
 
 def check_inline(job: Job, pages: int) -> None:
     """Reject a job without output whose `pages` cannot fit into the answer; raises StoreError."""
-    expected = pages * sum(EXPECTED_PAGE_BYTES[name] for name in job.inline or ())
+    expected = pages * sum(_EXPECTED_PAGE_BYTES[name] for name in job.inline or ())
     if job.output is None and expected > INLINE_BYTES:
         raise StoreError(Code.OUTPUT_MISSING, f"{pages} pages are too many to return inline; set output")
 
@@ -220,7 +220,7 @@ async def job_result(
     result = result.model_copy(update={"result_uri": uri_of(output, key)})
     body = result.model_dump_json(exclude_none=True, exclude={"documents": {"__all__": {"inline"}}})
     try:
-        async with asyncio.timeout(RESULT_TIMEOUT_S):
+        async with asyncio.timeout(_RESULT_TIMEOUT_S):
             await output.put(key, body.encode(), JSON)
     except (StoreError, TimeoutError) as error:  # the answer has the result, too
         code = error.code if isinstance(error, StoreError) else Code.STORE_UNAVAILABLE
