@@ -34,11 +34,11 @@ MAX_PAGES = 1_000_000  # of a document; a damaged line may say anything
 _STORED = re.compile(rb'\{"key": "([0-9a-f]{24})", "(ended|counted)": ')
 
 
-class Line(Value, extra="ignore", allow_inf_nan=False):
+class _Line(Value, extra="ignore", allow_inf_nan=False):
     """A part of a line of the file, or of the lock. Fields of later versions are ignored."""
 
 
-class PageCount(Line):
+class PageCount(_Line):
     """The hash of a document's bytes, and its pages; None if they were not counted."""
 
     sha256: str
@@ -57,7 +57,7 @@ class Spending:
         return Spending(self.cost + cost, self.pages + pages, self.runs + 1)
 
 
-class _Event(Line):
+class _Event(_Line):
     """What happened to a job; `job` is null when it ended, with what it cost, what it read and why it failed.
 
     `unkept`: the pages that it read are not stored.
@@ -71,7 +71,7 @@ class _Event(Line):
     unkept: bool = False
 
 
-class _Holder(Line):
+class _Holder(_Line):
     """The command that holds the lock."""
 
     host: str

@@ -40,7 +40,7 @@ SMALL_PRINT = 11
 
 
 @dataclass(frozen=True)
-class Block:
+class _DrawnBlock:
     """A block of text on the page: its lines, the corner at the top left in pixels, and the font's size in pixels."""
 
     lines: tuple[str, ...]
@@ -60,8 +60,8 @@ class Block:
 # Tiles meet at 640 pixels from the left and at 640 and 1280 from the top: the introduction continues from one tile into
 # the next, and both columns continue into the tile below. A line of text is nowhere cut lengthwise.
 BLOCKS = (
-    Block(("The granite towpath",), 240, 120, 44),
-    Block(
+    _DrawnBlock(("The granite towpath",), 240, 120, 44),
+    _DrawnBlock(
         (
             "Twelve masons carried granite blocks along the narrow towpath while the bargemen argued about tolls, the",
             "weather and the price of copper nails; nobody noticed that a heron had stolen the foreman's breakfast.",
@@ -69,7 +69,7 @@ BLOCKS = (
         240,
         400,
     ),
-    Block(
+    _DrawnBlock(
         (
             "Marigold seeds travel badly in winter, so the",
             "gardener wrapped each packet in oiled paper",
@@ -78,7 +78,7 @@ BLOCKS = (
         240,
         610,
     ),
-    Block(
+    _DrawnBlock(
         (
             "Our telescope needs a smaller mirror before",
             "the autumn comet returns; the old one was",
@@ -137,7 +137,7 @@ def _draw_lines(
     return _to_pixels(image)
 
 
-def _draw_block(draw: ImageDraw.ImageDraw, block: Block) -> Box:
+def _draw_block(draw: ImageDraw.ImageDraw, block: _DrawnBlock) -> Box:
     """Draw a block and return the box of its ink."""
     from PIL import ImageFont
 
