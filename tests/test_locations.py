@@ -18,6 +18,8 @@ from twopass.settings import Settings
 from twopass.storage.outputs import create_store
 from twopass.storage.s3 import S3Store
 
+KNOWN = ", ".join(scheme.prefix for scheme in locations.SOURCES)
+WRITABLE = ", ".join(scheme.prefix for scheme in locations.OUTPUTS)
 PATHS = [
     *("C:\\x.pdf", "c:/x.pdf", "Report: final.pdf", "a:b", "s3:/bucket/x.pdf", "https:x.pdf", "S3", "HTTPS:", ":", ""),
     *("s3/x.pdf", "notes:/x", "https", "data.pdf", "Datasheet: x.pdf"),
@@ -77,12 +79,12 @@ def test_a_job_names_its_places_in_one_way(spelling: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"source": "FTP://host/x"}, "sources[0]: FTP is not one of s3://, https://, data:"),
-        ({"source": "HTTP://host/x"}, "sources[0]: http is not one of s3://, https://, data:"),
-        ({"source": "S3:/bucket/x"}, "sources[0]: local paths are not allowed here; use one of s3://, https://, data:"),
-        ({"source": "C:\\x.pdf"}, "sources[0]: local paths are not allowed here; use one of s3://, https://, data:"),
-        ({"source": "data:,", "output": "HTTPS://host/x"}, "output: https is not one of s3://"),
-        ({"source": "data:,", "output": "x:/out"}, "output: local paths are not allowed here; use one of s3://"),
+        ({"source": "FTP://host/x"}, f"sources[0]: FTP is not one of {KNOWN}"),
+        ({"source": "HTTP://host/x"}, f"sources[0]: http is not one of {KNOWN}"),
+        ({"source": "S3:/bucket/x"}, f"sources[0]: local paths are not allowed here; use one of {KNOWN}"),
+        ({"source": "C:\\x.pdf"}, f"sources[0]: local paths are not allowed here; use one of {KNOWN}"),
+        ({"source": "data:,", "output": "HTTPS://host/x"}, f"output: https is not one of {WRITABLE}"),
+        ({"source": "data:,", "output": "x:/out"}, f"output: local paths are not allowed here; use one of {WRITABLE}"),
     ],
 )
 def test_a_refused_place_names_its_field(fields: dict[str, str], message: str) -> None:

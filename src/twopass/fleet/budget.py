@@ -12,12 +12,12 @@ from twopass.errors import Code, LimitReached
 from twopass.fleet.ledger import Spending
 
 MEASURED_PAGES_PER_S = 12.3  # whole jobs, both passes, on one H200: docs/bench/h200.json, job_mix
-UNCOUNTED_PAGES = 100  # of a job, before one has ended
-UNMEASURED_PAGE_S = 1.0  # of a worker for a page, before one was read: slower than every GPU that was measured
+_UNCOUNTED_PAGES = 100  # of a job, before one has ended
+_UNMEASURED_PAGE_S = 1.0  # of a worker for a page, before one was read: slower than every GPU that was measured
 
 
 @dataclass(eq=False)
-class Reservation:
+class _Reservation:
     """What a job in flight will cost: an estimate in dollars, until it ends."""
 
     dollars: float
@@ -41,7 +41,7 @@ class Budget:
         self._limit, self._price_per_s = limit, price_per_s or 0.0
         self._spending = spending
         self._lost = 0.0  # for jobs of whose end nothing is known
-        self._in_flight: list[Reservation] = []
+        self._in_flight: list[_Reservation] = []
         self._changed = asyncio.Condition()
 
     @property
@@ -57,7 +57,7 @@ class Budget:
         return sum(reservation.dollars for reservation in self._in_flight)
 
     @asynccontextmanager
-    async def reserve(self, pages: int | None, is_sent: bool) -> AsyncIterator[Reservation]:
+    async def reserve(self, pages: int | None, is_sent: bool) -> AsyncIterator[_Reservation]:
         """Wait until there is room for a job of so many pages; raises LimitReached if there will be none.
 
         A job that an earlier command has sent is followed in any case.
@@ -67,7 +67,7 @@ class Budget:
                 if self.is_spent or not self._in_flight:
                     raise self.refuse(pages)
                 await self._changed.wait()
-            reservation = Reservation(self._estimate(pages))
+            reservation = _Reservation(self._estimate(pages))
             self._in_flight.append(reservation)
         try:
             yield reservation
@@ -99,9 +99,9 @@ class Budget:
         cost, read, runs = self._spending.cost, self._spending.pages, self._spending.runs
         if read:
             return cost / read * (read / runs if pages is None else pages)
-        return self._price_per_s * UNMEASURED_PAGE_S * (UNCOUNTED_PAGES if pages is None else pages)
+        return self._price_per_s * _UNMEASURED_PAGE_S * (_UNCOUNTED_PAGES if pages is None else pages)
 
-    def _record(self, reservation: Reservation) -> None:
+    def _record(self, reservation: _Reservation) -> None:
         if reservation.cost is None:
             self._lost += reservation.dollars  # it may have cost what was expected
         else:

@@ -218,7 +218,7 @@ class _Tries:
         return "; set --output, which keeps pages" if self._plan.resumes else "; leave out resume false"
 
 
-ReportProgress = Callable[[ProgressAnswer], None]
+_ReportProgress = Callable[[ProgressAnswer], None]
 
 
 class _DocumentProgress:
@@ -230,7 +230,7 @@ class _DocumentProgress:
         self._stored: dict[str | None, int] = {}
         self.read_in_slices = 0
 
-    def follow(self, page_slice: str | None) -> ReportProgress:
+    def follow(self, page_slice: str | None) -> _ReportProgress:
         return partial(self._report, page_slice)
 
     def _report(self, page_slice: str | None, progress: ProgressAnswer) -> None:
@@ -325,7 +325,7 @@ class Campaign:
         await self._preparer.deliver(document, prepared)
 
     async def _run_job(
-        self, document: PreparedDocument, page_slice: str | None, pages: int | None, report_progress: ReportProgress
+        self, document: PreparedDocument, page_slice: str | None, pages: int | None, report_progress: _ReportProgress
     ) -> _JobOutcome:
         """Run one job of so many pages to its end, and again while that may help and the limits allow it."""
         job, key = self._plan.job_input(document, page_slice), self._key(document, page_slice)
@@ -358,7 +358,7 @@ class Campaign:
             await asyncio.sleep(retry.FLEET_JOB.delay(1))
 
     async def _run_once(
-        self, key: str, job: Mapping[str, Any], pages: int | None, report_progress: ReportProgress
+        self, key: str, job: Mapping[str, Any], pages: int | None, report_progress: _ReportProgress
     ) -> _JobOutcome:
         """Run the job when there are a place and money for it; raises LimitReached, or AnswerError if it may go on."""
         async with self._job_slots:
@@ -385,7 +385,7 @@ class Campaign:
         job = self._plan.job_input(document, page_slice)
         return Ledger.key(self._plan.endpoint, document.sha256, {**job, "source": document.source[:4096]})
 
-    async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: ReportProgress) -> _JobOutcome:
+    async def _follow_job(self, key: str, job: Mapping[str, Any], report_progress: _ReportProgress) -> _JobOutcome:
         """Submit the job, unless an earlier run did, and poll it until it ends."""
         job_id = self._ledger.job_id(key) or await self._submit(key, job)
         followed = {job_id}
@@ -407,7 +407,7 @@ class Campaign:
             followed.add(original_id)
             self._ledger.record_job(key, job_id := original_id)
 
-    async def _wait_for_end(self, job_id: str, report_progress: ReportProgress) -> JobStatus:
+    async def _wait_for_end(self, job_id: str, report_progress: _ReportProgress) -> JobStatus:
         """Poll the job until it ends. Its seconds are measured here if the endpoint does not report them."""
         clock, began = asyncio.get_running_loop().time, None
         while (status := await self._endpoint.poll(job_id)).is_open:

@@ -24,8 +24,8 @@ from twopass.storage.sources import Sources, open_sources
 from twopass.storage.store import Store, uri_of
 
 SUFFIXES = frozenset({".pdf", ".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff"})
-MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
-MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
+_MAX_INLINE_BYTES = 7_000_000  # in base64 these fit into the 10 MB that RunPod accepts in a /run request
+_MIME = {".pdf": "application/pdf", ".png": "image/png", ".webp": "image/webp", ".tif": "image/tiff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +227,12 @@ def _hash_file(path: Path) -> str:
 
 def _to_data_uri(document: DocumentRef, path: Path) -> str:
     size = path.stat().st_size
-    if size > MAX_INLINE_BYTES:
-        limit = f"and a job can hold {MAX_INLINE_BYTES:,}; set a bucket with --upload"
+    if size > _MAX_INLINE_BYTES:
+        limit = f"and a job can hold {_MAX_INLINE_BYTES:,}; set a bucket with --upload"
         message = f"source: {document.name} has {size:,} bytes {limit}"
         raise InvalidJob(Code.INVALID_JOB, message)
     return f"data:{_guess_mime(path)};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def _guess_mime(path: Path) -> str:
-    return MIME.get(path.suffix.lower(), "image/jpeg")
+    return _MIME.get(path.suffix.lower(), "image/jpeg")

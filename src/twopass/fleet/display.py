@@ -15,10 +15,10 @@ from rich.table import Table
 
 from twopass.fleet.campaign import UNSENT, DocumentOutcome
 
-MAX_BARS = 12  # documents with a bar of their own at one time; the total includes the others
+_MAX_BARS = 12  # documents with a bar of their own at one time; the total includes the others
 MAX_LINES = 1000  # of more documents, only those that were not read completely get a line
 MAX_SHOWN = 200  # documents in the table at the end
-UPDATE_S = 0.1  # between two changes of the bar of all documents
+_UPDATE_S = 0.1  # between two changes of the bar of all documents
 
 
 @dataclass
@@ -78,7 +78,7 @@ class CampaignDisplay:
         self._done += max(pages_done - counts.done, 0)
         counts.done = max(pages_done, counts.done)
         self._read += counts.read - read
-        if name not in self._bars and len(self._bars) < MAX_BARS:
+        if name not in self._bars and len(self._bars) < _MAX_BARS:
             self._bars[name] = self._progress.add_task(name[-40:], total=counts.known or None, note=counts.note)
         elif name in self._bars:
             self._progress.update(self._bars[name], completed=counts.done, note=phase)
@@ -121,7 +121,7 @@ class CampaignDisplay:
 
     def _update_total(self, is_last: bool = False) -> None:
         now = self._clock()
-        if self._updated is not None and now - self._updated < UPDATE_S and not is_last:
+        if self._updated is not None and now - self._updated < _UPDATE_S and not is_last:
             return
         self._updated = now
         note = self.format_note(self._known, self._done)

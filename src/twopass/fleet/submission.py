@@ -30,8 +30,8 @@ log = structlog.get_logger()
 STATE = "state.jsonl"
 IN_FLIGHT = 16  # jobs at once
 GRACE_S = 60.0  # from the job's own deadline to the moment at which RunPod ends the job
-MAX_DOWNLOADS = 4  # concurrent, of artefacts
-FILE_NAMES = {Inline.MARKDOWN: "document.md", Inline.DOCJSON: "document.json"}
+_MAX_DOWNLOADS = 4  # concurrent, of artefacts
+_FILE_NAMES = {Inline.MARKDOWN: "document.md", Inline.DOCJSON: "document.json"}
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class ResultSaver:
 
     def __init__(self, listener: CampaignListener, folder: Path, sources: Sources | None) -> None:
         self._listener, self._folder, self._sources = listener, folder, sources
-        self._slots = asyncio.Semaphore(MAX_DOWNLOADS)
+        self._slots = asyncio.Semaphore(_MAX_DOWNLOADS)
 
     def document_started(self, name: str, pages: int | None, jobs: int) -> None:
         self._listener.document_started(name, pages, jobs)
@@ -182,10 +182,10 @@ class ResultSaver:
     async def _save(self, outcome: DocumentOutcome) -> None:
         folder = self._folder / Path(str(outcome.result["id"])).name
         inline = outcome.result.get("inline", {})
-        for name in [name for name in FILE_NAMES if name in inline]:
+        for name in [name for name in _FILE_NAMES if name in inline]:
             folder.mkdir(parents=True, exist_ok=True)
             text = inline[name] if isinstance(inline[name], str) else json.dumps(inline[name], ensure_ascii=False)
-            (folder / FILE_NAMES[name]).write_text(text)
+            (folder / _FILE_NAMES[name]).write_text(text)
         if self._sources is None:
             return
         for name, artefact in outcome.result.get("artefacts", {}).items():

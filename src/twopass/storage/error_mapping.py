@@ -15,13 +15,13 @@ from twopass.errors import Code, SourceError, StoreError
 # They log presigned queries and tokens.
 NOISY_LOGGERS = ("httpx", "httpcore", "boto3", "botocore", "s3transfer", "urllib3")
 
-TRANSIENT_CODES = frozenset(
+_TRANSIENT_CODES = frozenset(
     {"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable"}
 )
 
 
 # Of a disk that is full for the moment, of a mounted volume whose server is away, and of a busy system.
-TRANSIENT_ERRNOS = frozenset(
+_TRANSIENT_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.EAGAIN, errno.EBUSY, errno.EINTR}
     | {errno.ETIMEDOUT, errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH}
     | {errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN, errno.EPIPE, errno.ESHUTDOWN}
@@ -101,7 +101,7 @@ def map_errors(label: str, raises: type[SourceError] | type[StoreError]) -> Iter
         code = Code.OUTPUT_DENIED if error.code is Code.SOURCE_DENIED else error.code
         raise StoreError(code, error.message) from error
     except foreign_errors() as error:
-        if refusal := find_refusal(error):
+        if refusal := _find_refusal(error):
             raise raises(Code.OUTPUT_DENIED if output else refusal.code, refusal.message) from error
         names = [name for name in _error_names(error) if name]
         fault = next((_FAULTS[name] for name in names if name in _FAULTS), _Fault.DOWN)
@@ -132,11 +132,11 @@ def is_transient(error: BaseException | None) -> bool:
     from botocore.exceptions import ClientError, HTTPClientError
     from urllib3.exceptions import HTTPError
 
-    if error is None or find_refusal(error):
+    if error is None or _find_refusal(error):
         return False
     if isinstance(error, ClientError):
         status = http_status(error) or 0
-        return (status >= 500 and status != 501) or status == 429 or error_code(error) in TRANSIENT_CODES
+        return (status >= 500 and status != 501) or status == 429 or error_code(error) in _TRANSIENT_CODES
     if isinstance(error, (HTTPClientError, HTTPError, ConnectionError, TimeoutError)):
         return True
     return is_transient(_find_cause(error))  # a multipart upload wraps the error of its part
@@ -144,10 +144,10 @@ def is_transient(error: BaseException | None) -> bool:
 
 def is_transient_file_error(error: BaseException) -> bool:
     """Whether a call to the file system may succeed later."""
-    return isinstance(error, OSError) and error.errno in TRANSIENT_ERRNOS
+    return isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS
 
 
-def find_refusal(error: BaseException | None) -> SourceError | None:
+def _find_refusal(error: BaseException | None) -> SourceError | None:
     """Find our own SOURCE_DENIED, which other libraries wrap as a failed connection; None if there is none."""
     while error is not None:
         if isinstance(error, SourceError) and error.code is Code.SOURCE_DENIED:

@@ -21,8 +21,8 @@ from twopass.runtime.retry import RetryPolicy
 from twopass.storage import error_mapping
 from twopass.storage.store import THREADS, CreateResult, Stored, check_key, retry_call, run_on_threads
 
-TEMPORARY_PREFIX = ".twopass-tmp-"  # of unfinished files, which are not listed as keys
-LOCK = f"{TEMPORARY_PREFIX}lock"
+_TEMPORARY_PREFIX = ".twopass-tmp-"  # of unfinished files, which are not listed as keys
+LOCK = f"{_TEMPORARY_PREFIX}lock"
 
 # Errors of os.link on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -91,7 +91,7 @@ class FolderStore:
     def keys(self, prefix: str) -> frozenset[str]:
         start = self._folder / (check_key(prefix).rpartition("/")[0] if prefix else "")
         files = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
-        finished = (path for path in files if not path.name.startswith(TEMPORARY_PREFIX))
+        finished = (path for path in files if not path.name.startswith(_TEMPORARY_PREFIX))
         keys = (path.relative_to(self._folder).as_posix() for path in finished)
         return frozenset(key for key in keys if key.startswith(prefix))
 
@@ -115,7 +115,7 @@ class FolderStore:
         """Write a temporary file beside the key's path; yields both paths and removes the file afterwards."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+        temporary = path.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
         try:
             temporary.write_bytes(data)
             yield temporary, path

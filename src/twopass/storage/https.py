@@ -20,10 +20,10 @@ from twopass.storage.sources import DownloadResult, TargetFile
 if TYPE_CHECKING:
     import httpx
 
-MAX_REDIRECTS = 5
-HTTP_CONNECT_S = 10.0
-HTTP_READ_S = 60.0
-ALLOWED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
+_MAX_REDIRECTS = 5
+_HTTP_CONNECT_S = 10.0
+_HTTP_READ_S = 60.0
+_ALLOWED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 _GONE = (404, 410)
 _BUSY = (408, 425, 429)
@@ -82,19 +82,21 @@ async def _fetch_once(uri: str, target: Path, allow_private: bool, limit_bytes: 
     tls = await sources.run_in_thread(tls_context)
     import httpx
 
-    timeout = httpx.Timeout(HTTP_READ_S, connect=HTTP_CONNECT_S)
+    timeout = httpx.Timeout(_HTTP_READ_S, connect=_HTTP_CONNECT_S)
     label = locations.redact(uri)
     with error_mapping.map_errors(label, SourceError), map_http_errors(label):
         url = httpx.URL(uri)
         # Without trust_env: a proxy from the environment would choose the address instead of our check.
         async with httpx.AsyncClient(verify=tls, trust_env=False, timeout=timeout) as client:
-            for _ in range(MAX_REDIRECTS + 1):
+            for _ in range(_MAX_REDIRECTS + 1):
                 response = await _request(client, url, allow_private)
                 async with aclosing(response):
                     if not response.has_redirect_location:
                         return await _save(response, target, limit_bytes, label)
                     url = url.join(response.headers["location"])
-    raise SourceError(Code.SOURCE_DENIED, f"{label}: more than {MAX_REDIRECTS} redirects; the address may need a login")
+    raise SourceError(
+        Code.SOURCE_DENIED, f"{label}: more than {_MAX_REDIRECTS} redirects; the address may need a login"
+    )
 
 
 async def _request(client: httpx.AsyncClient, url: httpx.URL, allow_private: bool) -> httpx.Response:
@@ -135,7 +137,7 @@ def _check_encoding(encoding: str, label: str) -> None:
 
     Simple gzip expands at most a thousandfold.
     """
-    if encoding.strip().lower() not in ALLOWED_ENCODINGS:
+    if encoding.strip().lower() not in _ALLOWED_ENCODINGS:
         message = f"{label}: sent with the encoding {encoding[:20]!r}, which was not requested; serve the file as it is"
         raise SourceError(Code.SOURCE_UNSUPPORTED, message)
 

@@ -16,7 +16,7 @@ from twopass.settings import Settings
 from twopass.storage.folder_store import FolderStore
 from twopass.storage.store import CreateResult, Store, Stored
 
-MAX_CHECKED = 1000  # outputs of which a worker remembers that they can be written
+_MAX_CHECKED = 1000  # outputs of which a worker remembers that they can be written
 
 
 class MemoryStore:
@@ -86,7 +86,7 @@ async def open_output(
             store.conditional = known[store.uri]
         await store.prepare()
         if store.conditional is not None:
-            if len(known) >= MAX_CHECKED:
+            if len(known) >= _MAX_CHECKED:
                 known.clear()
             known[store.uri] = store.conditional
         yield store

@@ -30,10 +30,10 @@ from twopass.storage.sources import CHUNK_BYTES, DownloadResult, TargetFile
 from twopass.storage.store import THREADS, CreateResult, Stored, check_key, retry_call, run_on_threads
 from twopass.version import VERSION
 
-PART_THREADS = 3  # concurrent parts of one large object
+_PART_THREADS = 3  # concurrent parts of one large object
 SMALL_BODY_BYTES = 64 << 10  # a store reads a body of this size to its end before it closes a connection
-PROBE_KEY = ".twopass-probe"
-CLOSE_S = 5.0  # to wait for running calls; calls to a store that does not answer end later, on their own threads
+_PROBE_KEY = ".twopass-probe"
+_CLOSE_S = 5.0  # to wait for running calls; calls to a store that does not answer end later, on their own threads
 
 _AWS = re.compile(r"https?://(?:[^/@]+\.)?s3[.-]?([a-z0-9-]*)\.amazonaws\.com/?$", re.IGNORECASE)
 
@@ -184,7 +184,7 @@ class S3Store:
         """Wait a few seconds for running calls. Waiting calls and further attempts are dropped."""
         self._closing.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
+            async with asyncio.timeout(_CLOSE_S):
                 await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         self._lazy_client.close()
 
@@ -277,7 +277,7 @@ class S3Store:
 
         def put() -> bool:
             data = secrets.token_bytes(8)
-            return self._put_unless_conflict(PROBE_KEY, data, "application/octet-stream", {"IfNoneMatch": "*"})
+            return self._put_unless_conflict(_PROBE_KEY, data, "application/octet-stream", {"IfNoneMatch": "*"})
 
         try:
             if not put():
@@ -289,7 +289,7 @@ class S3Store:
             raise
         # Credentials that may not delete leave one tiny object. Later probes find it and need one PUT only.
         with suppress(*error_mapping.foreign_errors()):
-            self._client.delete_object(**self._location(PROBE_KEY))
+            self._client.delete_object(**self._location(_PROBE_KEY))
         return is_supported
 
 
@@ -393,7 +393,7 @@ def create_client(settings: Settings, s3: job.S3 | None, limits: S3Limits) -> An
         retries={"mode": "standard", "total_max_attempts": limits.request.attempts},
         connect_timeout=limits.connect_s,
         read_timeout=limits.read_s,
-        max_pool_connections=THREADS * PART_THREADS,
+        max_pool_connections=THREADS * _PART_THREADS,
         tcp_keepalive=True,
         s3={"addressing_style": "path" if access.endpoint_url else "auto"},
         user_agent=f"twopass/{VERSION}",  # building botocore's own for each call takes an eighth of a PUT's time
@@ -434,7 +434,7 @@ def _multipart_config(part_bytes: int) -> Any:
     return TransferConfig(
         multipart_threshold=part_bytes,
         multipart_chunksize=part_bytes,
-        max_concurrency=PART_THREADS,
+        max_concurrency=_PART_THREADS,
         preferred_transfer_client="classic",
     )
 

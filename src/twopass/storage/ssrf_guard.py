@@ -13,9 +13,9 @@ from typing import Any
 
 from twopass.errors import Code, SourceError
 
-UNICAST = IPv6Network("2000::/3")  # all that is assigned for the public network; ::1, fc00:: and fe80:: lie outside
-ASSIGNMENTS = IPv4Network("192.0.0.0/24")  # Python calls most of it global; 192.0.0.192 is a metadata service
-NAT64 = IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address that is reached
+_UNICAST = IPv6Network("2000::/3")  # all that is assigned for the public network; ::1, fc00:: and fe80:: lie outside
+_ASSIGNMENTS = IPv4Network("192.0.0.0/24")  # Python calls most of it global; 192.0.0.192 is a metadata service
+_NAT64 = IPv6Network("64:ff9b::/96")  # the last 32 bits are the IPv4 address that is reached
 
 
 def resolve(host: str, port: int, allow_private: bool) -> tuple[str, ...]:
@@ -44,13 +44,13 @@ def is_public(text: str) -> bool:
         return False
     if isinstance(address, IPv6Address):
         inner = _embedded_ipv4(address)
-        return is_public(str(inner)) if inner else address in UNICAST and address.is_global
-    return address.is_global and not address.is_multicast and address not in ASSIGNMENTS
+        return is_public(str(inner)) if inner else address in _UNICAST and address.is_global
+    return address.is_global and not address.is_multicast and address not in _ASSIGNMENTS
 
 
 def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address at which a packet to this IPv6 address ends; None without one."""
-    if address in NAT64:
+    if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
 

@@ -20,7 +20,7 @@ from twopass.fleet.endpoints.interface import JobState, JobStatus
 from twopass.values import Value
 
 REASON_CHARS = 300
-ERROR_CHARS = 2000  # of a job's error; a worker's own has at most 1,000
+_ERROR_CHARS = 2000  # of a job's error; a worker's own has at most 1,000
 
 Model = TypeVar("Model", bound=Value)
 
@@ -147,7 +147,7 @@ class _Output(JobResult):
     detail: JobResult | None = None
 
 
-class RecordedOutcome(Answer):
+class _RecordedOutcome(Answer):
     """The outcome of a job that need not be sent again, as the ledger keeps it."""
 
     output: JobResult
@@ -199,15 +199,15 @@ def parse_end(status: JobStatus) -> tuple[JobResult, str | None]:
     return result, error and _add_code(error)
 
 
-def parse_recorded(recorded: Mapping[str, Any]) -> RecordedOutcome | None:
+def parse_recorded(recorded: Mapping[str, Any]) -> _RecordedOutcome | None:
     """An outcome from the ledger; None if it is damaged, so that the job is sent again."""
     try:
-        return RecordedOutcome.model_validate(recorded)
+        return _RecordedOutcome.model_validate(recorded)
     except ValidationError:
         return None
 
 
 def _add_code(error: str) -> str:
     """The error on one line, with a code: that of the platform itself has none."""
-    line = "".join(letter if letter.isprintable() else " " for letter in error[:ERROR_CHARS])
+    line = "".join(letter if letter.isprintable() else " " for letter in error[:_ERROR_CHARS])
     return line if re.match(r"[A-Z][A-Z_]+: ", line) else f"{Code.JOB_LOST}: {line}"

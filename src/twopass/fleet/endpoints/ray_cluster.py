@@ -34,14 +34,14 @@ log = structlog.get_logger()
 
 LOCAL, AUTO = "local", "auto"
 ADDRESS = r"[^/\s]+:\d+"  # HOST:PORT
-GPU_ENGINES = ("vllm", "hf")
-GPU_ACTOR_CPUS = 4  # for the page workers beside a GPU
-OBJECT_STORE_BYTES = 100 << 20  # of a local cluster: jobs and results are small
+_GPU_ENGINES = ("vllm", "hf")
+_GPU_ACTOR_CPUS = 4  # for the page workers beside a GPU
+_OBJECT_STORE_BYTES = 100 << 20  # of a local cluster: jobs and results are small
 CONNECT_S = 10.0
-PLACE_S = 60.0
-PROGRESS_S = 5.0  # a node that is lost answers late or never
+_PLACE_S = 60.0
+_PROGRESS_S = 5.0  # a node that is lost answers late or never
 REASON_CHARS = 300
-ACTOR_OPTIONS = (
+_ACTOR_OPTIONS = (
     "num_cpus",
     "num_gpus",
     "memory",
@@ -50,10 +50,10 @@ ACTOR_OPTIONS = (
     "label_selector",
     "scheduling_strategy",
 )
-STRATEGIES = ("DEFAULT", "SPREAD")
+_STRATEGIES = ("DEFAULT", "SPREAD")
 
 # Where a cluster's node looks for Ray's token, in this order.
-TOKEN_PLACES = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+_TOKEN_PLACES = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class RayOptions:
         if self.min_actors > self.max_actors:
             message = f"--min-workers: {self.min_actors} are more than --workers {self.max_actors}"
             raise InvalidSetting(Code.INVALID_SETTING, message)
-        if unknown := set(self.actor) - set(ACTOR_OPTIONS):
-            message = f"--actor: {min(unknown)} is not one of {', '.join(ACTOR_OPTIONS)}"
+        if unknown := set(self.actor) - set(_ACTOR_OPTIONS):
+            message = f"--actor: {min(unknown)} is not one of {', '.join(_ACTOR_OPTIONS)}"
             raise InvalidSetting(Code.INVALID_SETTING, message)
-        if self.actor.get("scheduling_strategy", STRATEGIES[0]) not in STRATEGIES:
-            message = f"--actor: scheduling_strategy is not one of {', '.join(STRATEGIES)}"
+        if self.actor.get("scheduling_strategy", _STRATEGIES[0]) not in _STRATEGIES:
+            message = f"--actor: scheduling_strategy is not one of {', '.join(_STRATEGIES)}"
             raise InvalidSetting(Code.INVALID_SETTING, message)
 
     def actor_options(self, settings: Settings) -> dict[str, Any]:
         """Ray's options of an actor: GPUs for an engine that needs them, and a CPU for each of its page workers."""
-        has_gpu = settings.engine in GPU_ENGINES
-        cpus = settings.page_workers or (GPU_ACTOR_CPUS if has_gpu else 1)
+        has_gpu = settings.engine in _GPU_ENGINES
+        cpus = settings.page_workers or (_GPU_ACTOR_CPUS if has_gpu else 1)
         gpus = settings.tensor_parallel_size if settings.gpus == "auto" else settings.gpus
         return {"num_gpus": gpus if has_gpu else 0, "num_cpus": cpus, **self.actor}
 
@@ -147,7 +147,7 @@ class RayCluster:
         head = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
         if re.fullmatch(ADDRESS, head):
             _check_reachable(head)
-        own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address == LOCAL else {}
+        own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES} if address == LOCAL else {}
         with map_connection_errors(address, self._exceptions), _start_no_api_server():
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
 
@@ -160,7 +160,7 @@ class RayActor:
     """An actor behind the pool's protocol. While it waits for a node, a warning every `place_s` seconds says so."""
 
     def __init__(
-        self, ray: Any, exceptions: Any, handle: Any, needs: Mapping[str, Any], place_s: float = PLACE_S
+        self, ray: Any, exceptions: Any, handle: Any, needs: Mapping[str, Any], place_s: float = _PLACE_S
     ) -> None:
         self._place_s = place_s
         self._ray, self._exceptions, self._handle, self._needs = ray, exceptions, handle, needs
@@ -184,7 +184,7 @@ class RayActor:
 
     async def progress(self, job_id: str) -> Mapping[str, Any] | None:
         try:
-            async with asyncio.timeout(PROGRESS_S):
+            async with asyncio.timeout(_PROGRESS_S):
                 progress: Mapping[str, Any] | None = await self._wait_for(self._handle.progress.remote(job_id))
                 return progress
         except TimeoutError:
@@ -264,10 +264,10 @@ def map_connection_errors(address: str, exceptions: Any) -> Iterator[None]:
         yield
     except exceptions.AuthenticationError:
         message = (
-            f"the cluster's token is missing or wrong; set {TOKEN_PLACES}, or RAY_AUTH_MODE=disabled if it has none"
+            f"the cluster's token is missing or wrong; set {_TOKEN_PLACES}, or RAY_AUTH_MODE=disabled if it has none"
         )
     except ConnectionError as error:
-        message = f"{_first_line(error)}; check that the cluster runs and that its token is in {TOKEN_PLACES}"
+        message = f"{_first_line(error)}; check that the cluster runs and that its token is in {_TOKEN_PLACES}"
     except SystemExit:  # Ray ends the process if the head does not answer
         message = "the head does not answer as Ray does; check address and port"
     except (RuntimeError, ValueError) as error:  # another version, or no node of the cluster on this machine

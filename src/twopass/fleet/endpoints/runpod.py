@@ -25,7 +25,7 @@ from twopass.fleet.endpoints.interface import JobState, JobStatus, LocalJobs
 from twopass.runtime import retry
 from twopass.runtime.retry import Busy, RetryPolicy
 
-API_URL = "https://api.runpod.ai/v2"
+_API_URL = "https://api.runpod.ai/v2"
 # RunPod answers 1,000 requests to /run and 2,000 to /status in ten seconds, and 429 to more.
 SUBMITS_PER_S, POLLS_PER_S = 90.0, 180.0
 _CONNECT_S, _READ_S = 10.0, 60.0
@@ -63,7 +63,7 @@ class RunPod:
         `answer_policy` is for polls whose answer cannot be parsed.
         """
         self._answer_policy = answer_policy
-        self._api = _ApiClient(endpoint if locations.is_uri(endpoint) else f"{API_URL}/{endpoint}", key)
+        self._api = _ApiClient(endpoint if locations.is_uri(endpoint) else f"{_API_URL}/{endpoint}", key)
         self._submit_pace, self._poll_pace = Pace(SUBMITS_PER_S), Pace(POLLS_PER_S)
         self._policy = {"executionTimeout": round(execution_s * 1000)}
 
