@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from twopass.engines.vllm.plugin.compatibility import REPLACED
 
-ROWS = {row.name for row in REPLACED}
-
 
 def find_replaced(ours: type, base: type) -> Iterator[set[str]]:
     """For each method of our class, that method in `base` and its bases, if vLLM defines it: CLASS.METHOD."""
@@ -19,6 +17,7 @@ def find_replaced(ours: type, base: type) -> Iterator[set[str]]:
             yield methods
 
 
-def has_row(methods: set[str]) -> bool:
-    """Whether one of these methods, or its class, is in the table."""
-    return bool({*methods, *(method.partition(".")[0] for method in methods)} & ROWS)
+def has_row(methods: set[str], model: str, has_gpu: bool = True) -> bool:
+    """Whether the table has one of these methods, or its class, for an engine with this model."""
+    rows = {row.name for row in REPLACED if row.is_used(model, has_gpu)}
+    return bool({*methods, *(method.partition(".")[0] for method in methods)} & rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,35 +14,54 @@ from vllm.v1.worker.gpu_worker import Worker
 from tests.fakes.replaced_methods import find_replaced, has_row
 from twopass.engines.vllm.plugin import model, readers, scheduler, worker
 from twopass.engines.vllm.plugin.compatibility import REPLACED, Replaced, compare, find_changed_parts
+from twopass.models import MODELS
 
-MODELS = (
-    model.DeepseekOcr,
-    model.DeepseekOcr2,
-    model.UnlimitedOcr,
-    model._Processor,
-    readers.GlmOcr,
-    readers.PaddleOcrVl,
-)
+# Classes of the plugin, the classes of vLLM that they extend, and the models with which they are used.
 OURS = [
-    *((ours, ours) for ours in MODELS),
-    *((ours, ours) for ours in (model._Info, model._InfoV2, model._InfoUnlimited)),
-    *((ours, ours) for ours in (model._DummyInputs, model._DummyInputsV2)),
-    (worker.DraftingWorker, Worker),  # on GPUs; in this suite its base is the worker for CPUs
-    (scheduler.GroupScheduler, AsyncScheduler),
+    (model.DeepseekOcr, model.DeepseekOcr, ["deepseek_ocr", "unlimited_ocr"]),
+    (model.DeepseekOcr2, model.DeepseekOcr2, ["deepseek_ocr2"]),
+    (model.UnlimitedOcr, model.UnlimitedOcr, ["unlimited_ocr"]),
+    (model._Processor, model._Processor, ["deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"]),
+    (readers.GlmOcr, readers.GlmOcr, ["glm_ocr"]),
+    (readers.PaddleOcrVl, readers.PaddleOcrVl, ["paddleocr_vl"]),
+    (model._Info, model._Info, ["deepseek_ocr"]),
+    (model._InfoV2, model._InfoV2, ["deepseek_ocr2"]),
+    (model._InfoUnlimited, model._InfoUnlimited, ["unlimited_ocr"]),
+    (model._DummyInputs, model._DummyInputs, ["deepseek_ocr", "unlimited_ocr"]),
+    (model._DummyInputsV2, model._DummyInputsV2, ["deepseek_ocr2"]),
+    (worker.DraftingWorker, Worker, MODELS),  # on GPUs; in this suite its base is the worker for CPUs
+    (scheduler.GroupScheduler, AsyncScheduler, MODELS),
 ]
 
 
-def test_the_installed_vllm_fits() -> None:
+@pytest.mark.parametrize("has_gpu", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_installed_vllm_fits(model: str, has_gpu: bool) -> None:
     """The plugin is on in this suite, in all of its parts."""
-    assert find_changed_parts() == {}
+    assert find_changed_parts(model, has_gpu) == {}
 
 
 def test_every_method_that_the_plugin_replaces_is_checked() -> None:
-    """A new method of the plugin needs its row in the table of what vLLM must have."""
-    replaced = [*chain.from_iterable(find_replaced(ours, base) for ours, base in OURS)]
+    """A new method of the plugin needs its row in the table of what vLLM must have, for each model that it serves."""
+    replaced = [
+        (methods, model) for ours, base, models in OURS for methods in find_replaced(ours, base) for model in models
+    ]
 
     assert len(replaced) > 20
-    assert not [methods for methods in replaced if not has_row(methods)]
+    assert not [(methods, model) for methods, model in replaced if not has_row(methods, model)]
+
+
+def test_a_comment_in_one_models_file_stops_that_model_only(tmp_path: Path) -> None:
+    """In a copy of vLLM's own files."""
+    for file in {row.file for row in REPLACED}:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(vllm.__file__).parent / file, tmp_path / file)
+    path = tmp_path / "model_executor/models/paddleocr_vl.py"
+    path.write_text(re.sub(r"(?<=def embed_multimodal\()", "  # patched", path.read_text()))
+
+    found = {model: compare(tmp_path, [row for row in REPLACED if row.is_used(model, True)]) for model in MODELS}
+
+    assert [model for model, parts in found.items() if parts] == ["paddleocr_vl"]
 
 
 @pytest.mark.parametrize("row", REPLACED, ids=str)

@@ -16,4 +16,4 @@ def test_every_method_that_replaces_one_of_vllm_is_checked(ours: type) -> None:
     replaced = [*find_replaced(ours, ours)]
 
     assert len(replaced) > 2
-    assert not [methods for methods in replaced if not has_row(methods)]
+    assert not [methods for methods in replaced if not has_row(methods, "deepseek_ocr")]

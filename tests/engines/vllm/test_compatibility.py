@@ -18,7 +18,7 @@ from twopass.engines.vllm import plugin
 from twopass.engines.vllm.arguments import build_arguments, choose_drafts
 from twopass.engines.vllm.plugin import compatibility
 from twopass.engines.vllm.plugin.compatibility import BAN, DRAFTS, REPLACED, SCHEDULER, WORKER, Replaced, compare
-from twopass.models import PAGE_PRESETS
+from twopass.models import MODELS, PAGE_PRESETS
 from twopass.settings import Settings
 
 CALL = "from twopass.engines.vllm import plugin; import vllm; plugin.{}(); print(vllm.registered)"
@@ -27,6 +27,12 @@ from pathlib import Path
 from twopass.engines.vllm.engine import VllmEngine
 from twopass.settings import Settings
 VllmEngine(Settings(preset="cpu", page_workers=1), Path("nowhere"))
+"""
+ONE_OFF = """
+from twopass.engines.vllm import plugin
+import vllm
+plugin.activate(lambda model: {"models": "changed"} if model == "paddleocr_vl" else {})
+print(vllm.registered)
 """
 FITTING = [fit(row) for row in REPLACED]
 OPTIONAL = (SCHEDULER, WORKER, DRAFTS, BAN)
@@ -59,6 +65,54 @@ def test_each_changed_function_is_noticed(tmp_path: Path, row: Replaced) -> None
     path.write_text(path.read_text().replace(write_function(name, indent), write_function(name, indent, "return 2")))
 
     assert row.part in compare(path.parents[row.file.count("/")], FITTING)
+
+
+PAGES = {"deepseek_ocr", "deepseek_ocr2", "unlimited_ocr"}
+DEPENDENT = [  # what is changed, and the models with which an engine on a GPU, or without one, depends on it
+    ("PaddleOCRVLForConditionalGeneration.__init__", {"paddleocr_vl"}, {"paddleocr_vl"}),
+    ("Glm4vForConditionalGeneration.embed_multimodal", {"glm_ocr"}, {"glm_ocr"}),
+    ("DeepseekOCR2ForCausalLM.__init__", {"deepseek_ocr2"}, {"deepseek_ocr2"}),
+    ("UnlimitedOCRForCausalLM.__init__", {"unlimited_ocr"}, {"unlimited_ocr"}),
+    ("DeepseekOCRProcessingInfo.get_image_size_with_most_features", {"deepseek_ocr"}, {"deepseek_ocr"}),
+    ("DeepseekOCRForCausalLM.__init__", {"deepseek_ocr", "unlimited_ocr"}, {"deepseek_ocr", "unlimited_ocr"}),
+    ("ImageEncoderViT.forward", PAGES, PAGES),
+    ("mm_input", set(MODELS), set(MODELS)),
+    ("launch_core_engines", set(MODELS), set(MODELS)),
+    ("Scheduler.schedule", set(MODELS), set(MODELS)),
+    ("GPUModelRunner.sample_tokens", {"deepseek_ocr", "deepseek_ocr2"}, set()),
+    ("Sampler.add_request", PAGES, set()),
+    ("process_dict_updates", set(), PAGES),
+]
+
+
+@pytest.mark.parametrize(("name", "on_gpus", "on_cpus"), DEPENDENT, ids=[name for name, *_ in DEPENDENT])
+def test_a_change_concerns_only_engines_that_depend_on_it(
+    name: str, on_gpus: set[str], on_cpus: set[str], tmp_path: Path
+) -> None:
+    """A comment in the file of PaddleOCR-VL does not stop DeepSeek-OCR, nor one in V1's runner drafts on a GPU."""
+    package = write_package(tmp_path, [row for row in FITTING if row.name != name])
+
+    def find_concerned(has_gpu: bool) -> set[str]:
+        used = {model: [row for row in FITTING if row.is_used(model, has_gpu)] for model in MODELS}
+        return {model for model, rows in used.items() if compare(package, rows)}
+
+    assert (find_concerned(True), find_concerned(False)) == (on_gpus, on_cpus)
+
+
+def test_every_model_has_a_class() -> None:
+    """A new model of vLLM needs one that takes our pixels."""
+    assert set(plugin.CLASSES) == set(MODELS)
+
+
+def test_a_class_that_does_not_fit_leaves_the_others_registered(tmp_path: Path) -> None:
+    """The log names the model and the reason."""
+    write_package(tmp_path)
+
+    ran = run(tmp_path, ONE_OFF)
+
+    off, _ = plugin.CLASSES["paddleocr_vl"]
+    assert ran.stdout.strip() == str([name for name, _ in plugin.CLASSES.values() if name != off])
+    assert "plugin of twopass is off for paddleocr_vl, vLLM keeps its own model classes: changed" in ran.stderr
 
 
 def test_every_part_has_rows_and_says_what_runs_instead() -> None:

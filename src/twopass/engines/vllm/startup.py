@@ -92,11 +92,9 @@ def _find_changed_parts(model: str, has_gpu: bool) -> Collection[str]:
     The ban of V2 is one if the environment chooses vLLM's first model runner; a model without a ban needs none. Raises
     EngineError for a vLLM with which no engine is possible.
     """
-    changed = dict(compatibility.find_changed_parts())
-    if has_gpu and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
+    changed = dict(compatibility.find_changed_parts(model, has_gpu))
+    if has_gpu and find_model(model).has_ngram_ban and STOCK_NGRAM_ENVIRONMENT.items() <= os.environ.items():
         changed.setdefault(compatibility.BAN, "the environment has VLLM_USE_V2_MODEL_RUNNER=0")
-    if not find_model(model).has_ngram_ban:
-        changed.pop(compatibility.BAN, None)
     if reasons := [changed[part] for part in compatibility.REQUIRED if part in changed]:
         advice = "use the container image or `make gpu`, which install the vLLM that twopass was tested with"
         raise EngineError(Code.ENGINE_DEAD, f"{'; '.join(reasons)}: {advice}")

@@ -5,12 +5,14 @@ vLLM finds `register` through the entry point `vllm.general_plugins`.
 
 from __future__ import annotations
 
-ARCHITECTURES = {
-    "DeepseekOCRForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr",
-    "DeepseekOCR2ForCausalLM": "twopass.engines.vllm.plugin.model:DeepseekOcr2",
-    "UnlimitedOCRForCausalLM": "twopass.engines.vllm.plugin.model:UnlimitedOcr",
-    "GlmOcrForConditionalGeneration": "twopass.engines.vllm.plugin.readers:GlmOcr",
-    "PaddleOCRVLForConditionalGeneration": "twopass.engines.vllm.plugin.readers:PaddleOcrVl",
+from collections.abc import Callable, Mapping
+
+CLASSES = {  # model -> vLLM's name of its architecture, and our class
+    "deepseek_ocr": ("DeepseekOCRForCausalLM", "twopass.engines.vllm.plugin.model:DeepseekOcr"),
+    "deepseek_ocr2": ("DeepseekOCR2ForCausalLM", "twopass.engines.vllm.plugin.model:DeepseekOcr2"),
+    "unlimited_ocr": ("UnlimitedOCRForCausalLM", "twopass.engines.vllm.plugin.model:UnlimitedOcr"),
+    "glm_ocr": ("GlmOcrForConditionalGeneration", "twopass.engines.vllm.plugin.readers:GlmOcr"),
+    "paddleocr_vl": ("PaddleOCRVLForConditionalGeneration", "twopass.engines.vllm.plugin.readers:PaddleOcrVl"),
 }
 SCHEDULER = "twopass.engines.vllm.plugin.scheduler.GroupScheduler"
 WORKER = "twopass.engines.vllm.plugin.worker.DraftingWorker"
@@ -35,18 +37,23 @@ def register() -> None:
         activate()
 
 
-def activate() -> None:
+def activate(find_changed_parts: Callable[[str], Mapping[str, str]] | None = None) -> None:
     """Register our classes by name, so that no CUDA code is imported before vLLM has chosen its devices.
 
-    Changes nothing in a vLLM that our classes do not fit; the log says why.
+    vLLM keeps its own class of a model that ours does not fit; the log says why. If none fits, nothing is changed.
     """
     import logging
 
     from twopass.engines.vllm.plugin import compatibility
 
     log = logging.getLogger("vllm")
-    if reason := compatibility.find_changed_parts().get(compatibility.MODELS):
-        log.warning("plugin of twopass is off, vLLM keeps its own model classes: %s", reason)
+    find = find_changed_parts or compatibility.find_changed_parts
+    reasons = {model: reason for model in CLASSES if (reason := find(model).get(compatibility.MODELS))}
+    if reasons:
+        scope = f" for {', '.join(reasons)}" if len(reasons) < len(CLASSES) else ""
+        why = "; ".join(dict.fromkeys(reasons.values()))
+        log.warning("plugin of twopass is off%s, vLLM keeps its own model classes: %s", scope, why)
+    if len(reasons) == len(CLASSES):
         return
 
     from vllm import ModelRegistry
@@ -55,5 +62,6 @@ def activate() -> None:
 
     if not any(isinstance(handler, OutOfMemoryHandler) for handler in log.handlers):
         log.addHandler(OutOfMemoryHandler())
-    for architecture, path in ARCHITECTURES.items():
-        ModelRegistry.register_model(architecture, path)
+    for model, (architecture, path) in CLASSES.items():
+        if model not in reasons:
+            ModelRegistry.register_model(architecture, path)

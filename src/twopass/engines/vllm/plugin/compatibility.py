@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+from twopass.models import MODELS as MODEL_ROWS
 
 # The table was written for these; requirements/ and the Dockerfile pin them. No later vLLM exists for CPUs.
 GPU_VLLM, CPU_VLLM = "0.33.0", "0.32.0"
@@ -28,71 +30,91 @@ INSTEAD: Mapping[str, str] = {
     BAN: "vLLM's first model runner with its own n-gram ban: slower, and answers are not drafted",
 }
 
-_OCR, _OCR2 = "model_executor/models/deepseek_ocr.py", "model_executor/models/deepseek_ocr2.py"
-_UNLIMITED, _ENCODER = "model_executor/models/unlimited_ocr.py", "model_executor/models/deepencoder.py"
-_GLM4V, _PADDLE = "model_executor/models/glm4_1v.py", "model_executor/models/paddleocr_vl.py"
+_PROCESSOR, _ENCODER = "multimodal/processing/processor.py", "model_executor/models/deepencoder.py"
+_OCR1_FILE, _OCR2_FILE = "model_executor/models/deepseek_ocr.py", "model_executor/models/deepseek_ocr2.py"
+_UNLIMITED_FILE, _PADDLE_FILE = "model_executor/models/unlimited_ocr.py", "model_executor/models/paddleocr_vl.py"
+_GLM4V, _GLM_FILE = "model_executor/models/glm4_1v.py", "model_executor/models/glm_ocr.py"
 _SCHEDULER, _ASYNC = "v1/core/sched/scheduler.py", "v1/core/sched/async_scheduler.py"
 _WORKER, _RUNNER = "v1/worker/gpu_worker.py", "v1/worker/gpu/model_runner.py"
 _BATCH, _REJECTION = "v1/worker/gpu/input_batch.py", "v1/worker/gpu/spec_decode/rejection_sampler.py"
 _LOGITS = "v1/worker/gpu/sample/logits_processor/interface.py"
+_RUNNER_OF_CPUS, _RUNNER_OF_GPUS = "v1/sample/", "v1/worker/gpu/"
+
+# The models whose classes depend on a row.
+_OCR1, _OCR2, _UNLIMITED = ("deepseek_ocr",), ("deepseek_ocr2",), ("unlimited_ocr",)
+_GLM, _PADDLE = ("glm_ocr",), ("paddleocr_vl",)
+_LINE, _FIRST_LINE = _OCR1 + _OCR2 + _UNLIMITED, _OCR1 + _UNLIMITED
 
 
 class Replaced(NamedTuple):
     """A function or class of vLLM that a part of the plugin replaces, uses, or is called by in a certain way.
 
-    `hashes` are those of its source in the versions that the part was written for.
+    `hashes` are those of its source in the versions that the part was written for. `models` are the models whose
+    classes depend on it; empty for a part that does not depend on the model.
     """
 
     part: str
     file: str
     name: str  # of a method, with its class
     hashes: tuple[str, ...]
+    models: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} in {self.file}"
 
+    def is_used(self, model: str, has_gpu: bool) -> bool:
+        """Whether an engine with this model depends on it: vLLM has one model runner for GPUs, another for CPUs."""
+        row = MODEL_ROWS[model]
+        has_part = {DRAFTS: row.is_drafted and has_gpu, BAN: row.has_ngram_ban}.get(self.part, True)
+        has_runner = not self.file.startswith(_RUNNER_OF_CPUS if has_gpu else _RUNNER_OF_GPUS)
+        return has_part and has_runner and (not self.models or model in self.models)
+
 
 REPLACED = (
+    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._call_hf_processor", ("2d3e6bfc0992",), _LINE),
+    Replaced(MODELS, _PROCESSOR, "BaseMultiModalProcessor._apply_hf_processor_main", ("4758de032782",), _LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_hf_mm_inputs", ("a07a9dcb3040",), _LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_mm_fields_config", ("6443c5ea7b7f",), _LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRMultiModalProcessor._get_prompt_updates", ("85cfc688bda4",), _LINE),
     Replaced(
-        MODELS, "multimodal/processing/processor.py", "BaseMultiModalProcessor._call_hf_processor", ("2d3e6bfc0992",)
+        MODELS, _OCR1_FILE, "DeepseekOCRProcessingInfo.get_image_size_with_most_features", ("c8dc8f5b404f",), _OCR1
+    ),
+    Replaced(
+        MODELS, _OCR2_FILE, "DeepseekOCR2ProcessingInfo.get_image_size_with_most_features", ("dc7fed714fb0",), _OCR2
     ),
     Replaced(
         MODELS,
-        "multimodal/processing/processor.py",
-        "BaseMultiModalProcessor._apply_hf_processor_main",
-        ("4758de032782",),
-    ),
-    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_hf_mm_inputs", ("a07a9dcb3040",)),
-    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_mm_fields_config", ("6443c5ea7b7f",)),
-    Replaced(MODELS, _OCR, "DeepseekOCRMultiModalProcessor._get_prompt_updates", ("85cfc688bda4",)),
-    Replaced(MODELS, _OCR, "DeepseekOCRProcessingInfo.get_image_size_with_most_features", ("c8dc8f5b404f",)),
-    Replaced(MODELS, _OCR2, "DeepseekOCR2ProcessingInfo.get_image_size_with_most_features", ("dc7fed714fb0",)),
-    Replaced(
-        MODELS,
-        _UNLIMITED,
+        _UNLIMITED_FILE,
         "UnlimitedOCRProcessingInfo.get_image_size_with_most_features",
         ("ab797b025033", "2856d80f9358"),
+        _UNLIMITED,
     ),
-    Replaced(MODELS, _OCR, "DeepseekOCRDummyInputsBuilder.get_dummy_text", ("cf595970e15e",)),
-    Replaced(MODELS, _OCR2, "DeepseekOCR2DummyInputsBuilder.get_dummy_text", ("cf595970e15e",)),
-    Replaced(MODELS, _OCR, "DeepseekOCRForCausalLM.__init__", ("3e0c41fc43c3",)),
-    Replaced(MODELS, _OCR, "DeepseekOCRForCausalLM.embed_multimodal", ("3291cbc39587",)),
-    Replaced(MODELS, _OCR2, "DeepseekOCR2ForCausalLM.__init__", ("9877d8dc9b5d",)),
-    Replaced(MODELS, _OCR2, "DeepseekOCR2ForCausalLM.embed_multimodal", ("3291cbc39587",)),
-    Replaced(MODELS, _UNLIMITED, "UnlimitedOCRForCausalLM.__init__", ("4bdffad086da",)),
-    Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",)),
-    Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",)),
-    Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",)),
-    Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",)),
-    Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",)),
-    Replaced(MODELS, "model_executor/models/glm_ocr.py", "GlmOcrForConditionalGeneration.__init__", ("6d18b37e35af",)),
-    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.embed_multimodal", ("b5a3ad56f84c",)),
-    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.get_mrope_input_positions", ("bf6568f8f75f",)),
-    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.__init__", ("6514729f0e6b",)),
-    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.embed_multimodal", ("85e3e90e3d7d",)),
-    Replaced(MODELS, _PADDLE, "PaddleOCRVLForConditionalGeneration.get_mrope_input_positions", ("a9625dffea07",)),
-    Replaced(MODELS, _PADDLE, "SiglipVisionModel.forward", ("d4850ddf5ba1",)),
-    Replaced(MODELS, _PADDLE, "Projector.forward", ("91dc96fcde1c", "96a8fea1e995")),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRDummyInputsBuilder.get_dummy_text", ("cf595970e15e",), _FIRST_LINE),
+    Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2DummyInputsBuilder.get_dummy_text", ("cf595970e15e",), _OCR2),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.__init__", ("3e0c41fc43c3",), _FIRST_LINE),
+    Replaced(MODELS, _OCR1_FILE, "DeepseekOCRForCausalLM.embed_multimodal", ("3291cbc39587",), _FIRST_LINE),
+    Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2ForCausalLM.__init__", ("9877d8dc9b5d",), _OCR2),
+    Replaced(MODELS, _OCR2_FILE, "DeepseekOCR2ForCausalLM.embed_multimodal", ("3291cbc39587",), _OCR2),
+    Replaced(MODELS, _UNLIMITED_FILE, "UnlimitedOCRForCausalLM.__init__", ("4bdffad086da",), _UNLIMITED),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.forward", ("7053d1ce525b",), _LINE),
+    Replaced(MODELS, _ENCODER, "ImageEncoderViT.get_abs_pos", ("2e5a5b12c443",), _LINE),
+    Replaced(MODELS, _ENCODER, "Block.forward", ("6de63173984b",), _LINE),
+    Replaced(MODELS, _ENCODER, "RelPosAttention.forward", ("e2de817f14e6",), _LINE),
+    Replaced(MODELS, _ENCODER, "get_rel_pos", ("b0008058e288",), _LINE),
+    Replaced(MODELS, _GLM_FILE, "GlmOcrForConditionalGeneration.__init__", ("6d18b37e35af",), _GLM),
+    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.embed_multimodal", ("b5a3ad56f84c",), _GLM),
+    Replaced(MODELS, _GLM4V, "Glm4vForConditionalGeneration.get_mrope_input_positions", ("bf6568f8f75f",), _GLM),
+    Replaced(MODELS, _PADDLE_FILE, "PaddleOCRVLForConditionalGeneration.__init__", ("6514729f0e6b",), _PADDLE),
+    Replaced(MODELS, _PADDLE_FILE, "PaddleOCRVLForConditionalGeneration.embed_multimodal", ("85e3e90e3d7d",), _PADDLE),
+    Replaced(
+        MODELS,
+        _PADDLE_FILE,
+        "PaddleOCRVLForConditionalGeneration.get_mrope_input_positions",
+        ("a9625dffea07",),
+        _PADDLE,
+    ),
+    Replaced(MODELS, _PADDLE_FILE, "SiglipVisionModel.forward", ("d4850ddf5ba1",), _PADDLE),
+    Replaced(MODELS, _PADDLE_FILE, "Projector.forward", ("91dc96fcde1c", "96a8fea1e995"), _PADDLE),
     Replaced(MODELS, "inputs/engine.py", "mm_input", ("24b38b61d1ec",)),
     Replaced(START, "v1/engine/utils.py", "launch_core_engines", ("4ed5b0e227ae", "40497a6d4e61")),
     Replaced(START, "v1/engine/core_client.py", "MPClient.start_engine_core_monitor", ("5417b1b5265f",)),
@@ -138,24 +160,36 @@ REPLACED = (
 )
 
 
-@cache
-def find_changed_parts() -> Mapping[str, str]:
-    """Return the parts that the installed vLLM does not fit, with the reason."""
-    spec = find_spec("vllm")
-    assert spec and spec.origin
-    return compare(Path(spec.origin).parent, REPLACED)
+def find_changed_parts(model: str, has_gpu: bool = True) -> Mapping[str, str]:
+    """Return the parts of an engine with this model that the installed vLLM does not fit, with the reason."""
+    return _join_problems((row for row in REPLACED if row.is_used(model, has_gpu)), _find_installed_problem)
 
 
 def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:
     """Return the parts that the vLLM package in this folder does not fit, with the reason."""
+    return _join_problems(replaced, lambda row: _find_problem(folder, row))
+
+
+def _join_problems(replaced: Iterable[Replaced], find: Callable[[Replaced], str | None]) -> Mapping[str, str]:
     reasons: dict[str, list[str]] = {}
     for row in replaced:
-        source = find_source(folder / row.file, row.name)
-        if source is None:
-            reasons.setdefault(row.part, []).append(f"{row} is missing")
-        elif hash_source(source) not in row.hashes:
-            reasons.setdefault(row.part, []).append(f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}")
+        if problem := find(row):
+            reasons.setdefault(row.part, []).append(problem)
     return {part: "; ".join(found) for part, found in reasons.items()}
+
+
+@cache
+def _find_installed_problem(row: Replaced) -> str | None:
+    spec = find_spec("vllm")
+    assert spec and spec.origin
+    return _find_problem(Path(spec.origin).parent, row)
+
+
+def _find_problem(folder: Path, row: Replaced) -> str | None:
+    source = find_source(folder / row.file, row.name)
+    if source is None:
+        return f"{row} is missing"
+    return None if hash_source(source) in row.hashes else f"{row} is not that of vLLM {CPU_VLLM} or {GPU_VLLM}"
 
 
 def find_source(path: Path, name: str) -> str | None:
