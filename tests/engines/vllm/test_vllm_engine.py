@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +26,9 @@ SHARES = [("0",), ("1",), ("2",)]
 class Machine:
     """Creates scripted engines and remembers their steps. Each loads until all have been started or it is abandoned."""
 
-    def __init__(self, broken_load: str = "", broken_start: str = "", interrupted_load: str = "") -> None:
+    def __init__(self, broken_load: str = "", broken_start: str = "") -> None:
         self.steps: list[str] = []
-        self._broken_load, self._broken_start, self._interrupted_load = broken_load, broken_start, interrupted_load
+        self._broken_load, self._broken_start = broken_load, broken_start
         self._started = threading.Barrier(len(SHARES), timeout=MAX_WAIT_S)
 
     def create(self, settings: Settings, model: Path, gpu_ids: Sequence[str]) -> Any:
@@ -43,12 +42,8 @@ class Machine:
         self._started.wait()
         if gpu == self._broken_load:
             raise EngineError(Code.ENGINE_DEAD, f"GPU {gpu} is broken")
-        if gpu == self._interrupted_load:
-            assert (main_thread := threading.main_thread().ident)
-            signal.pthread_kill(main_thread, signal.SIGINT)
-        if self._broken_load or self._interrupted_load:
+        if self._broken_load:
             assert abandoned.wait(MAX_WAIT_S)
-            self.steps.append(f"give up {gpu}")
             raise EngineError(Code.ENGINE_DEAD, "the process has ended")
         self.steps.append("load")
 
@@ -92,17 +87,6 @@ def test_an_engine_that_cannot_load_ends_the_others(tmp_path: Path) -> None:
 
     assert {"abandon 0", "abandon 1", "abandon 2"} <= {*machine.steps}
     assert not any(step.startswith("connect") for step in machine.steps)
-
-
-def test_an_interrupted_start_ends_its_cores(tmp_path: Path) -> None:
-    """It does not wait until the others have loaded."""
-    machine = Machine(interrupted_load="1")
-
-    with pytest.raises(KeyboardInterrupt):
-        start_engines(Settings(), tmp_path, SHARES, machine.create)
-
-    # The interruption may come before the last thread counts as started.
-    assert {"abandon 0", "abandon 1", "abandon 2", "give up 0", "give up 1"} <= {*machine.steps}
 
 
 def test_an_engine_that_cannot_be_started_ends_those_before_it(tmp_path: Path) -> None:
