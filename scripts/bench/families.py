@@ -50,7 +50,11 @@ REGIONS = (
     ("text", 120, 1450, 480, 160),
 )
 TOKENS = {"text": 120, "table": 400, "formula": 60}
-PROMPTS = {name: {str(task): text for task, text in reader.prompts.items()} for name, reader in READERS.items()}
+PROMPTS = {
+    model.name: {str(task): text for task, text in READERS[model.family].prompts.items()}
+    for model in MODELS.values()
+    if model.reads_regions
+}
 PAGE_PROMPTS = {name: FAMILIES[name].prompts["document"] for name in ("deepseek_ocr", "unlimited_ocr")}
 PAGE_LENGTHS = (500, 1400)
 READER_STAGES, PAGE_STAGES = ("imports", "twopass", "detected", "stock", "server"), ("pages",)

@@ -293,7 +293,7 @@ def preset_memory_gb(name: str) -> int:
 
 @dataclass(frozen=True)
 class Model:
-    """One model. `family` is its folder in `families`; `image` says whether it reads pages or single regions.
+    """One model. `family` names its prompts and grammar; `image` says whether it reads pages or single regions.
 
     `is_drafted`: its answers repeat the text of a page, so that text can draft them. `reads_figures`: its authors
     document prompts for figures. `context_factor` multiplies the preset's context. `has_windowed_attention`: answers
@@ -405,7 +405,7 @@ _ROWS = (
     Model(
         name="glm_ocr",
         weights=Weights("zai-org/GLM-OCR", "2e85a62840ccac27daa451df36c736c4636b8628", "MIT"),
-        family="regions",
+        family="glm_ocr",
         # chat_template.jinja for one image and one text, with a generation prompt; without `enable_thinking` nothing
         # follows it. Its ids: 59248 59250 59253 10 59256 59280… 59257 …text… 59254 10. The image processor compares its
         # limits, 12,544 and 9,633,792, with the pixels of two frames: a picture is one frame shown twice.
@@ -428,7 +428,7 @@ _ROWS = (
     Model(
         name="paddleocr_vl",
         weights=Weights("PaddlePaddle/PaddleOCR-VL-1.5", "2a4195faa5e7914c12f2fc601d72c81caf8d2da5", "Apache-2.0"),
-        family="regions",
+        family="paddleocr_vl",
         # chat_template.jinja of PaddlePaddle/PaddleOCR-VL and PaddleOCR-VL-1.5; sizes as in PaddleX's pipeline.
         image=CropInput(
             chat="<|begin_of_sentence|>User: <|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>{prompt}\nAssistant:\n",

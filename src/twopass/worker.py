@@ -124,7 +124,7 @@ def check_settings(settings: Settings) -> None:
     """Require settings that fit together, before anything is started; raises InvalidSetting."""
     preflight.check_settings(settings)
     if settings.engine == "openai":
-        registry.get_family(settings.openai_family)
+        registry.get_family(settings.openai_family, named_by="OPENAI_FAMILY")
 
 
 @contextmanager

@@ -21,14 +21,15 @@ from twopass.cli import reparse_folder
 from twopass.cli.app import app
 from twopass.document import Canary
 from twopass.engines import factory
-from twopass.errors import InvalidJob
+from twopass.errors import InvalidJob, InvalidSetting
 from twopass.families import registry
 from twopass.pages import canary_images
 from twopass.pages.canary_images import BLOCKS, ROWS
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
-from twopass.steps import canary
+from twopass.steps import canary, reparse
+from twopass.worker import check_settings
 
 ANSWER = "title 10 5 90 10 A report about the river\ntext 10 20 90 40 The river rose.\nformula 10 50 90 60 a = b"
 
@@ -123,3 +124,11 @@ def test_its_raw_answers_can_be_parsed_by_the_command() -> None:
 
     assert run.exit_code == 0, run.stderr
     assert [element["kind"] for element in json.loads(run.stdout)] == ["title", "text", "formula"]
+
+
+def test_an_unknown_family_is_refused_with_the_name_of_what_names_it() -> None:
+    """A setting is named by its environment name, and a recorded option by its place in the document."""
+    with pytest.raises(InvalidSetting, match="OPENAI_FAMILY: unknown family none_ocr; it is one of layout, "):
+        check_settings(Settings(engine="openai", openai_base_url="http://127.0.0.1:1", openai_family="none_ocr"))
+    with pytest.raises(InvalidSetting, match=r"run\.options\.family: unknown family None; it is one of layout, "):
+        reparse.restore_family({})

@@ -158,7 +158,7 @@ class RegionReaderModel(TestedModel):
 
     @property
     def prompts(self) -> Sequence[str]:  # type: ignore[override]
-        return list(READERS[self.name].prompts.values())
+        return list(READERS[find_model(self.name).family].prompts.values())
 
     @property
     def _input(self) -> CropInput:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
 from twopass.document import Element, Kind, make_element_id
 from twopass.errors import Code
-from twopass.families import captions, detected_page, formula_numbers
-from twopass.families.grounded import answer_text, elements, grounding, loops, modes, page_answer, second_reading
+from twopass.families.grounded import answer_text, elements, grounding, loops, page_answer, second_reading
+from twopass.families.grounded.family import DOCUMENT, GroundedFamily, ModeLimits, choose_mode
 from twopass.families.grounded.grounding import Block
-from twopass.families.grounded.modes import ModeLimits
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
-    CropRange,
     ElementContext,
-    Family,
     FamilyOptions,
     PageFeatures,
     PageRequest,
@@ -28,8 +25,7 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
-from twopass.models import Model, Structure, resolve_structure
-from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import TextLayer
 
 # Word for word as in training: config.py and README of deepseek-ai/DeepSeek-OCR.
 PROMPTS: Mapping[str, str] = MappingProxyType(
@@ -57,8 +53,7 @@ FIGURE_TASKS = MappingProxyType({"figure": QuestionName.FIGURE_DATA, "describe":
 # stops loops of up to 227 tokens (61 in the window of 90). The n-grams stay as long as usual: of the tokens of a table
 # only <td> and </td> may repeat, and with n-grams of 10 the fifth equal cell of a row gets another number.
 RETRY_SAMPLING: Mapping[str, Any] = MappingProxyType({"temperature": 0.2, "ngram": 30, "window": 256})
-DOCUMENT, PLAIN = "document", "plain"  # grammars of answers; any other grammar has the name of its task
-NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
+PLAIN = "plain"  # a grammar of answers beside DOCUMENT; any other has the name of its task
 
 
 # The first row that fits is used. A vision token carries about ten text tokens (at ten, 97 % of the text is read
@@ -102,58 +97,32 @@ OTHER_MODE_2 = MappingProxyType({"base": "gundam", "gundam": "base"})
 
 
 @dataclass(frozen=True)
-class DeepseekOcrFamily(Family):
-    """One model of the line.
+class DeepseekOcrFamily(GroundedFamily):
+    """One model of the line. With `small_crops`, small crops are read at their own size."""
 
-    With `small_crops`, small crops are read at their own size. With `layer_text`, detected regions of text take the
-    words of a complete text layer.
-    """
-
-    model: Model
     small_crops: bool = False
-    structure: Structure = Structure.MODEL
-    layer_text: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def revision(self) -> str:
-        return detected_page.add_revision(self.model.weights.revision, self.structure)
 
     @property
     def options(self) -> Mapping[str, Any]:
         small = {"small_crops": True} if self.small_crops else {}
-        return MappingProxyType({**detected_page.name_options(self.structure, self.layer_text), **small})
+        return MappingProxyType({**super().options, **small})
 
     def configure(self, options: FamilyOptions) -> Self:
-        structure = resolve_structure(options.structure, self.name)
         small = options.small_crops and self._has_small_modes
-        return replace(self, small_crops=small, structure=structure, layer_text=options.layer_text)
+        return replace(super().configure(options), small_crops=small)
 
     @property
     def _has_small_modes(self) -> bool:
         return "small" in self.model.vision.modes
 
-    @property
-    def _page_modes(self) -> Sequence[ModeLimits]:
-        return PAGE_MODES if self._has_small_modes else PAGE_MODES_2
-
     def choose_crop_mode(self, size: tuple[int, int]) -> str:
         """The smallest mode that shows a crop of this width and height in pixels without losing detail."""
-        if not self._has_small_modes:
-            return modes.choose(CROP_MODES_2, *size)
-        return modes.choose(SMALL_CROP_MODES if self.small_crops else CROP_MODES, *size)
+        own = SMALL_CROP_MODES if self.small_crops else CROP_MODES
+        return choose_mode(own if self._has_small_modes else CROP_MODES_2, PageFeatures(*size))
 
     @property
-    def prompts(self) -> Mapping[str, str]:
-        own = PROMPTS if self.model.reads_figures else {name: PROMPTS[name] for name in ("document", "free")}
-        return detected_page.add_prompt(own, self.structure)
-
-    @property
-    def crops(self) -> CropRange:
-        return CropRange(self.model.vision.default_crops, self.model.vision.most_crops)
+    def page_prompts(self) -> Mapping[str, str]:
+        return PROMPTS if self.model.reads_figures else {name: PROMPTS[name] for name in (DOCUMENT, "free")}
 
     @property
     def canary(self) -> CanaryQuestion:
@@ -161,43 +130,28 @@ class DeepseekOcrFamily(Family):
         return CanaryQuestion(QuestionName.TEXT, QUESTION_PROMPTS[QuestionName.TEXT], "gundam")
 
     @property
-    def modes(self) -> frozenset[str]:
-        return frozenset({"auto", *self.model.vision.modes})
-
-    @property
     def tasks(self) -> frozenset[str]:
-        return (
-            frozenset({*PROMPTS, "custom"}) if self.model.reads_figures else frozenset({"document", "free", "custom"})
-        )
+        return frozenset({*self.page_prompts, "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes.
-
-        A page that is detected is read at once if that fails; one that cannot be read at once is detected.
-        """
-        mode = self._choose_page_mode(features) if request.mode == "auto" else request.mode
+        """The prompt; the same with RETRY_SAMPLING; another mode; a prompt for text without boxes."""
+        modes, other_mode = (PAGE_MODES, OTHER_MODE) if self._has_small_modes else (PAGE_MODES_2, OTHER_MODE_2)
+        mode = choose_mode(modes, features) if request.mode == "auto" else request.mode
         is_transcript = FIGURE_TASKS.get(request.task) is not QuestionName.DESCRIPTION
         normal = Rung(NORMAL, _task_prompt(request), mode, request.task, is_transcript=is_transcript)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
-        other = replace(again, name="mode", mode=(OTHER_MODE if self._has_small_modes else OTHER_MODE_2)[mode])
+        other = replace(again, name="mode", mode=other_mode[mode])
         free = replace(again, name="free", prompt=PROMPTS["free"], grammar=PLAIN)
-        return detected_page.add_to_ladder((normal, again, other, free), self.structure, last=3)
+        return self.add_detection((normal, again, other, free), last=3)
 
-    def _choose_page_mode(self, features: PageFeatures) -> str:
-        return modes.choose(self._page_modes, features.width, features.height, features.ink, features.characters)
-
-    def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
-        if rung.grammar == detected_page.REGIONS:
-            return second_reading.build_detection_parser(self.layer_text).parse(text, page, layer)
-        text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
-        parsed = _parse_answer(text, page, rung, layer)
-        parsed = replace(parsed, elements=captions.link(parsed.elements))
-        return page_answer.flag_tables(parsed) if rung.sampling else parsed
-
-    def is_looping(self, text: str) -> bool:
-        return loops.is_in_loop(text)
+    def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
+        if rung.grammar == DOCUMENT:
+            return page_answer.parse_document(text, page, layer)
+        if rung.grammar == PLAIN:
+            return page_answer.parse_text(text, page, layer)
+        return _parse_task_answer(text, page, rung)
 
     def next_question(self, context: ElementContext) -> Question | None:
         name = second_reading.choose_question(context, self.model.reads_figures)
@@ -207,25 +161,11 @@ class DeepseekOcrFamily(Family):
         is_transcript = name is not QuestionName.DESCRIPTION
         return Question(name, QUESTION_PROMPTS[name], self.choose_crop_mode(context.crop_size), sampling, is_transcript)
 
-    def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return second_reading.apply_replies(element, replies)
-
-    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return formula_numbers.merge(elements)
-
 
 def _task_prompt(request: PageRequest) -> str:
     if request.task == "custom" and request.prompt:
         return request.prompt
     return PROMPTS[request.task].replace("{wanted}", request.prompt or "")
-
-
-def _parse_answer(text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
-    if rung.grammar == DOCUMENT:
-        return page_answer.parse_document(text, page, layer)
-    if rung.grammar == PLAIN:
-        return page_answer.parse_text(text, page, layer)
-    return _parse_task_answer(text, page, rung)
 
 
 def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:

@@ -5,10 +5,8 @@ What a region becomes is decided here; how its text is asked for, and written in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from twopass.detection import polygons, reading_order, recall, region, suppression
 from twopass.detection.labels import RULES, Label
@@ -17,7 +15,6 @@ from twopass.document import HEADINGS, Element, Figure, Flag, Formula, Kind, Lay
 from twopass.errors import Code
 from twopass.families import captions
 from twopass.families.interface import NORMAL, ParsedPage, Rung
-from twopass.models import Structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer
@@ -116,32 +113,6 @@ def _keep_visible_words(element: Element, layer: TextLayer) -> Element:
 def find_label(element: Element) -> Label | None:
     """The label of a detected region; None for one that is not known."""
     return region.find_label(element.native_label or "")
-
-
-def add_to_ladder(own: Sequence[Rung], structure: Structure, last: int) -> tuple[Rung, ...]:
-    """Add the detection to the rungs that a model has of its own: as the first one, or before rung `last`."""
-    if structure is Structure.DETECTOR:
-        first, *others = own
-        return DETECTION, first.renamed(WHOLE), *others
-    if structure is Structure.FALLBACK:
-        return *own[:last], DETECTION.renamed(REGIONS), *own[last:]
-    return tuple(own)
-
-
-def add_revision(model: str, structure: Structure) -> str:
-    """The revision of a family whose pages may be detected."""
-    return model if structure is Structure.MODEL else f"{model}+{DETECTOR_REVISION}"
-
-
-def add_prompt(own: Mapping[str, str], structure: Structure) -> Mapping[str, str]:
-    return MappingProxyType(dict(own) if structure is Structure.MODEL else {**own, REGIONS: DETECT})
-
-
-def name_options(structure: Structure, layer_text: bool) -> Mapping[str, Any]:
-    """The options of a family that has a structure of its own; without regions, `layer_text` has no effect."""
-    if structure is Structure.MODEL:
-        return MappingProxyType({})
-    return MappingProxyType({"structure": str(structure), **({"layer_text": True} if layer_text else {})})
 
 
 def fall_back(element: Element, words: str | None, write_text: WriteText) -> Element:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from twopass.detection.labels import Label
 from twopass.document import Element, Formula, Kind
+from twopass.families import content
 
 MAX_NUMBER = 20  # characters: a longer text is not the number of a formula
 TAG, TAG_AS_WRITTEN = "tag", "tag*"  # the first one adds the parentheses when it is shown
@@ -54,8 +55,8 @@ def _belongs_to(number: Element, formula: Element) -> bool:
 def _add_number(formula: Element, number: Element, text: str, tag: str) -> Element:
     """The formula with its number, and with the number's box as another box of its own."""
     latex = (formula.formula or Formula()).latex or formula.text
-    update: dict[str, object] = {"boxes": (*formula.boxes, *number.boxes)}
-    if not _HAS_TAG.search(latex):
-        latex = f"{latex} \\{tag}{{{text}}}"
-        update |= {"text": latex, "formula": Formula(latex=latex), "markdown": f"$$\n{latex}\n$$"}
-    return formula.model_copy(update=update)
+    formula = formula.model_copy(update={"boxes": (*formula.boxes, *number.boxes)})
+    if _HAS_TAG.search(latex):
+        return formula
+    latex = f"{latex} \\{tag}{{{text}}}"
+    return content.write(formula, latex, latex=latex)

@@ -23,7 +23,7 @@ from twopass.document import (
     Kind,
     Source,
 )
-from twopass.families import lenient_json, table_parser
+from twopass.families import content, lenient_json, table_parser
 from twopass.families.deepseek import DeepseekOcrFamily
 from twopass.families.grounded import elements, figures, second_reading
 from twopass.families.interface import ElementContext, Question, Reply
@@ -199,7 +199,7 @@ def _apply_table(element: Element, fields: dict[str, Any], reply: Reply) -> Elem
         return element
     complexity = "complex" if as_string(fields.get("complexity")) == "complex" else table.complexity
     table = table.model_copy(update={"complexity": complexity})
-    return _apply_reading(element, elements.with_content(element, "", table), reply)
+    return _apply_reading(element, content.write_table(element, table), reply)
 
 
 def _apply_reading(first: Element, second: Element, reply: Reply) -> Element:

@@ -21,17 +21,15 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from twopass.document import FIGURES, HEADINGS, Box, Element, Flag, Kind
-from twopass.families import captions, detected_page, formula_numbers
-from twopass.families.grounded import elements, grounding, loops, modes, page_answer, second_reading
+from twopass.families.grounded import elements, grounding, page_answer, second_reading
+from twopass.families.grounded.family import DOCUMENT, GroundedFamily, ModeLimits, choose_mode
 from twopass.families.grounded.grounding import Block
-from twopass.families.grounded.modes import ModeLimits
 from twopass.families.grounded.second_reading import QuestionName
 from twopass.families.interface import (
     NORMAL,
     CanaryQuestion,
     CropRange,
     ElementContext,
-    Family,
     FamilyOptions,
     PageFeatures,
     PageRequest,
@@ -40,13 +38,11 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
-from twopass.models import Model, Structure, resolve_structure
-from twopass.pages.text_layer import NO_LAYER, TextLayer
+from twopass.pages.text_layer import TextLayer
 from twopass.text import maths
 
 # Word for word as in infer.py and README of baidu/Unlimited-OCR: no line end after the image, no space at the end. The
 # model was trained with this prompt and one for several pages; it misreads or ignores those of DeepSeek-OCR.
-DOCUMENT = "document"
 PROMPTS: Mapping[str, str] = MappingProxyType({DOCUMENT: "<image>document parsing."})
 # As in infer.py. Without the ban, boxes loop; with shorter n-grams, tables and repeated words are misread.
 SAMPLING: Mapping[str, Any] = MappingProxyType({"ngram": 35, "window": 128, "allowed_tokens": ()})
@@ -62,7 +58,6 @@ OTHER_MODE = MappingProxyType({"base": "gundam", "gundam": "base"})
 # Pixels, of the longer side: the model invents text in small crops, and cuts larger ones into tiles.
 MIN_CROP_SIDE = 640
 CANARY_NGRAM = 8  # tokens: shorter than the line that must not be repeated, longer than what coordinates share
-NORMAL_RUNG = Rung(NORMAL, PROMPTS[DOCUMENT])
 LIST = "list"
 # What the model writes where it read no text, in lower case and without the full stop.
 BOILERPLATE = frozenset({"[non-text]", "the image is too blurry to recognize any text content"})
@@ -88,40 +83,20 @@ _SPACED_NAME = re.compile(rf"({_MATHS_FONT}) ?\{{ ?(\w(?: \w)+) ?\}}|(\\text\w{{
 
 
 @dataclass(frozen=True)
-class UnlimitedOcrFamily(Family):
-    """Unlimited-OCR, one page at a time.
+class UnlimitedOcrFamily(GroundedFamily):
+    """Unlimited-OCR, one page at a time. An image is cut into `max_tiles` at most, by default as `model` says."""
 
-    An image is cut into `max_tiles` at most, by default as `model` says. With `layer_text`, detected regions of text
-    take the words of a complete text layer.
-    """
-
-    model: Model
     max_tiles: int | None = None
-    structure: Structure = Structure.MODEL
-    layer_text: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def revision(self) -> str:
-        return detected_page.add_revision(self.model.weights.revision, self.structure)
 
     @property
     def options(self) -> Mapping[str, Any]:
         """With another number of tiles than the usual one, which changes what is read."""
         tiles = {"max_tiles": self.max_tiles} if self.max_tiles else {}
-        return MappingProxyType({**detected_page.name_options(self.structure, self.layer_text), **tiles})
+        return MappingProxyType({**super().options, **tiles})
 
     def configure(self, options: FamilyOptions) -> Self:
         is_usual = options.max_tiles == self.model.vision.default_crops
-        return replace(
-            self,
-            max_tiles=None if is_usual else options.max_tiles,
-            structure=resolve_structure(options.structure, self.name),
-            layer_text=options.layer_text,
-        )
+        return replace(super().configure(options), max_tiles=None if is_usual else options.max_tiles)
 
     @property
     def crops(self) -> CropRange:
@@ -129,8 +104,8 @@ class UnlimitedOcrFamily(Family):
         return CropRange(spec.default_crops, spec.most_crops)
 
     @property
-    def prompts(self) -> Mapping[str, str]:
-        return detected_page.add_prompt(PROMPTS, self.structure)
+    def page_prompts(self) -> Mapping[str, str]:
+        return PROMPTS
 
     @property
     def sampling(self) -> Mapping[str, Any]:
@@ -141,42 +116,26 @@ class UnlimitedOcrFamily(Family):
         return CanaryQuestion(QuestionName.TEXT, PROMPTS[DOCUMENT], "gundam", ngram=CANARY_NGRAM)
 
     @property
-    def modes(self) -> frozenset[str]:
-        return frozenset({"auto", *OTHER_MODE})
-
-    @property
     def tasks(self) -> frozenset[str]:
         return frozenset({DOCUMENT, "custom"})
 
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes.
-
-        A page that is detected is read at once if that fails; one that cannot be read at once is detected.
-        """
-        mode = request.mode
-        if mode == "auto":
-            mode = modes.choose(PAGE_MODES, features.width, features.height, features.ink, features.characters)
+        """The prompt; the same with RETRY_SAMPLING; another mode. The model has no prompt for text without boxes."""
+        mode = choose_mode(PAGE_MODES, features) if request.mode == "auto" else request.mode
         prompt = request.prompt if request.task == "custom" and request.prompt else PROMPTS[DOCUMENT]
         normal = Rung(NORMAL, prompt, mode, request.task)
         again = replace(normal, name="again", sampling=RETRY_SAMPLING)
         if request.task != DOCUMENT:
             return normal, again
         other = replace(again, name="mode", mode=OTHER_MODE[mode])
-        return detected_page.add_to_ladder((normal, again, other), self.structure, last=3)
+        return self.add_detection((normal, again, other), last=3)
 
-    def parse(self, text: str, page: int, rung: Rung = NORMAL_RUNG, layer: TextLayer = NO_LAYER) -> ParsedPage:
-        if rung.grammar == detected_page.REGIONS:
-            return second_reading.build_detection_parser(self.layer_text).parse(text, page, layer)
-        text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written as JSON
+    def parse_answer(self, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
         read = page_answer.read_blocks(_drop_page_marks(text))
         blocks, lists = split_lists(_clean_blocks(read.blocks))
         parsed = page_answer.build_page(blocks, read.reason, page, layer)
         parsed = replace(parsed, elements=_set_kinds(parsed.elements, lists, page))
-        parsed = page_answer.flag_tables(parsed) if rung.sampling else parsed
         return page_answer.require_boxes(parsed, read) if rung.grammar == DOCUMENT else parsed
-
-    def is_looping(self, text: str) -> bool:
-        return loops.is_in_loop(text)
 
     def strip_grammar(self, text: str) -> str:
         return "\n".join(block.content.strip() for block in grounding.parse(_drop_page_marks(text)).blocks)
@@ -197,10 +156,7 @@ class UnlimitedOcrFamily(Family):
         return Question(name, PROMPTS[DOCUMENT], "gundam", sampling)
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return second_reading.apply_replies(element, _clean_replies(replies))
-
-    def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return formula_numbers.merge(elements)
+        return super().apply_replies(element, _clean_replies(replies))
 
 
 def _clean_replies(replies: Sequence[Reply]) -> list[Reply]:
@@ -291,7 +247,7 @@ def _set_kinds(found: Sequence[Element], lists: Sequence[Box], page: int) -> tup
             element = _change_kind(element, Kind.SECTION_HEADER) if has_title else element
             has_title = True
         result.append(element)
-    return captions.link(result)
+    return tuple(result)
 
 
 def _find_entries(found: Sequence[Element]) -> frozenset[int]:

@@ -137,7 +137,7 @@ def restore_job(details: ManifestDetails) -> Job:
 
 def _restore_family(options: Mapping[str, Any]) -> Family:
     """The family that read the document, with the options that change how its answers are parsed."""
-    return registry.get_family(str(options.get("family")), FamilyOptions.recorded(options))
+    return registry.get_family(str(options.get("family")), FamilyOptions.recorded(options), "run.options.family")
 
 
 def check_source(stored: StoredDocument, file: CheckedFile) -> None:

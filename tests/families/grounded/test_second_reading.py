@@ -15,7 +15,7 @@ from tests.fakes import documents
 from tests.fakes.answers import TABLE, block
 from tests.fakes.recorded import html
 from twopass.document import Category, Element, Figure, Formula, Kind, Source
-from twopass.families import agreement, table_parser
+from twopass.families import agreement, content, table_parser
 from twopass.families.deepseek import PROMPTS, QUESTION_PROMPTS
 from twopass.families.grounded import elements, figures
 from twopass.families.grounded.second_reading import QuestionName
@@ -191,8 +191,8 @@ SHAPES = {
 @pytest.mark.parametrize(("first", "second", "read_by"), SHAPES.values(), ids=SHAPES)
 def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int) -> None:
     """Pass 2 may correct cells but not drop any; a different shape is flagged as a disagreement."""
-    tables = table_parser.split_tables(first)[0]
-    before = elements.with_content(element("table"), tables.text, tables.table)
+    part = table_parser.split_tables(first)[0]
+    before = content.write_table(element("table"), part.table) if part.table else element("table", part.text)
     after = apply(before, reply(second, "table"))
 
     assert (after.read_by, "pass2_disagrees" in after.flags) == (read_by, read_by == 1)
@@ -202,7 +202,7 @@ def test_a_table_keeps_its_shape_and_words(first: str, second: str, read_by: int
 
 def table_element(rows: Sequence[Sequence[str]]) -> Element:
     table = table_parser.parse_html(html(rows))
-    return elements.with_content(element("table"), "", table)
+    return content.write_table(element("table"), table)
 
 
 SIX_ROWS = [["Year", "Rain", "Snow"], *([str(2020 + n), f"{600 + n}", f"{70 + n}"] for n in range(5))]
@@ -249,7 +249,7 @@ def test_more_rows_without_the_spans_of_pass_1_are_not_used() -> None:
     """Merged cells are part of a table's shape, so a reading without them is not the same table with more rows."""
     more = SPANS.replace("</table>", "<tr><td>South</td><td>30</td><td>40</td></tr></table>")
     flat = more.replace(' rowspan="2"', "").replace(' colspan="2"', "")
-    before = elements.with_content(element("table"), "", table_parser.parse_html(SPANS))
+    before = content.write_table(element("table"), table_parser.parse_html(SPANS))
 
     assert [apply(before, reply(text, "table")).read_by for text in (more, flat)] == [2, 1]
 

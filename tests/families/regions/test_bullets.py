@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import documents
 from twopass.document import Box, Element
-from twopass.families.regions import bullets
+from twopass.families.regions.elements import add_missing_bullets
 from twopass.families.regions.family import RegionFamily
 from twopass.families.regions.reader import READERS
 from twopass.models import MODELS
@@ -49,7 +49,7 @@ def test_a_text_between_two_items_gets_a_bullet() -> None:
 )
 def test_other_texts_get_none(elements: list[Element]) -> None:
     """At the end of a list, with an edge of its own, without text, and in a heading."""
-    assert bullets.add_missing(elements) == tuple(elements)
+    assert add_missing_bullets(elements) == tuple(elements)
 
 
 @given(st.lists(st.sampled_from(["- a", "b", ""]), max_size=6))
@@ -57,7 +57,7 @@ def test_only_markdown_changes(texts: list[str]) -> None:
     """No element is added, moved or removed."""
     elements = stack(*texts)
 
-    completed = bullets.add_missing(elements)
+    completed = add_missing_bullets(elements)
 
     assert [element.text for element in completed] == texts
     assert [e.model_copy(update={"markdown": ""}) for e in completed] == [

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from twopass.document import (
     FURNITURE,
     HEADINGS,
     Category,
     Element,
-    Figure,
     Flag,
-    Formula,
     Kind,
     Layer,
     Table,
     make_element_id,
 )
 from twopass.families import table_parser
+from twopass.families.content import write, write_table
 from twopass.families.grounded import answer_text
 from twopass.families.grounded.grounding import Block
 from twopass.text import headings, prose
@@ -219,14 +217,20 @@ def _build_element(piece: Piece, page: int, is_tagged: bool) -> Element:
         content_layer=Layer.FURNITURE if kind in FURNITURE else Layer.BODY,
         flags=tuple(_find_flags(block, is_tagged)),
     )
-    return with_content(element, piece.text, piece.table)
+    return write_table(element, piece.table) if piece.table else with_content(element, piece.text)
 
 
-def with_content(element: Element, content: str, table: Table | None = None) -> Element:
-    """Return the element with this content, formatted as its kind requires."""
-    text = _plain_text(element.kind, content, table)
-    updated = element.model_copy(update={"text": text, "markdown": text})
-    return updated.model_copy(update=_kind_fields(updated, content, table))
+def with_content(element: Element, content: str) -> Element:
+    """Return the element with what the model wrote, formatted as its kind requires."""
+    text = _plain_text(element.kind, content)
+    if element.is_heading:
+        level = element.level or answer_text.heading_level(content)
+        return write(element, text, answer_text.to_markdown(text), level=level)
+    if element.kind is Kind.FORMULA:
+        return write(element, text, "", latex=answer_text.to_latex(text))
+    if element.is_figure or element.kind is Kind.CODE:
+        return write(element, text)
+    return write(element, text, answer_text.to_markdown(answer_text.fix_hyphens(content.strip())))
 
 
 def _find_flags(block: Block, is_tagged: bool) -> Iterator[Flag]:
@@ -271,10 +275,8 @@ def _category(kind: Kind, label: str | None) -> Category:
     return kind.category
 
 
-def _plain_text(kind: Kind, content: str, table: Table | None) -> str:
+def _plain_text(kind: Kind, content: str) -> str:
     """Return the content as plain text."""
-    if table is not None:
-        return table_parser.table_text(table)
     if kind in HEADINGS:
         return prose.to_one_line(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
     if kind in PROSE_KINDS:
@@ -287,26 +289,6 @@ def _plain_text(kind: Kind, content: str, table: Table | None) -> str:
 def _strip_fences(text: str) -> str:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("```")]
     return "\n".join(lines).strip("\n")
-
-
-def _kind_fields(element: Element, content: str, table: Table | None) -> dict[str, Any]:
-    """Return the fields that only elements of this kind have."""
-    text = element.text
-    if element.kind in HEADINGS:
-        level = element.level or answer_text.heading_level(content) or (1 if element.kind is Kind.TITLE else 2)
-        found = headings.parse_numbering(text)
-        markdown = f"{'#' * level} {answer_text.to_markdown(text)}"
-        return {"level": level, "numbering": found.text if found else None, "markdown": markdown}
-    if table is not None:
-        return {"table": table, "markdown": table.markdown or table.html}
-    if element.kind is Kind.FORMULA:
-        latex = answer_text.to_latex(text)
-        return {"formula": Formula(latex=latex or None), "markdown": f"$$\n{latex}\n$$" if latex else ""}
-    if element.is_figure:
-        return {"figure": Figure(visible_text=text or None)}
-    if element.kind is Kind.CODE:
-        return {"markdown": f"```\n{text}\n```"}
-    return {"markdown": answer_text.to_markdown(answer_text.fix_hyphens(content.strip()))}
 
 
 def _cut_repeated_headings(elements: Sequence[Element]) -> list[Element]:

@@ -60,14 +60,3 @@ def require_boxes(parsed: ParsedPage, read: PageBlocks) -> ParsedPage:
     if parsed.reason is None and parsed.elements and not read.has_boxes:
         return replace(parsed, reason=Code.UNGROUNDED)
     return parsed
-
-
-def flag_tables(parsed: ParsedPage) -> ParsedPage:
-    """Flag the tables, and figures with data, of an answer that was sampled with a stricter n-gram ban."""
-    flagged = (
-        element.with_flags(Flag.REPEATS_LIMITED)
-        if element.table or (element.figure and element.figure.data)
-        else element
-        for element in parsed.elements
-    )
-    return replace(parsed, elements=tuple(flagged))

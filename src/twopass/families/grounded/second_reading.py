@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from twopass.detection.labels import RULES, Label
 from twopass.document import FIGURES, Analysis, Confidence, ConfidenceMethod, Element, Figure, Flag, Kind, Source, Table
-from twopass.families import agreement, table_parser, text_layer_check
+from twopass.families import agreement, content, table_parser, text_layer_check
 from twopass.families.detected_page import DetectionParser, fall_back
 from twopass.families.grounded import answer_text, elements, figures, grounding, loops
 from twopass.families.grounded.figures import FigureReading
@@ -261,14 +261,14 @@ def _write_first_reading(element: Element, reply: Reply) -> Element:
         element = element.with_flags(Flag.LOOP)
     elif reply.finish_reason != "stop":
         element = element.with_flags(Flag.CUT_OFF)
-    content = "\n\n".join(block.content.strip() for block in blocks)
+    written = "\n\n".join(block.content.strip() for block in blocks)
     if element.kind is Kind.TABLE:
-        parts = table_parser.split_tables(answer_text.fix_markup(content))
+        parts = table_parser.split_tables(answer_text.fix_markup(written))
         if table := table_parser.join_parts(parts):
             element = element.with_flags(Flag.REPEATS_LIMITED) if reply.question.sampling else element
-            return elements.with_content(element, "", table)
+            return content.write_table(element, table)
         element = element.with_flags(Flag.NOT_A_TABLE)
-    return elements.with_content(element, answer_text.clean_prose(content))
+    return elements.with_content(element, answer_text.clean_prose(written))
 
 
 def _apply_text_reply(element: Element, reply: Reply) -> Element:
@@ -294,13 +294,13 @@ def _apply_table_reply(element: Element, reply: Reply) -> Element:
     table = _find_table(reply.text)
     if table is None or not table_parser.table_text(table):
         return element.with_flags(Flag.PASS2_EMPTY)
-    second = elements.with_content(element, "", table)
+    second = content.write_table(element, table)
     return apply_verdict(element, second, judge(element, second, reply.layer_text), reply)
 
 
 def _find_table(text: str) -> Table | None:
-    contents = (answer_text.fix_markup(block.content) for block in grounding.parse(text).blocks)
-    parts = (part for content in contents for part in table_parser.split_tables(content))
+    written = (answer_text.fix_markup(block.content) for block in grounding.parse(text).blocks)
+    parts = (part for one in written for part in table_parser.split_tables(one))
     return next((part.table for part in parts if part.table), None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from twopass.document import (
     FURNITURE,
@@ -13,18 +12,16 @@ from twopass.document import (
     Box,
     Cell,
     Element,
-    Figure,
     Flag,
-    Formula,
     Kind,
     Layer,
     make_element_id,
 )
-from twopass.families import captions
+from twopass.families import captions, content
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
 from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
-from twopass.text import headings, list_items, prose, table_markup
+from twopass.text import list_items, prose, table_markup
 from twopass.text.confidence import Evidence, judge
 
 _KINDS = {
@@ -136,8 +133,6 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
         kind=kind,
         native_label=region.label,
         boxes=(Box.of(*region.box, layout.width, layout.height),),
-        text=text,
-        markdown=text,
         content_layer=Layer.FURNITURE if kind in FURNITURE or is_furniture else Layer.BODY,
         confidence=confidence,
         flags=(
@@ -149,7 +144,7 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
             *doubts,
         ),
     )
-    return element.model_copy(update=_kind_fields(element, region, layout))
+    return _write(element, text, region, layout)
 
 
 def _classify(region: Region, layout: PageLayout, role: Role | None) -> Kind:
@@ -204,28 +199,18 @@ def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -
     )
 
 
-def _kind_fields(element: Element, region: Region, layout: PageLayout) -> dict[str, Any]:
-    """Return the fields that only elements of this kind have."""
-    text = element.text
-    if element.kind in HEADINGS:
-        level = _level(region, layout.body_size) if element.kind is Kind.SECTION_HEADER else 1
-        found = headings.parse_numbering(text)
-        return {"level": level, "numbering": found.text if found else None, "markdown": f"{'#' * level} {text}"}
+def _write(element: Element, text: str, region: Region, layout: PageLayout) -> Element:
+    """Write what the region says into its element, with the styles of its lines."""
+    if element.kind is Kind.SECTION_HEADER:
+        return content.write(element, text, level=_level(region, layout.body_size))
     if element.kind is Kind.LIST_ITEM:
-        return {"markdown": _list_item_markdown(text, region.lines, layout.common_style)}
+        return content.write(element, text, _list_item_markdown(text, region.lines, layout.common_style))
     if element.kind is Kind.TABLE and region.table:
         cells = tuple(c.model_copy(update={"text": prose.to_one_line(c.text)}) for c in region.table.cells)
-        table = table_markup.build_table(region.table.rows, region.table.cols, cells)
-        return {"table": table, "markdown": table.markdown or table.html}
-    if element.kind is Kind.PICTURE:
-        return {"figure": Figure(visible_text=text or None), "markdown": text}
-    if element.kind is Kind.FORMULA:
-        if not region.latex:
-            return {"formula": Formula(latex=None)}
-        return {"formula": Formula(latex=region.latex), "markdown": f"$$\n{region.latex}\n$$"}
-    if element.kind is Kind.CODE:
-        return {"markdown": f"```\n{text}\n```"}
-    return {"markdown": inline_style.write_styles(text, region.lines, layout.common_style) or text}
+        return content.write_table(element, table_markup.build_table(region.table.rows, region.table.cols, cells))
+    if element.kind in (Kind.TITLE, Kind.PICTURE, Kind.FORMULA, Kind.CODE):
+        return content.write(element, text, latex=region.latex)
+    return content.write(element, text, inline_style.write_styles(text, region.lines, layout.common_style))
 
 
 def _list_item_markdown(text: str, lines: Sequence[Line], common_style: str) -> str:
@@ -256,5 +241,5 @@ def _find_title(built: Sequence[tuple[Region, Element]], body: float) -> Region 
 
 
 def _as_title(element: Element) -> Element:
-    update = {"kind": Kind.TITLE, "category": Kind.TITLE.category, "level": 1, "markdown": f"# {element.text}"}
-    return element.model_copy(update=update)
+    titled = element.model_copy(update={"kind": Kind.TITLE, "category": Kind.TITLE.category})
+    return content.write(titled, element.text, level=1)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 from twopass.document import (
-    HEADINGS,
     Analysis,
     Element,
     Flag,
-    Formula,
     Kind,
     Source,
-    Table,
 )
-from twopass.families import table_parser, text_layer_check
+from twopass.families import content, text_layer_check
 from twopass.families.detected_page import fall_back
 from twopass.families.interface import Reply
 from twopass.families.regions import cleanup, otsl
@@ -24,37 +21,18 @@ from twopass.text import headings, prose
 
 # The readers end paragraphs with one line end, which Markdown would close; items of a list stay together.
 _LINE_END = re.compile(r"(?<!\n)\n(?!\n|[ \t]*- )")
+_BULLET = "- "  # cleanup.py has written every bullet like this
+_SAME_EDGE = 0.01  # of the page's width, between left edges: 10 of 1,000 in GLM's SDK
 
 
 def with_text(element: Element, text: str) -> Element:
     """The element with its text, and what follows from it for its kind."""
-    update: dict[str, Any] = {"text": text, "markdown": text}
-    if element.kind is Kind.TEXT:
-        update["markdown"] = _LINE_END.sub("\n\n", text)
-    if element.kind in HEADINGS:
+    if element.is_heading:
         line = prose.to_one_line(text)
-        found = headings.parse_numbering(line)
-        update = {"text": line, "markdown": f"# {line}"}
-        if element.kind is Kind.SECTION_HEADER:
-            level = found.depth if found else 2
-            update |= {"level": level, "numbering": found.text if found else None}
-            update["markdown"] = f"{'#' * level} {line}"
-    elif element.kind is Kind.CODE:
-        update["markdown"] = f"```\n{text}\n```"
-    elif element.kind is Kind.FORMULA:
-        update |= {"formula": Formula(latex=text), "markdown": f"$$\n{text}\n$$"}
-    elif element.figure:
-        update["figure"] = element.figure.model_copy(update={"visible_text": text})
-    return element.model_copy(update=update)
-
-
-def with_table(element: Element, table: Table) -> Element:
-    """A table, or a chart with its data."""
-    text = table_parser.table_text(table)
-    update: dict[str, Any] = {"text": text, "markdown": table.markdown or table.html}
-    if element.figure:
-        return element.model_copy(update={**update, "figure": element.figure.model_copy(update={"data": table})})
-    return element.model_copy(update={**update, "table": table})
+        found = headings.parse_numbering(line) if element.kind is Kind.SECTION_HEADER else None
+        return content.write(element, line, level=found.depth if found else None)
+    markdown = _LINE_END.sub("\n\n", text) if element.kind is Kind.TEXT else None
+    return content.write(element, text, markdown, latex=text)
 
 
 def apply_reply(element: Element, reply: Reply, reader: RegionReader) -> Element:
@@ -81,8 +59,34 @@ def _write(element: Element, text: str, task: Task, reader: RegionReader) -> Ele
     if task is Task.TABLE:
         table = otsl.parse(text) if reader.tables is TableGrammar.OTSL else None
         table = table or cleanup.parse_table(text)
-        return with_table(element, table) if table else with_text(element.with_flags(Flag.NOT_A_TABLE), text)
+        return content.write_table(element, table) if table else with_text(element.with_flags(Flag.NOT_A_TABLE), text)
     if task is Task.CHART:
         data = cleanup.parse_chart(text)
-        return with_table(element, data) if data else with_text(element, text)
+        return content.write_table(element, data) if data else with_text(element, text)
     return with_text(element, cleanup.unwrap_formula(text) if task is Task.FORMULA else text)
+
+
+def add_missing_bullets(elements: Sequence[Element]) -> tuple[Element, ...]:
+    """Add the bullet that a reader left out of a text between two items at its left edge, as GLM's SDK does.
+
+    It is added to the markdown; `text` stays as it was read.
+    """
+    completed = list(elements)
+    for index in range(1, len(elements) - 1):
+        above, element, below = elements[index - 1 : index + 2]
+        if _is_item(above) and _is_item(below) and _lacks_bullet(element) and _are_aligned(above, element, below):
+            completed[index] = element.model_copy(update={"markdown": _BULLET + element.markdown})
+    return tuple(completed)
+
+
+def _is_item(element: Element) -> bool:
+    return element.kind is Kind.TEXT and element.text.startswith(_BULLET)
+
+
+def _lacks_bullet(element: Element) -> bool:
+    return element.kind is Kind.TEXT and bool(element.text) and not _is_item(element)
+
+
+def _are_aligned(*elements: Element) -> bool:
+    edges = [element.box.x0 for element in elements if element.box]
+    return len(edges) == len(elements) and max(edges) - min(edges) <= _SAME_EDGE

@@ -25,9 +25,9 @@ from twopass.families.interface import (
     Reply,
     Rung,
 )
-from twopass.families.regions import bullets, elements
+from twopass.families.regions.elements import add_missing_bullets, apply_reply, with_text
 from twopass.families.regions.reader import READERS, RegionReader, Task
-from twopass.models import Model, Structure, resolve_structure
+from twopass.models import Model, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
 LADDER = (DETECTION,)
@@ -46,11 +46,11 @@ class RegionFamily(Family):
 
     @property
     def reader(self) -> RegionReader:
-        return READERS[self.name]
+        return READERS[self.model.family]
 
     @property
     def revision(self) -> str:
-        return detected_page.add_revision(self.model.weights.revision, Structure.DETECTOR)
+        return f"{self.model.weights.revision}+{detected_page.DETECTOR_REVISION}"
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ class RegionFamily(Family):
 
     def parse(self, text: str, page: int, rung: Rung = DETECTION, layer: TextLayer = NO_LAYER) -> ParsedPage:
         """Elements without text, in reading order; words that the detector missed have elements, too."""
-        parser = DetectionParser(lambda label: self._choose_task(label) is not None, elements.with_text, self.use_layer)
+        parser = DetectionParser(lambda label: self._choose_task(label) is not None, with_text, self.use_layer)
         return parser.parse(text, page, layer)
 
     def is_looping(self, text: str) -> bool:
@@ -104,7 +104,7 @@ class RegionFamily(Family):
         return self.reader.tasks.get(label) if label else Task.TEXT
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        return elements.apply_reply(element, replies[-1], self.reader) if replies else element
+        return apply_reply(element, replies[-1], self.reader) if replies else element
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        return bullets.add_missing(formula_numbers.merge(elements, self.reader.tag))
+        return add_missing_bullets(formula_numbers.merge(elements, self.reader.tag))

@@ -84,4 +84,4 @@ PADDLEOCR_VL = RegionReader(
     long_table=5000,
     tag=formula_numbers.TAG_AS_WRITTEN,
 )
-READERS: Mapping[str, RegionReader] = MappingProxyType({"glm_ocr": GLM_OCR, "paddleocr_vl": PADDLEOCR_VL})  # by model
+READERS: Mapping[str, RegionReader] = MappingProxyType({"glm_ocr": GLM_OCR, "paddleocr_vl": PADDLEOCR_VL})  # by family
