@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -49,6 +49,11 @@ class Problem(Value):
     document: str | None = None
     page: int | None = None
     message: str
+
+    @classmethod
+    def warning(cls, page: int, code: Code, what: str) -> Problem:
+        """A problem of a page that is read all the same; its message begins with the page."""
+        return cls(code=code, severity=Severity.WARNING, page=page, message=f"page {page}: {what}")
 
 
 class Attempt(Value):
@@ -139,6 +144,9 @@ class Checkpoint(Value):
     def without_completions(self) -> Checkpoint:
         """What assembly needs; the raw completions stay in the store, to save memory."""
         return self.model_copy(update={"completions": ()})
+
+    def with_problems(self, problems: Iterable[Problem]) -> Checkpoint:
+        return self.model_copy(update={"problems": (*self.problems, *problems)})
 
 
 def derive_canary(pages: Sequence[Checkpoint]) -> Canary | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twopass.document import Page, Problem, Severity
+from twopass.document import Page, Problem
 from twopass.errors import Code
 from twopass.pages.shared_pixels import Pixels
 from twopass.pages.text_layer import NO_LAYER, TextLayer
@@ -53,5 +53,5 @@ class RenderedPage:
 
 def report_omission(number: int, parts: Sequence[str]) -> Problem:
     """The warning about a page that lacks these parts."""
-    message = f"page {number}: {' and '.join(parts)} left out, because they are damaged or take too long"
-    return Problem(code=Code.PARTS_OMITTED, severity=Severity.WARNING, page=number, message=message)
+    what = f"{' and '.join(parts)} left out, because they are damaged or take too long"
+    return Problem.warning(number, Code.PARTS_OMITTED, what)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from twopass.document import Document, Page, Problem, Severity
+from twopass.document import Document, Page, Problem
 from twopass.errors import SourceError, WorkerDied
 from twopass.format_options import FormatOptions, Images
 from twopass.formats.registry import WRITERS, Writer, ZipBuilder
@@ -94,8 +94,7 @@ async def _render_pages(
             await previews.add(page.number, await render.preview(source.file, page, source.page_pool))
         except (WorkerDied, SourceError) as error:
             log.warning("page image not rendered", page=page.number, code=error.code)
-            message = f"page {page.number}: no image in review.html: {error.message}"
-            return Problem(code=error.code, severity=Severity.WARNING, page=page.number, message=message)
+            return Problem.warning(page.number, error.code, f"no image in review.html: {error.message}")
         finally:
             on_page()
         return None

@@ -286,11 +286,11 @@ def _name_crop(element: Element) -> Element:
 
 def drop_images(page: Checkpoint, names: Set[str], error: TwopassError) -> Checkpoint:
     """Remove these images from the page, so that no link is broken, and add a warning."""
-    number, advice = page.page.number, "set resume to false to read the document again"
-    message = f"page {number}: {', '.join(sorted(names))} could not be created: {error.message}; {advice}"
-    lost = Problem(code=error.code, severity=Severity.WARNING, page=number, message=message)
+    advice = "set resume to false to read the document again"
+    what = f"{', '.join(sorted(names))} could not be created: {error.message}; {advice}"
     elements = tuple(e.model_copy(update={"image": None}) if e.image in names else e for e in page.elements)
-    return page.model_copy(update={"elements": elements, "problems": (*page.problems, lost)})
+    page = page.model_copy(update={"elements": elements})
+    return page.with_problems([Problem.warning(page.page.number, error.code, what)])
 
 
 def find_missing_images(page: Checkpoint, stored_names: Set[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twopass.document import Analysis, Checkpoint, Element, Flag, Kind, Problem, Severity, Source
+from twopass.document import Analysis, Checkpoint, Element, Flag, Kind, Problem, Source
 from twopass.errors import WorkerDied
 from twopass.runtime.cpu_budget import limit_cpu_time
 from twopass.runtime.page_pool import PagePool
@@ -31,10 +31,8 @@ async def within_limit(checkpoint: Checkpoint, language: str | None, page_pool: 
         with limit_cpu_time(_LIMIT_S):
             return await page_pool.call(page, checkpoint, language)
     except WorkerDied as died:
-        number = checkpoint.page.number
-        message = f"page {number}: no keywords and summaries: {died.message}"
-        problem = Problem(code=died.code, severity=Severity.WARNING, page=number, message=message)
-        return checkpoint.model_copy(update={"problems": (*checkpoint.problems, problem)})
+        what = f"no keywords and summaries: {died.message}"
+        return checkpoint.with_problems([Problem.warning(checkpoint.page.number, died.code, what)])
 
 
 def page(checkpoint: Checkpoint, language: str | None) -> Checkpoint:

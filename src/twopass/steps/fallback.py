@@ -37,18 +37,14 @@ def warn_of_unreadable_text(checkpoint: Checkpoint) -> Checkpoint:
     page = checkpoint.page
     if page.is_lost or not any(Flag.UNREADABLE in element.flags for element in checkpoint.elements):
         return checkpoint
-    warnings = list_warnings((Flag.UNREADABLE,), page.number)
-    return checkpoint.model_copy(update={"problems": (*checkpoint.problems, *warnings)})
+    return checkpoint.with_problems(list_warnings((Flag.UNREADABLE,), page.number))
 
 
 def list_warnings(flags: Sequence[Flag], number: int, before: Sequence[Problem] = ()) -> tuple[Problem, ...]:
     """The warnings that the flags of a page stand for, without those that the problems `before` have."""
     known = {problem.code for problem in before}
     warnings = [flag.warning for flag in Flag if flag in flags and flag.warning and flag.warning.code not in known]
-    return tuple(
-        Problem(code=code, severity=Severity.WARNING, page=number, message=f"page {number}: {message}")
-        for code, message in warnings
-    )
+    return tuple(Problem.warning(number, *warning) for warning in warnings)
 
 
 _EXPLANATIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from twopass.document import Element, Problem, RawCompletion, Severity
+from twopass.document import Element, Problem, RawCompletion
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code
 from twopass.families.interface import Family, Question, Rung
@@ -75,11 +75,11 @@ class PageContext:
         length, runs_model = len(completion.text), family.canary is not None  # else the answer is our own
         if length <= MAX_ANSWER or not runs_model:
             return Answer(completion, to_raw_completion(prompt, completion))
-        message = (
-            f"page {self.number}: an answer has {length} characters, of which the first {MAX_ANSWER} are used, "
-            "because no page has so many; check the page, and the model behind the engine"
+        what = (
+            f"an answer has {length} characters, of which the first {MAX_ANSWER} are used, because no page has so "
+            "many; check the page, and the model behind the engine"
         )
-        problem = Problem(code=Code.ANSWER_TOO_LONG, severity=Severity.WARNING, page=self.number, message=message)
+        problem = Problem.warning(self.number, Code.ANSWER_TOO_LONG, what)
         cut = replace(completion, text=completion.text[:MAX_ANSWER], finish_reason="length")
         return Answer(cut, to_raw_completion(prompt, cut), (problem,))
 

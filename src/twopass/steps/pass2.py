@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion, Severity
+from twopass.document import Checkpoint, Element, Flag, Problem, RawCompletion
 from twopass.errors import Code
 from twopass.families import table_parser
 from twopass.families.interface import ElementContext, Family, Question, Reply
@@ -185,12 +185,12 @@ async def _report_unread(page: PageContext, first: Checkpoint, second: Checkpoin
 def _warn_of_cuts(page: Checkpoint, asked: set[str]) -> Checkpoint:
     """The page with a warning for each way in which answers about regions ended too early."""
     regions = [element for element in page.elements if element.id in asked]
-    number, problems = page.page.number, []
-    for code, flags, what in _CUTS:
-        if count := sum(bool(flags & set(element.flags)) for element in regions):
-            message = f"page {number}: {count} of {len(asked)} regions {what}"
-            problems.append(Problem(code=code, severity=Severity.WARNING, page=number, message=message))
-    return page.model_copy(update={"problems": (*page.problems, *problems)}) if problems else page
+    counts = [(code, sum(bool(flags & set(one.flags)) for one in regions), what) for code, flags, what in _CUTS]
+    return page.with_problems(
+        Problem.warning(page.page.number, code, f"{count} of {len(asked)} regions {what}")
+        for code, count, what in counts
+        if count
+    )
 
 
 def _find_failed(asked: set[str], elements: Sequence[Element]) -> _Failed:
@@ -222,14 +222,9 @@ def _find_reason(page: Checkpoint, failed: _Failed) -> Code:
 
 
 def _warn(page: Checkpoint, failed: _Failed, count: int) -> Checkpoint:
-    number = page.page.number
     shown = f"; {len(failed.from_layer)} of them show the PDF's own text" if failed.from_layer else ""
-    message = (
-        f"page {number}: {len(failed.ids)} of {count} regions were not read{shown}; check them, and raise dpi if they "
-        "show text"
-    )
-    problem = Problem(code=Code.REGIONS_UNREAD, severity=Severity.WARNING, page=number, message=message)
-    return page.model_copy(update={"problems": (*page.problems, problem)})
+    what = f"{len(failed.ids)} of {count} regions were not read{shown}; check them, and raise dpi if they show text"
+    return page.with_problems([Problem.warning(page.page.number, Code.REGIONS_UNREAD, what)])
 
 
 def _keep_pictures(page: Checkpoint, picture: Element, failed: _Failed, count: int) -> Checkpoint:
@@ -238,4 +233,4 @@ def _keep_pictures(page: Checkpoint, picture: Element, failed: _Failed, count: i
     if any(element.is_figure for element in page.elements):
         return page
     warnings = fallback.list_warnings(picture.flags, page.page.number)
-    return page.model_copy(update={"elements": (picture,), "problems": (*page.problems, *warnings)})
+    return page.model_copy(update={"elements": (picture,)}).with_problems(warnings)

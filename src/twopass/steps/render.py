@@ -20,7 +20,7 @@ import numpy.typing as npt
 import structlog
 from pydantic import Field
 
-from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, Severity, State
+from twopass.document import BOX_DECIMALS, Box, Link, Page, PageImage, Problem, State
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.pages import image_bands, orientation, text_layer
 from twopass.pages.picture_page import INK_CONTRAST
@@ -181,8 +181,8 @@ def _build_page(
 
 
 def _report_reduction(number: int, zoom: float) -> Problem:
-    message = f"page {number}: rendered at only {zoom * 72:.0f} dpi to stay within MAX_PAGE_PIXELS"
-    return Problem(code=Code.PIXEL_LIMIT, severity=Severity.WARNING, page=number, message=message)
+    what = f"rendered at only {zoom * 72:.0f} dpi to stay within MAX_PAGE_PIXELS"
+    return Problem.warning(number, Code.PIXEL_LIMIT, what)
 
 
 def draw_pdf(request: DrawRequest) -> DrawResult:
