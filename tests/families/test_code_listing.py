@@ -14,7 +14,7 @@ from tests.engines.cpu.test_cpu_engine import read, save
 from twopass.document import Element, Kind
 from twopass.families.layout import code_listing
 from twopass.families.layout.family import LayoutFamily
-from twopass.families.layout.page_layout import Line
+from twopass.families.layout.page_layout import LayoutLine
 
 SIZE, WIDTH, PITCH = 10.0, 6.0, 12.0  # of a Courier letter, in points
 LISTING = (
@@ -118,7 +118,7 @@ def test_the_font_of_an_invisible_layer_makes_no_code() -> None:
 @example([("a", 0.0, 0.0), ("b", 0.0, 2.2e-309), ("c", 0.0, -1.0)])
 def test_no_word_of_a_listing_is_lost(rows: list[tuple[str, float, float]]) -> None:
     """Wherever the lines stand, every word is in the listing, in order."""
-    lines = [Line(box=(x, y, x + 50, y + 10), text=text) for text, x, y in rows]
+    lines = [LayoutLine(box=(x, y, x + 50, y + 10), text=text) for text, x, y in rows]
 
     assert code_listing.write(lines).split() == [word for line in lines for word in line.text.split()]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from twopass.families.layout.inline_style import write_styles
-from twopass.families.layout.page_layout import Line
+from twopass.families.layout.page_layout import LayoutLine
 from twopass.text import prose
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -40,14 +40,14 @@ STYLES = ["", "b", "i", "bi", "^", "_", "b^"]
 styled_lines = st.lists(st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(STYLES)), max_size=7), max_size=3)
 
 
-def make_line(parts: list[tuple[str, str]]) -> Line:
+def make_line(parts: list[tuple[str, str]]) -> LayoutLine:
     """A line of pieces of text, each with its style."""
     text, runs = "", []
     for piece, style in parts:
         if style:
             runs.append((len(text), len(text) + len(piece), style))
         text += piece
-    return Line(box=BOX, text=text, runs=tuple(runs))
+    return LayoutLine(box=BOX, text=text, runs=tuple(runs))
 
 
 def show(source: str) -> str:
@@ -86,7 +86,7 @@ def test_a_reader_sees_exactly_the_words(parts: list[list[tuple[str, str]]]) -> 
 @given(st.text(max_size=30), st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40), st.text(max_size=3))))
 def test_any_runs_are_accepted(text: str, runs: list[tuple[int, int, str]]) -> None:
     """Runs that lie outside of the text, overlap or name unknown styles break nothing."""
-    line = Line(box=BOX, text=text, runs=tuple(runs))
+    line = LayoutLine(box=BOX, text=text, runs=tuple(runs))
 
     assert write_styles(prose.to_one_line(text), [line]) in (write_styles(prose.to_one_line(text), [line]), None)
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from twopass.families.layout.page_layout import Line, PageLayout, Region
+from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout
 from twopass.text import prose
 
 TEXT_LABELS = frozenset({"text", "list-item", "orphan", "formula", "section-header", "caption", "footnote"})
@@ -26,9 +26,9 @@ _CODE_SIGN = re.compile(r"[{}\[\]<>=;_\\|$#@&*+^~`]|\w\(|\"{3}|'{3}|\w\.\w{2,}[.
 _FUNCTION_WORDS = frozenset().union(*prose.FUNCTION_WORDS.values())
 
 
-def merge_regions(layout: PageLayout) -> list[Region]:
+def merge_regions(layout: PageLayout) -> list[LayoutRegion]:
     """The regions of the page; neighbours that are parts of one listing are one region, labelled `text`."""
-    merged: list[Region] = []
+    merged: list[LayoutRegion] = []
     for region in layout.boxes:
         if merged and _belong_together(merged[-1], region, layout):
             merged[-1] = _join_regions(merged[-1], region)
@@ -37,7 +37,7 @@ def merge_regions(layout: PageLayout) -> list[Region]:
     return merged
 
 
-def is_listing(region: Region, layout: PageLayout) -> bool:
+def is_listing(region: LayoutRegion, layout: PageLayout) -> bool:
     """Whether all lines of a region are in such a font and not prose; the fonts of an invisible layer say nothing."""
     if layout.via == "hidden_layer" or region.label not in TEXT_LABELS or not _is_mono(region.lines):
         return False
@@ -52,7 +52,7 @@ def _is_typewritten(layout: PageLayout) -> bool:
     return 2 * typed > sum(map(len, texts))
 
 
-def _join(region: Region) -> str:
+def _join(region: LayoutRegion) -> str:
     return " ".join(line.text for line in region.lines)
 
 
@@ -60,7 +60,7 @@ def _has_code_signs(text: str) -> bool:
     return len(_CODE_SIGN.findall(text)) > MAX_PROSE_SIGNS * len(text)
 
 
-def _is_mono(lines: Sequence[Line]) -> bool:
+def _is_mono(lines: Sequence[LayoutLine]) -> bool:
     """Whether all lines are in such a font; numbers of lines in the margin may be in another."""
     mono = sum(line.mono for line in lines)
     return 2 * mono > len(lines) and all(line.mono or line.text.strip().isdecimal() for line in lines)
@@ -74,7 +74,7 @@ def is_typewritten_prose(text: str) -> bool:
     return sum(word in _FUNCTION_WORDS for word in words) >= MIN_FUNCTION_WORDS * len(words)
 
 
-def _belong_together(first: Region, second: Region, layout: PageLayout) -> bool:
+def _belong_together(first: LayoutRegion, second: LayoutRegion, layout: PageLayout) -> bool:
     if not (is_listing(first, layout) and is_listing(second, layout)):
         return False
     sizes = sorted(max(line.size for line in region.lines) for region in (first, second))
@@ -86,13 +86,13 @@ def _belong_together(first: Region, second: Region, layout: PageLayout) -> bool:
     return is_below and min(first.box[2], second.box[2]) > max(first.box[0], second.box[0])
 
 
-def _join_regions(first: Region, second: Region) -> Region:
+def _join_regions(first: LayoutRegion, second: LayoutRegion) -> LayoutRegion:
     (a0, b0, a1, b1), (c0, d0, c1, d1) = first.box, second.box
     box = min(a0, c0), min(b0, d0), max(a1, c1), max(b1, d1)
-    return Region(label="text", box=box, lines=(*first.lines, *second.lines))
+    return LayoutRegion(label="text", box=box, lines=(*first.lines, *second.lines))
 
 
-def write(lines: Sequence[Line]) -> str:
+def write(lines: Sequence[LayoutLine]) -> str:
     """Join the lines, with indentation from their left edges and the width of a letter, and with blank lines."""
     left = min(line.box[0] for line in lines)
     widths = [(line.box[2] - line.box[0]) / len(line.text) for line in lines if line.text]
@@ -105,7 +105,7 @@ def write(lines: Sequence[Line]) -> str:
     ).rstrip()
 
 
-def _count_blank_lines(lines: Sequence[Line]) -> list[int]:
+def _count_blank_lines(lines: Sequence[LayoutLine]) -> list[int]:
     """How many blank lines stand between each line and the next, from their distance."""
     steps = [second.box[1] - first.box[1] for first, second in pairwise(lines)]
     down = [step for step in steps if step > 0]

@@ -20,7 +20,7 @@ from twopass.document import (
 from twopass.families import captions, content
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
-from twopass.families.layout.page_layout import Line, PageLayout, Region, RegionTable
+from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout, RegionTable
 from twopass.text import list_items, prose, table_markup
 from twopass.text.confidence import Evidence, judge
 
@@ -63,7 +63,7 @@ def build_elements(layout: PageLayout, page: int) -> tuple[Element, ...]:
     return captions.link(numbered)
 
 
-def _name_bullets(region: Region) -> Region:
+def _name_bullets(region: LayoutRegion) -> LayoutRegion:
     """Replace a character that the font does not name, and that begins a line of a list, by a bullet."""
     if region.label != "list-item":
         return region
@@ -71,11 +71,11 @@ def _name_bullets(region: Region) -> Region:
     return region.model_copy(update={"lines": tuple(lines)})
 
 
-def _split_list_items(region: Region) -> list[Region]:
+def _split_list_items(region: LayoutRegion) -> list[LayoutRegion]:
     """Split a list item that holds several into one region each, with the box of its own lines."""
     if region.label != "list-item" or len(region.lines) < 2:
         return [region]
-    items: list[list[Line]] = [[region.lines[0]]]
+    items: list[list[LayoutLine]] = [[region.lines[0]]]
     for line in region.lines[1:]:
         if _begins_item(line, items):
             items.append([])
@@ -85,7 +85,7 @@ def _split_list_items(region: Region) -> list[Region]:
     return [region.model_copy(update={"lines": tuple(lines), "box": _bounding_box(lines)}) for lines in items]
 
 
-def _begins_item(line: Line, items: Sequence[Sequence[Line]]) -> bool:
+def _begins_item(line: LayoutLine, items: Sequence[Sequence[LayoutLine]]) -> bool:
     """Whether a line starts a new list item: it has a bullet or the next number.
 
     A dash counts only where it is aligned with an earlier one or indented below the current item.
@@ -111,12 +111,12 @@ def _is_next_number(first: str, second: str) -> bool:
     return len(first) == len(second) == 1 and ord(second) == ord(first) + 1
 
 
-def _bounding_box(lines: Sequence[Line]) -> tuple[float, float, float, float]:
+def _bounding_box(lines: Sequence[LayoutLine]) -> tuple[float, float, float, float]:
     left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
     return min(left), min(top), max(right), max(bottom)
 
 
-def _build_element(region: Region, layout: PageLayout, page: int, role: Role | None) -> Element | None:
+def _build_element(region: LayoutRegion, layout: PageLayout, page: int, role: Role | None) -> Element | None:
     """Build the element of a region; None where it has no text and is no picture."""
     kind, is_furniture = _classify(region, layout, role), role is not None and role.is_furniture
     text = _build_text(region, kind)
@@ -147,7 +147,7 @@ def _build_element(region: Region, layout: PageLayout, page: int, role: Role | N
     return _write(element, text, region, layout)
 
 
-def _classify(region: Region, layout: PageLayout, role: Role | None) -> Kind:
+def _classify(region: LayoutRegion, layout: PageLayout, role: Role | None) -> Kind:
     kind = _KINDS.get(region.label, Kind.TEXT)
     if kind is Kind.TABLE and region.table is None:
         kind = Kind.TEXT
@@ -166,11 +166,11 @@ def _is_prose(text: str) -> bool:
     return len(prose.split_words(text)) > MAX_HEADING_WORDS and bool(_ENDS_SENTENCE.search(text))
 
 
-def _join_lines(region: Region) -> str:
+def _join_lines(region: LayoutRegion) -> str:
     return "\n".join(line.text for line in region.lines)
 
 
-def _build_text(region: Region, kind: Kind) -> str:
+def _build_text(region: LayoutRegion, kind: Kind) -> str:
     if kind is Kind.TABLE and region.table:
         return "\n".join(
             " ".join(prose.to_one_line(cell.text) for cell in row) for row in _table_rows(region.table)
@@ -187,7 +187,7 @@ def _table_rows(table: RegionTable) -> Iterator[list[Cell]]:
         yield [cell for cell in table.cells if cell.row == row and cell.text]
 
 
-def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -> Evidence:
+def _weigh_evidence(region: LayoutRegion, kind: Kind, text: str, layout: PageLayout) -> Evidence:
     scores = [line.score for line in region.lines if line.score is not None]
     is_ocr = layout.via == "ocr"
     return Evidence(
@@ -199,7 +199,7 @@ def _weigh_evidence(region: Region, kind: Kind, text: str, layout: PageLayout) -
     )
 
 
-def _write(element: Element, text: str, region: Region, layout: PageLayout) -> Element:
+def _write(element: Element, text: str, region: LayoutRegion, layout: PageLayout) -> Element:
     """Write what the region says into its element, with the styles of its lines."""
     if element.kind is Kind.SECTION_HEADER:
         return content.write(element, text, level=_level(region, layout.body_size))
@@ -213,24 +213,24 @@ def _write(element: Element, text: str, region: Region, layout: PageLayout) -> E
     return content.write(element, text, inline_style.write_styles(text, region.lines, layout.common_style))
 
 
-def _list_item_markdown(text: str, lines: Sequence[Line], common_style: str) -> str:
+def _list_item_markdown(text: str, lines: Sequence[LayoutLine], common_style: str) -> str:
     """The item behind its number, or behind a dash in place of its bullet."""
     marker, rest = list_items.parse(text)
     styled = inline_style.write_styles(text, lines, common_style, start=len(text) - len(rest))
     return marker + (rest if styled is None else styled)
 
 
-def _size(region: Region) -> float:
+def _size(region: LayoutRegion) -> float:
     return max((line.size for line in region.lines), default=0.0)
 
 
-def _level(region: Region, body: float) -> int:
+def _level(region: LayoutRegion, body: float) -> int:
     """Guess the level from the type size; the document's numbering and outline may correct it."""
     ratio = _size(region) / body
     return next((level for least, level in LEVELS if ratio >= least), len(LEVELS) + 1)
 
 
-def _find_title(built: Sequence[tuple[Region, Element]], body: float) -> Region | None:
+def _find_title(built: Sequence[tuple[LayoutRegion, Element]], body: float) -> LayoutRegion | None:
     """Return the first heading of page 1 if it has no number and is clearly larger than all others."""
     candidates = [(region, element) for region, element in built if element.is_heading]
     if not candidates or any(element.kind is Kind.TITLE for _, element in candidates):

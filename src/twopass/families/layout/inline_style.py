@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from twopass.families.layout.page_layout import Line
+from twopass.families.layout.page_layout import LayoutLine
 from twopass.text import markdown_escapes
 
 _MARKERS = {"b": "**", "i": "*", "bi": "***"}
@@ -25,7 +25,7 @@ class _Segment(NamedTuple):
     style: str
 
 
-def write_styles(text: str, lines: Sequence[Line], common: str = "", start: int = 0) -> str | None:
+def write_styles(text: str, lines: Sequence[LayoutLine], common: str = "", start: int = 0) -> str | None:
     """Return text[start:] as Markdown with the styles of its lines; None if it has none, or has formulas.
 
     `text` holds the characters of the lines in their order, with blanks and hyphens at line ends changed. `common` are
@@ -43,7 +43,7 @@ def write_styles(text: str, lines: Sequence[Line], common: str = "", start: int 
     return markdown if segments[0].style else markdown_escapes.escape_line_start(markdown)
 
 
-def _align_styles(text: str, lines: Sequence[Line]) -> list[str]:
+def _align_styles(text: str, lines: Sequence[LayoutLine]) -> list[str]:
     """The style of each character of the text; a blank has that of both neighbours if they agree."""
     source = [pair for line in lines for pair in zip(line.text, _expand(line), strict=True) if not pair[0].isspace()]
     styles: list[str | None] = []
@@ -57,7 +57,7 @@ def _align_styles(text: str, lines: Sequence[Line]) -> list[str]:
     return _fill_blanks(styles)
 
 
-def _expand(line: Line) -> list[str]:
+def _expand(line: LayoutLine) -> list[str]:
     styles = [""] * len(line.text)
     for start, end, style in line.runs:
         known = "".join(letter for letter in "bi^_" if letter in style)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from twopass.families.layout.page_layout import Line, PageLayout, Region
+from twopass.families.layout.page_layout import LayoutLine, LayoutRegion, PageLayout
 from twopass.text import footnotes, prose
 from twopass.text.page_furniture import BAND
 
@@ -56,7 +56,7 @@ class Role(StrEnum):
         return self in (Role.CONFIRMED, Role.PAGE_NUMBER, Role.STAMP)
 
 
-def analyse(layout: PageLayout) -> list[tuple[Region, Role | None]]:
+def analyse(layout: PageLayout) -> list[tuple[LayoutRegion, Role | None]]:
     """Return the page's regions, with page numbers apart from the text beside them, and their roles."""
     regions = [part for region in layout.boxes for part in _split_page_numbers(region, layout)]
     page = _Page(layout, regions)
@@ -68,7 +68,7 @@ class _Page:
     """A page's regions, with the direction in which its lines follow each other."""
 
     layout: PageLayout
-    regions: Sequence[Region]
+    regions: Sequence[LayoutRegion]
 
     @cached_property
     def is_turned(self) -> bool:
@@ -79,7 +79,7 @@ class _Page:
         return len(vertical) >= MIN_VERTICAL_LINES and 2 * letters > sum(len(line.text) for line in lines)
 
     @cached_property
-    def body(self) -> tuple[Region, ...]:
+    def body(self) -> tuple[LayoutRegion, ...]:
         """The regions with text that no label or shape tells from the body."""
         return tuple(r for r in self.regions if r.label not in LABELS and _holds_text(r) and not self._is_marginal(r))
 
@@ -89,14 +89,14 @@ class _Page:
         has_text = any(region.label == "text" and region.lines for region in self.layout.boxes)
         return self.layout.body_size if has_text else None
 
-    def extent(self, region: Region) -> tuple[float, float]:
+    def extent(self, region: LayoutRegion) -> tuple[float, float]:
         """Where a region begins and ends across the page's lines, as fractions of the page."""
         x0, y0, x1, y1 = region.box
         if self.is_turned:
             return x0 / self.layout.width, x1 / self.layout.width
         return y0 / self.layout.height, y1 / self.layout.height
 
-    def find_role(self, region: Region) -> Role | None:
+    def find_role(self, region: LayoutRegion) -> Role | None:
         """What the region is for certain; None for what its label says."""
         if self.is_page_number(region):
             return Role.PAGE_NUMBER
@@ -108,7 +108,7 @@ class _Page:
             return None if self.is_in_its_margin(region) else Role.INNER
         return Role.SET_LIKE_TEXT if self.is_set_like_text(region) else None
 
-    def is_in_its_margin(self, region: Region) -> bool:
+    def is_in_its_margin(self, region: LayoutRegion) -> bool:
         """Whether a header lies in the top margin, or a footer in the bottom margin; on a turned page, in any."""
         start, end = self.extent(region)
         is_top, is_bottom = end <= BAND, start >= 1 - BAND
@@ -116,14 +116,14 @@ class _Page:
             return is_top or is_bottom
         return is_top if region.label == "page-header" else is_bottom
 
-    def is_stamp(self, region: Region) -> bool:
+    def is_stamp(self, region: LayoutRegion) -> bool:
         """Whether a region is text along the paper's edge, across the direction of the page's text."""
         x0, y0, x1, y1 = region.box
         edge = SIDE_BAND * self.layout.width
         is_narrow = y1 - y0 > MIN_STAMP_RATIO * (x1 - x0) and (x1 < edge or x0 > self.layout.width - edge)
         return bool(region.lines) and is_narrow and (not self.is_turned or self.confirms(region))
 
-    def is_page_number(self, region: Region) -> bool:
+    def is_page_number(self, region: LayoutRegion) -> bool:
         """Whether a region is a number alone at the paper's edge, or in the margin and apart from all text.
 
         A number directly below or above text, such as the last one of a column of prices, is not alone.
@@ -136,7 +136,7 @@ class _Page:
             return not self._touches_body(region)
         return self._is_in_band(region) and self._is_outermost(region)
 
-    def confirms(self, region: Region) -> bool:
+    def confirms(self, region: LayoutRegion) -> bool:
         """Whether a region that is labelled header or footer is one for certain."""
         if region.label not in LABELS or not region.lines or not self._is_in_band(region):
             return False
@@ -144,7 +144,7 @@ class _Page:
             return False
         return _reads_like_furniture(_join(region)) and not (self._is_at_end(region) and self._may_be_note(region))
 
-    def is_set_like_text(self, region: Region) -> bool:
+    def is_set_like_text(self, region: LayoutRegion) -> bool:
         """Whether a footnote is neither in smaller type nor apart from the text above it."""
         if region.label != "footnote" or not region.lines or self.body_size is None:
             return False
@@ -153,18 +153,18 @@ class _Page:
         is_apart = not above or region.box[1] - max(above) >= MIN_GAP * size
         return size >= self.body_size and not is_apart
 
-    def _is_in_band(self, region: Region) -> bool:
+    def _is_in_band(self, region: LayoutRegion) -> bool:
         start, end = self.extent(region)
         return end <= BAND or start >= 1 - BAND
 
-    def _is_at_end(self, region: Region) -> bool:
+    def _is_at_end(self, region: LayoutRegion) -> bool:
         return sum(self.extent(region)) > 1
 
-    def _is_small(self, region: Region) -> bool:
+    def _is_small(self, region: LayoutRegion) -> bool:
         size, length = _size(region), self.layout.width if self.is_turned else self.layout.height
         return size <= MAX_SIZE * length and (self.body_size is None or size <= MAX_SIZE_RATIO * self.body_size)
 
-    def _is_outermost(self, region: Region) -> bool:
+    def _is_outermost(self, region: LayoutRegion) -> bool:
         """Whether no body text is as far out, and the nearest is apart."""
         start, end = self.extent(region)
         length = self.layout.width if self.is_turned else self.layout.height
@@ -174,28 +174,28 @@ class _Page:
             return all(other_end + gap <= start for _, other_end in others)
         return all(other_start - gap >= end for other_start, _ in others)
 
-    def _touches_body(self, region: Region) -> bool:
+    def _touches_body(self, region: LayoutRegion) -> bool:
         """Whether text of the body in the same column is nearer than the next line of a paragraph would be."""
         x0, y0, x1, y1 = region.box
         gap = MIN_GAP * _size(region)
         boxes = [other.box for other in self.body if other is not region]
         return any(a < x1 and x0 < c and b - gap < y1 and y0 < d + gap for a, b, c, d in boxes)
 
-    def _is_marginal(self, region: Region) -> bool:
+    def _is_marginal(self, region: LayoutRegion) -> bool:
         """Whether a region is a page number at the edge, or text along the paper's edge."""
         start, end = self.extent(region)
         is_edge = end < PAGE_NUMBER_BAND or start > 1 - PAGE_NUMBER_BAND
         is_number = bool(region.lines) and is_edge and bool(_PAGE_NUMBER.fullmatch(_join(region)))
         return is_number or (not self.is_turned and self.is_stamp(region))
 
-    def _may_be_note(self, region: Region) -> bool:
+    def _may_be_note(self, region: LayoutRegion) -> bool:
         """Whether a footer may be a footnote or a part of one: layout models label some of them footers."""
         if self._is_likely_note(region):
             return True
         others = (other for other in self.regions if other is not region and other.label == "page-footer")
         return any(map(self._is_likely_note, others))
 
-    def _is_likely_note(self, region: Region) -> bool:
+    def _is_likely_note(self, region: LayoutRegion) -> bool:
         """Whether a text explains something, or begins with a mark that the page refers to and not with its number."""
         text = prose.to_one_line(_join(region))
         if _NOTE_INSIDE.search(text):
@@ -211,7 +211,7 @@ class _Page:
         )
 
 
-def _split_page_numbers(region: Region, layout: PageLayout) -> list[Region]:
+def _split_page_numbers(region: LayoutRegion, layout: PageLayout) -> list[LayoutRegion]:
     """Split a region of text from a page number above or below it."""
     lines = region.lines
     if len(lines) < 2 or region.table or region.label in ("picture", "formula", *LABELS):
@@ -224,40 +224,40 @@ def _split_page_numbers(region: Region, layout: PageLayout) -> list[Region]:
     return [region]
 
 
-def _with_lines(region: Region, lines: tuple[Line, ...]) -> Region:
+def _with_lines(region: LayoutRegion, lines: tuple[LayoutLine, ...]) -> LayoutRegion:
     left, top, right, bottom = zip(*(line.box for line in lines), strict=True)
     return region.model_copy(update={"lines": lines, "box": (min(left), min(top), max(right), max(bottom))})
 
 
-def _is_number_beside(line: Line, other: Line) -> bool:
+def _is_number_beside(line: LayoutLine, other: LayoutLine) -> bool:
     """Whether a line is a number and the other one has words: in a column of numbers, none is the page's."""
     return bool(_PAGE_NUMBER.fullmatch(line.text)) and any(map(str.isalpha, other.text))
 
 
-def _is_apart(upper: Line, lower: Line) -> bool:
+def _is_apart(upper: LayoutLine, lower: LayoutLine) -> bool:
     return lower.box[1] - upper.box[3] >= NUMBER_GAP * (upper.box[3] - upper.box[1])
 
 
-def _is_vertical(line: Line) -> bool:
+def _is_vertical(line: LayoutLine) -> bool:
     x0, y0, x1, y1 = line.box
     return len(line.text) > 2 and y1 - y0 > VERTICAL_RATIO * (x1 - x0)
 
 
-def _is_above(other: Region, region: Region) -> bool:
+def _is_above(other: LayoutRegion, region: LayoutRegion) -> bool:
     """Whether the other region is in the same column and its centre is higher."""
     in_column = other.box[0] < region.box[2] and region.box[0] < other.box[2]
     return in_column and other.box[1] + other.box[3] < region.box[1] + region.box[3]
 
 
-def _holds_text(region: Region) -> bool:
+def _holds_text(region: LayoutRegion) -> bool:
     return region.label != "picture" and bool(region.lines or region.table)
 
 
-def _join(region: Region) -> str:
+def _join(region: LayoutRegion) -> str:
     return "\n".join(line.text for line in region.lines)
 
 
-def _size(region: Region) -> float:
+def _size(region: LayoutRegion) -> float:
     return max((line.size for line in region.lines), default=0.0)
 
 

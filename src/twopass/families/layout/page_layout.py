@@ -40,7 +40,7 @@ COMMON_SHARE = 0.5  # of the running text's length: a style of more of it is tha
 BODY_SIZE = 10.0  # points, where a page has no running text to measure
 
 
-class Line(Value, extra="ignore"):
+class LayoutLine(Value, extra="ignore"):
     box: tuple[float, float, float, float]
     text: str
     size: float = 0.0
@@ -58,10 +58,10 @@ class RegionTable(Value, extra="ignore"):
     cells: tuple[Cell, ...] = ()
 
 
-class Region(Value, extra="ignore"):
+class LayoutRegion(Value, extra="ignore"):
     label: str
     box: tuple[float, float, float, float]
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LayoutLine, ...] = ()
     table: RegionTable | None = None
     latex: str | None = None
     from_pixels: float | None = None
@@ -97,7 +97,7 @@ class PageLayout(Value, extra="ignore"):
     lacks_annotations: bool = False
     unreadable_script: bool = False
     lacks_lines: bool = False
-    boxes: tuple[Region, ...] = ()
+    boxes: tuple[LayoutRegion, ...] = ()
 
     @property
     def body_size(self) -> float:
