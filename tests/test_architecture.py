@@ -146,7 +146,7 @@ HOMES = {
     "huggingface_hub": {"engines/hub.py"},
     "fastapi": {"server/"},
     "starlette": {"server/"},
-    "uvicorn": {"server/serve.py", "server/connections.py"},
+    "uvicorn": {"server/app.py", "server/connections.py"},
     "jinja2": {"formats/review.py"},
     "docling_core": {"formats/docling.py"},
     "markdown_it": {"formats/html/text.py"},

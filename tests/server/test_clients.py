@@ -19,10 +19,9 @@ import uvicorn
 from tests.server.conftest import KEY
 from twopass.errors import Code
 from twopass.server import connections, routes
-from twopass.server.answers import State
 from twopass.server.app import build_app
 from twopass.server.connections import ClientLimits, group_address
-from twopass.server.jobs import JobStore, Record, now, open_store
+from twopass.server.jobs import JobStore, Record, State, now, open_store
 from twopass.server.uploads import Arrival
 from twopass.settings import Settings
 from twopass.worker import Worker, open_worker

@@ -12,8 +12,7 @@ from twopass import locations
 from twopass.errors import RequestError
 from twopass.job import Upload
 from twopass.server.access import is_local
-from twopass.server.answers import State
-from twopass.server.jobs import MAX_CRASHES, JobStore, Record, now, open_store
+from twopass.server.jobs import MAX_CRASHES, JobStore, Record, State, now, open_store
 from twopass.server.uploads import MAX_NAME_LENGTH, clean_name
 
 

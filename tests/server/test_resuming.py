@@ -20,8 +20,7 @@ from twopass.errors import Code, InvalidJob, RequestError, StoreError
 from twopass.formats import registry
 from twopass.job import Format
 from twopass.result import Result
-from twopass.server.answers import ErrorAnswer, State
-from twopass.server.jobs import JobStore, Record, now, open_store
+from twopass.server.jobs import ErrorAnswer, JobStore, Record, State, now, open_store
 from twopass.server.queue import JobQueue
 from twopass.server.uploads import Body
 from twopass.settings import Settings

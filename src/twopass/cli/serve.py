@@ -45,7 +45,7 @@ def command(
     logs.set_up(settings)
     options.check_machine(settings)
     try:
-        from twopass.server.serve import serve
+        from twopass.server.app import serve
     except ModuleNotFoundError as error:
         typer.echo(f"twopass serve needs {error.name}: {advise_install('serve')}", err=True)
         raise typer.Exit(Exit.FAILED) from None

@@ -26,7 +26,7 @@ def is_local(host: str) -> bool:
         return False
 
 
-def check_settings(settings: Settings) -> None:
+def require_key(settings: Settings) -> None:
     """Require a key where other machines can connect; raises InvalidSetting."""
     if settings.serve_api_key is None and not is_local(settings.serve_host):
         message = (

@@ -1,18 +1,21 @@
-"""What the server answers: jobs, errors with their HTTP status, and security headers."""
+"""What the server answers: jobs, with addresses instead of paths, and errors with their HTTP status."""
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from twopass.document import Status
 from twopass.errors import Code, TwopassError
 from twopass.job import Format, Mode
+from twopass.pages.source_files import PASSWORD_HINT
+from twopass.runtime.shutdown import SEND_AGAIN
+from twopass.server.access import Access
+from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record, State
 from twopass.values import Value
 
 STATUS = MappingProxyType(
@@ -29,41 +32,6 @@ STATUS = MappingProxyType(
 )
 BAD_REQUEST = 422  # all other codes: the job is wrong
 RETRY_AFTER_S = 10  # with 429 and 503
-
-# Scripts of a stored page run without an origin: they cannot reach the key or the API.
-SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'self'"
-_FIELD = re.compile(r"[A-Za-z_][\w.\[\]]*(?=: )")
-
-
-class State(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    INTERRUPTED = "interrupted"  # by the end of the server, which continues the job when it starts again
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_active(self) -> bool:
-        """Whether this server still works on the job."""
-        return self in (State.QUEUED, State.RUNNING)
-
-    @property
-    def is_final(self) -> bool:
-        return self in (State.DONE, State.FAILED, State.CANCELLED)
-
-
-class ErrorAnswer(Value, extra="ignore"):
-    """Why a request was refused or a job failed."""
-
-    code: Code
-    message: str
-    field: str | None = Field(None, description="the field of the job that the message is about")
-
-    @classmethod
-    def of(cls, error: TwopassError) -> ErrorAnswer:
-        field = _FIELD.match(error.message) if error.code is Code.INVALID_JOB else None
-        return cls(code=error.code, message=error.message, field=field[0] if field else None)
 
 
 class JobAnswer(Value, extra="ignore"):
@@ -86,14 +54,6 @@ class JobAnswer(Value, extra="ignore"):
 
 class JobList(Value, extra="ignore"):
     jobs: tuple[JobAnswer, ...]
-
-
-class PageAnswer(Value, extra="ignore"):
-    """A page that was read."""
-
-    document: str
-    number: int
-    state: str
 
 
 class JobPageAnswer(PageAnswer):
@@ -125,3 +85,65 @@ def error_response(error: TwopassError, status: int | None = None) -> JSONRespon
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(ErrorAnswer.of(error).model_dump(mode="json"), status, headers)
+
+
+def show_job(record: Record, store: JobStore, access: Access) -> JobAnswer:
+    path = job_path(record.id)
+    links = {
+        "self": path,
+        "events": f"{path}/events",
+        "pages": f"{path}/pages",
+        "artefacts": f"{path}/artefacts/",
+        "files": f"{path}/shared/{access.sign(record.id)}/",
+        **({"resume": f"{path}/resume"} if store.can_resume(record) else {}),
+    }
+    return JobAnswer(
+        **record.model_dump(exclude={"result", "error"}),
+        error=_show_error(record, store),
+        result=_show_result(record, store),
+        links=links,
+    )
+
+
+def job_path(job_id: str) -> str:
+    return f"/v1/jobs/{job_id}"
+
+
+def _show_error(record: Record, store: JobStore) -> ErrorAnswer | None:
+    if record.error is None:
+        return None
+    message = _adapt_message(record.error.message, record, store)
+    advice = _advise(record, store)
+    if store.can_resume(record) and not record.needs_password and advice not in message:
+        message = f"{message}; {advice} to continue"
+    return record.error.model_copy(update={"message": message})
+
+
+def _adapt_message(message: str, record: Record, store: JobStore) -> str:
+    """A worker's message as it is right here: a file that is posted again is another job, and paths are not shown."""
+    message = message.replace(str(store.output_path(record.id)), "SERVE_DIR")
+    if store.can_resume(record):
+        message = message.replace(PASSWORD_HINT, f"(on the page, or with POST {job_path(record.id)}/resume)")
+    return message.replace(SEND_AGAIN, _advise(record, store))
+
+
+def _advise(record: Record, store: JobStore) -> str:
+    if store.can_resume(record):
+        return f"use Send again, or POST {job_path(record.id)}/resume,"
+    return "wait for the server's next start" if record.state is State.INTERRUPTED else "send the file as a new job"
+
+
+def _show_result(record: Record, store: JobStore) -> dict[str, Any] | None:
+    if record.result is None:
+        return None
+    answer = record.result.as_answer()
+    result: dict[str, Any] = answer["detail"] if record.result.status is Status.FAILURE else answer
+    folder, served = f"{store.output_path(record.id)}/", f"{job_path(record.id)}/artefacts/"
+    for document in result["documents"]:
+        for artefact in document.get("artefacts", {}).values():
+            artefact["uri"] = artefact["uri"].replace(folder, served, 1)
+    for problem in result["problems"]:
+        problem["message"] = _adapt_message(problem["message"], record, store)
+    if uri := result.get("result_uri"):
+        result["result_uri"] = uri.replace(folder, served, 1)
+    return result

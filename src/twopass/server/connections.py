@@ -1,6 +1,6 @@
 """Limit what one client may take of the server: connections, and the time and pace at which it sends and receives.
 
-uvicorn has no limits for single clients. They are added to its connections here, because other servers that can be
+uvicorn has no limits for single connections. They are added to its connections here, because other servers that can be
 embedded lack some of them, too: hypercorn knows no addresses, and granian runs processes of its own.
 """
 
@@ -68,7 +68,7 @@ class Connections:
 
 
 def configure(app: ASGIApp, limits: ClientLimits, **options: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for the application, with the limits of its clients."""
+    """Return uvicorn's configuration for the application, with the limits of its connections."""
     connections = Connections(limits)
 
     class Connection(ClientConnection):

@@ -17,17 +17,17 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
-from twopass.document import Severity
+from twopass.document import TRANSIENT_CODES, Severity
 from twopass.document import State as PageState
-from twopass.errors import Code, InvalidJob, RequestError, Retry, StoreError
+from twopass.errors import Code, InvalidJob, RequestError, StoreError, TwopassError
 from twopass.result import Result
-from twopass.server.answers import ErrorAnswer, PageAnswer, State
 from twopass.storage import error_mapping
 from twopass.values import Value
 
@@ -36,6 +36,48 @@ log = structlog.get_logger()
 RECORD, INPUT, UPLOAD, OUTPUT, LOCK = "job.json", "input.json", "upload", "output", "server.lock"
 MAX_CRASHES = 3  # a job during which the server died as often may be the reason
 _JOB_ID = re.compile(r"[0-9a-f]{16}\Z")
+_FIELD = re.compile(r"[A-Za-z_][\w.\[\]]*(?=: )")
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"  # by the end of the server, which continues the job when it starts again
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this server still works on the job."""
+        return self in (State.QUEUED, State.RUNNING)
+
+    @property
+    def is_final(self) -> bool:
+        return self in (State.DONE, State.FAILED, State.CANCELLED)
+
+
+class ErrorAnswer(Value, extra="ignore"):
+    """Why a request was refused or a job failed."""
+
+    code: Code
+    message: str
+    field: str | None = Field(None, description="the field of the job that the message is about")
+
+    @classmethod
+    def of(cls, error: TwopassError) -> ErrorAnswer:
+        field = _FIELD.match(error.message) if error.code is Code.INVALID_JOB else None
+        return cls(code=error.code, message=error.message, field=field[0] if field else None)
+
+
+class PageAnswer(Value, extra="ignore"):
+    """A page that was read."""
+
+    document: str
+    number: int
+    state: str
+
+
 NOT_KEPT = ErrorAnswer(
     code=Code.SHUTDOWN,
     message="the server stopped before the job ended, and passwords and S3 keys are not stored; "
@@ -47,7 +89,16 @@ _DAMAGED = ErrorAnswer(
     "Send the file as a new job",
 )
 # Reasons that may pass, or that a password removes: the same job, run again, reads what is missing.
-_PASSING = frozenset(code for code in Code if code.retry not in (None, Retry.ELSEWHERE))
+_PASSING = TRANSIENT_CODES | {
+    Code.STORE_UNAVAILABLE,
+    Code.OUTPUT_DENIED,  # a disk that became read-only, or a bucket's permissions
+    Code.DEADLINE,
+    Code.SHUTDOWN,
+    Code.ENGINE_DEAD,
+    Code.ENGINE_MEMORY,
+    Code.ENCRYPTED,
+    Code.INTERNAL,
+}
 _CRASHED = ErrorAnswer(
     code=Code.SHUTDOWN,
     message=f"the server died {MAX_CRASHES} times while it read this job, which is not tried again; see its log",

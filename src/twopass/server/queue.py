@@ -16,9 +16,8 @@ from twopass.errors import Code, EngineError, RequestError, StoreError, TwopassE
 from twopass.job import EntryPoint, Job, Upload
 from twopass.result import Result
 from twopass.runtime import scratch
-from twopass.server.answers import ErrorAnswer, State
 from twopass.server.connections import ClientLimits
-from twopass.server.jobs import NOT_KEPT, JobStore, Record, now
+from twopass.server.jobs import NOT_KEPT, ErrorAnswer, JobStore, Record, State, now
 from twopass.server.uploads import Arrival, Body
 from twopass.telemetry.progress import Progress, Tracker
 from twopass.worker import Worker
@@ -242,10 +241,9 @@ class JobQueue:
             return record.end(State.FAILED, result=result, error=NOT_KEPT)
         if error is None:
             result = task.result()
-            failed = result.status is Status.FAILURE
-            return record.end(
-                State.FAILED if failed else State.DONE, result=result, error=_find_error(result) if failed else None
-            )
+            if result.status is Status.FAILURE:
+                return record.end(State.FAILED, result=result, error=_find_error(result))
+            return record.end(State.DONE, result=result)
         if isinstance(error, TwopassError):
             log.warning("job refused", code=error.code)
             self.worker.observer.job_refused(error.code)

@@ -18,10 +18,9 @@ from twopass.formats import registry
 from twopass.job import Format, Job, Mode
 from twopass.server import uploads
 from twopass.server.access import Access
-from twopass.server.answers import SANDBOX, ErrorAnswer, Health, JobAnswer, JobList, JobPageAnswer, PageAnswer
-from twopass.server.jobs import JobStore, Record
+from twopass.server.answers import Health, JobAnswer, JobList, JobPageAnswer, job_path, show_job
+from twopass.server.jobs import ErrorAnswer, JobStore, PageAnswer, Record
 from twopass.server.queue import JobQueue
-from twopass.server.views import job_path, show_job
 
 MAX_WAIT_S = 300  # RunPod's load balancer ends a request after 5.5 minutes
 EVENT_INTERVAL_S = 0.5
@@ -30,6 +29,8 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the
 ARTEFACT_TYPES = {writer.name: writer.content_type for writer in registry.WRITERS.values()}
 OTHER_TYPES = {".png": "image/png", ".webp": "image/webp", ".json": "application/json"}  # by suffix
 SHOWN = ("text/html", "image/", "application/json")  # other files are saved
+# Scripts of a stored page run without an origin: they cannot reach the key or the API.
+SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'self'"
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": description}
     for status, description in (
