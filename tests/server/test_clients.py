@@ -1,11 +1,13 @@
-"""Slow, greedy and careless clients over real sockets, to a server in this process with small limits."""
+"""Slow, greedy and careless clients over real sockets, and a slow disk, to a server in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
+import threading
 from collections import namedtuple
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -354,3 +356,82 @@ async def test_streams_of_events_say_that_they_are_alive(
 def add_jobs(store: JobStore, count: int) -> None:
     for number in range(count):
         store.show(Record(id=f"{number:016x}", name="n" * 200, created=now()).end(State.DONE))
+
+
+class SlowDisk:
+    """A disk on which files that contain `text` are durable only when it is released."""
+
+    def __init__(self, text: str = "") -> None:
+        self._text, self._fsync = text, os.fsync
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if not self._text or (path.is_file() and self._text in path.read_text(errors="replace")):
+            self.reached.set()
+            assert self.released.wait(10), "the disk was waited for on the event loop"
+        self._fsync(descriptor)
+
+    async def wait(self) -> None:
+        """Wait until something must become durable."""
+        await asyncio.to_thread(self.reached.wait)
+
+
+async def test_a_slow_disk_holds_up_only_the_job_that_is_stored(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are answered and get their events meanwhile; the job is accepted when it would survive a restart."""
+    disk = SlowDisk()
+    async with run(worker, tmp_path) as server:
+        add_jobs(server.store, 1)
+        monkeypatch.setattr(os, "fsync", disk.sync)
+        posting = asyncio.create_task(server.post_job())
+        await disk.wait()
+        health, _ = await server.ask("GET", "/health")
+        reader, _ = await server.send("GET", "/v1/events")
+        stream = await reader.readuntil(b"event: listed")
+        was_accepted = posting.done()
+        disk.released.set()
+        accepted, _ = await posting
+
+    assert health == 200 and b"event: job" in stream
+    assert not was_accepted and accepted == 202
+
+
+async def test_a_later_record_never_loses_against_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on a slow disk, and not if nobody waits for the later one any more."""
+    disk, record = SlowDisk(), Record(id="0" * 16, name="a.pdf", created=now())
+    monkeypatch.setattr(os, "fsync", disk.sync)
+    with open_store(tmp_path) as store:
+        (tmp_path / record.id).mkdir()
+        first = asyncio.create_task(store.put(record.update(state=State.RUNNING)))
+        await disk.wait()
+        last = asyncio.create_task(store.put(record.end(State.DONE)))
+        await asyncio.sleep(0)
+        last.cancel()
+        disk.released.set()
+        await first
+    with open_store(tmp_path) as store:
+        assert store.get(record.id).state is State.DONE
+
+
+async def test_a_job_that_has_ended_is_not_cancelled_while_its_end_is_stored(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record stays as it ended, in memory and on the disk, and what was sent with it is deleted."""
+    disk = SlowDisk('"state":"failed"')
+    monkeypatch.setattr(os, "fsync", disk.sync)
+    async with run(worker, tmp_path) as server:
+        _, job = await server.post_job()
+        await disk.wait()
+        deleting = asyncio.create_task(server.ask("DELETE", f"/v1/jobs/{job['id']}"))
+        shown = (await server.ask("GET", f"/v1/jobs/{job['id']}"))[1]["state"]
+        disk.released.set()
+        answer = (await deleting)[1]["state"]
+        is_kept = server.store.is_kept(job["id"])
+    with open_store(tmp_path) as store:
+        stored = store.get(job["id"]).state
+
+    assert (shown, answer, stored) == ("failed",) * 3 and not is_kept

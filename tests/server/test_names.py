@@ -51,7 +51,7 @@ def add_job(store: JobStore, folder: Path) -> JobStore:
     (folder / ("0" * 16) / "output" / "a").mkdir(parents=True)
     (folder / ("0" * 16) / "output" / "a" / "b").write_text("inside")
     (folder / "a").write_text("outside")
-    store.put(Record(id="0" * 16, name="a.pdf", created=now()))
+    store.show(Record(id="0" * 16, name="a.pdf", created=now()))
     return store
 
 
@@ -80,18 +80,19 @@ def test_the_state_of_a_page_is_that_of_its_checkpoint(tmp_path: Path, content: 
     assert found == ([(7, state)] if state else [])
 
 
-def test_a_job_that_kills_the_server_is_not_tried_forever(tmp_path: Path) -> None:
+async def test_a_job_that_kills_the_server_is_not_tried_forever(tmp_path: Path) -> None:
     """A job that ran whenever the server died is ended at the third start; a job that waited is not blamed."""
     store = add_job(JobStore(tmp_path), tmp_path)
     (tmp_path / ("1" * 16)).mkdir()
-    store.put(Record(id="1" * 16, name="b.pdf", created=now()))
+    await store.put(store.get("0" * 16))
+    await store.put(Record(id="1" * 16, name="b.pdf", created=now()))
     for name in "01":
-        store.keep_input(name * 16, {})
+        await store.keep_input(name * 16, {})
     for _ in range(MAX_CRASHES):
         store = JobStore(tmp_path)
         states = [store.get(name * 16).state for name in "01"]
         if states[0] is State.QUEUED:
-            store.put(store.get("0" * 16).update(state=State.RUNNING))
+            await store.put(store.get("0" * 16).update(state=State.RUNNING))
     store = JobStore(tmp_path)
 
     assert [store.get(name * 16).state for name in "01"] == [State.FAILED, State.QUEUED]

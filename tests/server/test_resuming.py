@@ -60,7 +60,7 @@ async def test_a_full_disk_costs_no_page(worker: Worker, tmp_path: Path, monkeyp
         await queue.wait(job_id, 60)
         failed = store.get(job_id)
         monkeypatch.setattr(os, "link", link)
-        assert queue.resume(job_id).state is State.QUEUED
+        assert (await queue.resume(job_id)).state is State.QUEUED
         await queue.wait(job_id, 60)
 
         assert failed.state is State.FAILED and failed.error and failed.error.code is Code.STORE_UNAVAILABLE
@@ -82,7 +82,7 @@ async def test_a_job_that_ended_for_good_keeps_nothing(worker: Worker, tmp_path:
             assert store.get(job_id).state is state
             assert not store.can_resume(store.get(job_id)) and not store.upload_path(job_id).exists()
             with pytest.raises(RequestError, match="NOT_FOUND.*send the file as a new job"):
-                queue.resume(job_id)
+                await queue.resume(job_id)
 
 
 async def test_a_job_with_a_password_is_resumed_from_memory(worker: Worker, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_job_with_a_password_is_resumed_from_memory(worker: Worker, tmp_
         queue, body = JobQueue(worker, store), make_body()
         job_id = (await queue.add(Body({"password": "a password of this test"}, body.file))).id
         assert await queue.cancel(job_id)
-        resumed = queue.resume(job_id)
+        resumed = await queue.resume(job_id)
         await queue.wait(job_id, 60)
 
         assert resumed.state is State.QUEUED and store.get(job_id).state is State.DONE
@@ -122,7 +122,7 @@ async def test_a_full_queue_does_not_resume(worker: Worker, tmp_path: Path) -> N
         await queue.cancel(first)
         second = (await queue.add(make_body(1))).id
         with pytest.raises(RequestError, match="QUEUE_FULL"):
-            queue.resume(first)
+            await queue.resume(first)
         await queue.wait(second, 60)
 
         assert store.get(first).state is State.CANCELLED and store.can_resume(store.get(first))
@@ -148,7 +148,7 @@ async def test_an_encrypted_file_is_read_when_its_password_comes(
             assert record.error and record.error.code is Code.ENCRYPTED and store.can_resume(record)
             assert "password" not in store.load_input(job_id)
             seen.append((record.state, record.error.message.partition(";")[0]))
-            queue.resume(job_id, password)
+            await queue.resume(job_id, password)
             written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
             assert password is None or not [data for data in written if password.encode() in data]
             await queue.wait(job_id, 60)
@@ -186,14 +186,14 @@ async def test_a_password_is_forgotten_with_the_server(worker: Worker, tmp_path:
         file = UploadFile(io.BytesIO(encrypt(build_pdf(6))), filename="locked.pdf")
         job_id = (await queue.add(Body({}, file))).id
         await queue.wait(job_id, 60)
-        queue.resume(job_id, PASSWORD)
+        await queue.resume(job_id, PASSWORD)
         await queue.cancel(job_id)
     with open_store(tmp_path) as store:
         queue = JobQueue(worker, store)
-        queue.resume(job_id)
+        await queue.resume(job_id)
         await queue.wait(job_id, 60)
         asking = store.get(job_id)
-        queue.resume(job_id, PASSWORD)
+        await queue.resume(job_id, PASSWORD)
         await queue.wait(job_id, 60)
 
         assert asking.needs_password and store.get(job_id).state is State.DONE
@@ -283,19 +283,19 @@ def test_only_reasons_that_may_pass_keep_what_was_sent(code: Code, severity: Sev
     assert record.is_incomplete == (code in PASSING and severity is Severity.ERROR)
 
 
-def add_record(folder: Path, record: Record) -> JobStore:
+async def add_record(folder: Path, record: Record) -> JobStore:
     """A store with one job, which was sent with a file."""
     store = JobStore(folder)
     (folder / record.id).mkdir()
     store.upload_path(record.id).write_bytes(b"%PDF")
-    store.keep_input(record.id, {})
-    store.put(record)
+    await store.keep_input(record.id, {})
+    await store.put(record)
     return store
 
 
-def test_what_was_sent_with_a_complete_job_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+async def test_what_was_sent_with_a_complete_job_is_deleted_at_the_next_start(tmp_path: Path) -> None:
     """The record is stored first, so that a server that dies in between does not take the job for lost."""
-    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.DONE))
+    await add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.DONE))
 
     store = JobStore(tmp_path)
 
@@ -303,22 +303,22 @@ def test_what_was_sent_with_a_complete_job_is_deleted_at_the_next_start(tmp_path
     assert not store.upload_path(ID).exists() and not store.is_kept(ID)
 
 
-def test_kept_files_get_old_with_their_job(tmp_path: Path) -> None:
+async def test_kept_files_get_old_with_their_job(tmp_path: Path) -> None:
     """After SERVE_RETENTION_S an incomplete job is deleted with its file, like every other."""
     error = ErrorAnswer(code=Code.STORE_UNAVAILABLE, message="full")
-    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.FAILED, error=error))
+    await add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()).end(State.FAILED, error=error))
     store = JobStore(tmp_path)
     assert store.can_resume(store.get(ID))
 
     for job_id in store.find_expired(0):
-        store.delete(job_id)
+        await store.delete(job_id)
 
     assert not (tmp_path / ID).exists()
 
 
-def test_a_store_on_a_full_disk_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_on_a_full_disk_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that were cut off wait again, although their records cannot be written."""
-    add_record(tmp_path, Record(id=ID, name="a.pdf", created=now(), state=State.RUNNING))
+    await add_record(tmp_path, Record(id=ID, name="a.pdf", created=now(), state=State.RUNNING))
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "full")
@@ -328,10 +328,10 @@ def test_a_store_on_a_full_disk_can_be_opened(tmp_path: Path, monkeypatch: pytes
 
     assert store.get(ID).state is State.QUEUED
     with pytest.raises(StoreError, match="STORE_UNAVAILABLE"):
-        store.put(store.get(ID))
+        await store.put(store.get(ID))
 
 
-def test_a_record_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its data is on the disk before it takes the old record's place, and its name afterwards."""
     calls, fsync, replace = list[str](), os.fsync, os.replace
 
@@ -343,17 +343,17 @@ def test_a_record_survives_a_power_failure(tmp_path: Path, monkeypatch: pytest.M
         calls.append("replace")
         replace(source, target)
 
-    store = add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
+    store = await add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
     monkeypatch.setattr(os, "fsync", note_sync)
     monkeypatch.setattr(os, "replace", note_replace)
-    store.put(store.get(ID).end(State.DONE))
+    await store.put(store.get(ID).end(State.DONE))
 
     assert calls == ["job.tmp", "replace", ID]
 
 
-def test_a_damaged_input_is_refused(tmp_path: Path) -> None:
+async def test_a_damaged_input_is_refused(tmp_path: Path) -> None:
     """The job cannot be continued, and the server starts all the same."""
-    store = add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
+    store = await add_record(tmp_path, Record(id=ID, name="a.pdf", created=now()))
     (tmp_path / ID / "input.json").write_text("[" * 100_000)
 
     with pytest.raises(InvalidJob, match="send the file as a new job"):
@@ -370,17 +370,17 @@ def test_a_damaged_input_is_refused(tmp_path: Path) -> None:
         f'{{"id": "{ID}", "name": "a", "created": "2026-01-01T00:00:00"}}',
     ],
 )
-def test_a_job_whose_record_is_damaged_can_be_seen_and_deleted(tmp_path: Path, content: str) -> None:
+async def test_a_job_whose_record_is_damaged_can_be_seen_and_deleted(tmp_path: Path, content: str) -> None:
     """It is listed as failed, gets old like other jobs, and its record is left as it is."""
     folder = tmp_path / ID
     folder.mkdir()
     (folder / "job.json").write_text(content)
-    add_record(tmp_path, Record(id="1" * 16, name="b.pdf", created=now()))
+    await add_record(tmp_path, Record(id="1" * 16, name="b.pdf", created=now()))
     store = JobStore(tmp_path)
     record = store.get(ID)
 
     assert record.state is State.FAILED and record.error and record.error.code is Code.DAMAGED
     assert (folder / "job.json").read_text() == content
     assert store.find_expired(-60) == [ID]
-    store.delete(ID)
+    await store.delete(ID)
     assert not folder.exists()

@@ -112,7 +112,7 @@ def build_app(worker: Worker, store: JobStore, limits: ClientLimits, on_start: C
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         on_start()
-        queue.take_up()
+        await queue.take_up()
         cleaning = asyncio.create_task(_delete_old_jobs(store, worker.settings.serve_retention_s))
         yield
         cleaning.cancel()
@@ -140,7 +140,7 @@ async def _delete_old_jobs(store: JobStore, retention_s: float) -> None:
     while True:
         for job_id in store.find_expired(retention_s):
             log.info("job deleted", job=job_id, retention_s=retention_s)
-            await asyncio.to_thread(store.delete, job_id)
+            await store.delete(job_id)
         await asyncio.sleep(RETENTION_INTERVAL_S)
 
 

@@ -8,16 +8,19 @@ SERVE_DIR/{job id}/job.json     the record
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +165,15 @@ def now() -> datetime:
 
 
 class JobStore:
-    """The records in memory, and their folders. Not thread-safe; files are small but for uploads."""
+    """The records in memory, and their folders.
+
+    It lives on the server's event loop. One thread changes the disk, in the order in which changes are handed in: a
+    disk that is slow to make them durable holds up no client, and no record loses against an earlier one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
+        self._writer = ThreadPoolExecutor(1, "jobs")
         self._secret_inputs: dict[str, Mapping[str, Any]] = {}  # by job; they are not written to the disk
         self._records = {record.id: record for record in sorted(self._load(), key=lambda record: record.created)}
 
@@ -183,7 +191,7 @@ class JobStore:
                 with suppress(OSError):  # a full disk: the next start finds the job as this one did
                     self._write(record)
             elif not self.can_resume(record):
-                self.delete_sent(record.id)  # the server died before it did, or the input was in its memory
+                self._unlink_sent(record.id)  # the server died before it did, or the input was in its memory
             yield record
 
     def _take_up(self, record: Record) -> Record:
@@ -192,7 +200,7 @@ class JobStore:
         if self.is_kept(record.id) and crashes < MAX_CRASHES:
             return record.restart(crashes)
         error = _CRASHED if crashes >= MAX_CRASHES else NOT_KEPT
-        self.delete_sent(record.id)
+        self._unlink_sent(record.id)
         return record.end(State.FAILED, error=error)
 
     @property
@@ -216,44 +224,53 @@ class JobStore:
         """The job's record; None if there is no such job."""
         return self._records.get(job_id)
 
-    def new_folder(self) -> str:
+    async def new_folder(self) -> str:
         """Create the folder of a new job and return the job's id; raises StoreError."""
         job_id = secrets.token_hex(8)
-        with error_mapping.map_errors("SERVE_DIR", StoreError):
-            (self._folder / job_id).mkdir(mode=0o700)
-            _sync_folder(self._folder)
+        await self._change_disk(_create_folder, self._folder / job_id)
         return job_id
 
-    def put(self, record: Record) -> Record:
-        """Keep the record in memory and on disk; raises StoreError."""
-        with error_mapping.map_errors("SERVE_DIR", StoreError):
-            self._records[record.id] = self._write(record)
-        return record
+    async def put(self, record: Record) -> None:
+        """Keep the record on disk, and then in memory; raises StoreError."""
+        await self.save(record)
+        self.show(record)
+
+    async def save(self, record: Record) -> None:
+        """Keep the record on disk only; raises StoreError."""
+        await self._change_disk(self._write, record)
 
     def show(self, record: Record) -> None:
         """Keep the record in memory only, for changes that need not survive a restart."""
         self._records[record.id] = record
 
-    def _write(self, record: Record) -> Record:
+    def _write(self, record: Record) -> None:
         _write_durably(self._folder / record.id / RECORD, record.model_dump_json(exclude_none=True).encode())
-        return record
 
-    def delete(self, job_id: str) -> None:
+    async def _change_disk(self, change: Callable[..., None], *arguments: Any) -> None:
+        """Wait until the change was made, after all earlier ones. A wait that is cancelled drops no change."""
+        work = asyncio.get_running_loop().run_in_executor(self._writer, change, *arguments)
+        with error_mapping.map_errors("SERVE_DIR", StoreError):
+            await asyncio.shield(work)
+
+    def close(self) -> None:
+        """Wait for the changes that were handed in."""
+        self._writer.shutdown()
+
+    async def delete(self, job_id: str) -> None:
         """Delete the job with its documents."""
         self._records.pop(job_id, None)
         self._secret_inputs.pop(job_id, None)
-        shutil.rmtree(self._folder / job_id, ignore_errors=True)
+        await self._change_disk(partial(shutil.rmtree, self._folder / job_id, ignore_errors=True))
 
-    def keep_input(self, job_id: str, job_input: Mapping[str, Any], is_secret: bool = False) -> None:
+    async def keep_input(self, job_id: str, job_input: Mapping[str, Any], is_secret: bool = False) -> None:
         """Keep the job's input, with which it can be resumed; raises StoreError.
 
         A secret one stays in memory: after a restart the job cannot be continued.
         """
         if is_secret:
             self._secret_inputs[job_id] = job_input
-            return
-        with error_mapping.map_errors("SERVE_DIR", StoreError):
-            _write_durably(self._input_path(job_id), json.dumps(job_input).encode())
+        else:
+            await self._change_disk(_write_durably, self._input_path(job_id), json.dumps(job_input).encode())
 
     def load_input(self, job_id: str) -> Mapping[str, Any]:
         """The job's input; raises StoreError or InvalidJob."""
@@ -280,9 +297,12 @@ class JobStore:
         """Whether the job has ended incomplete, and what was sent with it is still here."""
         return record.is_incomplete and (record.id in self._secret_inputs or self.is_kept(record.id))
 
-    def delete_sent(self, job_id: str) -> None:
+    async def delete_sent(self, job_id: str) -> None:
         """Delete the input and the file that were sent with the job: it will not run again."""
         self._secret_inputs.pop(job_id, None)
+        await self._change_disk(self._unlink_sent, job_id)
+
+    def _unlink_sent(self, job_id: str) -> None:
         self.upload_path(job_id).unlink(missing_ok=True)
         self._input_path(job_id).unlink(missing_ok=True)
 
@@ -355,6 +375,11 @@ def _write_durably(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def _create_folder(path: Path) -> None:
+    path.mkdir(mode=0o700)
+    _sync_folder(path.parent)
+
+
 def _sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -378,6 +403,7 @@ def open_store(folder: Path) -> Iterator[JobStore]:
         for path in folder.iterdir():
             if _JOB_ID.match(path.name) and not (path / RECORD).exists():
                 shutil.rmtree(path, ignore_errors=True)  # an upload that did not end
-        yield JobStore(folder)
+        with closing(JobStore(folder)) as store:
+            yield store
     finally:
         os.close(descriptor)

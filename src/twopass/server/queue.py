@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,17 +90,16 @@ class JobQueue:
 
     async def add(self, body: Body) -> Record:
         """Parse and store a job and let it run, in a place that is reserved; raises TwopassError."""
-        job_id = self.store.new_folder()
-        with ExitStack() as undo:
-            undo.callback(self.store.delete, job_id)
+        job_id = await self.store.new_folder()
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.store.delete, job_id)
             job = self._parse(job_id, body.input, body.name)
             contexts.check_supported(job, self.worker.family)  # before the file is kept and waits for its turn
             await body.save(self.store.upload_path(job_id))
-            is_secret = bool(job.password or job.s3)
-            await asyncio.to_thread(self.store.keep_input, job_id, body.input, is_secret)
-            record = self.store.put(
-                Record(id=job_id, name=body.name or locations.redact(job.sources[0]), created=now())
-            )
+            await self.store.keep_input(job_id, body.input, is_secret=bool(job.password or job.s3))
+            name = body.name or locations.redact(job.sources[0])
+            record = Record(id=job_id, name=name, created=now())
+            await self.store.put(record)
             undo.pop_all()
         self._start(job)
         return record
@@ -126,19 +125,19 @@ class JobQueue:
 
         task.add_done_callback(forget)
 
-    def take_up(self) -> None:
+    async def take_up(self) -> None:
         """Continue the jobs that the end of the last server cut off, the oldest first. Pages that are stored stay."""
         for record in reversed(self.store.all()):
             if record.state is State.QUEUED:
                 try:
-                    job = self._load(record)
+                    job = await self._load(record)
                 except TwopassError as error:  # also if a setting has changed
-                    self._end(record.end(State.FAILED, error=ErrorAnswer.of(error)))
+                    await self._end(record.end(State.FAILED, error=ErrorAnswer.of(error)))
                 else:
                     log.info("job continued", job=record.id)
                     self._start(job)
 
-    def resume(self, job_id: str, password: str | None = None) -> Record:
+    async def resume(self, job_id: str, password: str | None = None) -> Record:
         """Run a job again that ended incomplete; a job that has not ended goes on. Pages that are stored stay.
 
         A password replaces the one that was sent before. Raises TwopassError if nothing is left to read, what was sent
@@ -151,19 +150,25 @@ class JobQueue:
             message = "the job is complete, or what was sent with it is no longer here; send the file as a new job"
             raise RequestError(Code.NOT_FOUND, message)
         self._check_room()
-        job = self._load(record, password)
-        record = self.store.put(record.restart())
+        job = await self._load(record, password)
+        record = record.restart()
+        self.store.show(record)  # before it is stored: another request must not start the job, too, or delete it
         self._start(job)
+        try:
+            await self.store.save(record)
+        except StoreError:
+            await self.cancel(job_id)
+            raise
         return record
 
-    def _load(self, record: Record, password: str | None = None) -> Job:
+    async def _load(self, record: Record, password: str | None = None) -> Job:
         file_name = record.name if self.store.upload_path(record.id).exists() else None
         job_input = self.store.load_input(record.id)
         if password is not None:
             job_input = {**job_input, "password": password}
         job = self._parse(record.id, job_input, file_name)
         if password is not None:
-            self.store.keep_input(record.id, job_input, is_secret=True)
+            await self.store.keep_input(record.id, job_input, is_secret=True)
         return job
 
     async def wait(self, job_id: str, seconds: float) -> None:
@@ -176,11 +181,12 @@ class JobQueue:
         task = self._tasks.get(job_id)
         if task is None:
             return False
-        if not task.cancelling():  # a second cancellation would not wait for the work to end
+        # A second cancellation would not wait for the work to end, and one after the end for its record.
+        if self.store.get(job_id).state.is_active and not task.cancelling():
             task.cancel()
         await asyncio.wait({task})
         if not self.store.get(job_id).state.is_final:  # it was cancelled before its first step
-            self._end(self.store.get(job_id).end(State.CANCELLED))
+            await self._end(self.store.get(job_id).end(State.CANCELLED))
         return True
 
     async def close(self) -> None:
@@ -192,29 +198,32 @@ class JobQueue:
         structlog.contextvars.bind_contextvars(job=job.id)
         try:
             async with self._slots:
-                self._keep(self.store.get(job.id).update(state=State.RUNNING, started=now()))
+                await self._keep(self.store.get(job.id).update(state=State.RUNNING, started=now()))
                 record = self._describe_end(job, await self._read(job))
         except asyncio.CancelledError:
             record = self.store.get(job.id).end(State.CANCELLED)
-        self._end(record)
+        await self._end(record)
 
-    def _end(self, record: Record) -> None:
+    async def _end(self, record: Record) -> None:
         """Keep the record, and what was sent with the job while it may run again."""
         if record.needs_password:
             self.store.forget_password(record.id)  # it was wrong
-        is_stored = self._keep(record)
+        is_stored = await self._keep(record)
         if record.state.is_final and not record.is_incomplete:
-            self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
+            await self.store.delete_sent(record.id)  # after the record: without both, a restart would lose the job
             if not is_stored:
-                self._keep(record)  # there may be room on the disk now
+                await self._save(record)  # there may be room on the disk now
 
-    def _keep(self, record: Record) -> bool:
+    async def _keep(self, record: Record) -> bool:
         """Keep the record, only in memory if it cannot be stored; returns whether it was."""
+        self.store.show(record)
+        return await self._save(record)
+
+    async def _save(self, record: Record) -> bool:
         try:
-            self.store.put(record)
+            await self.store.save(record)
         except StoreError as error:
             log.error("record of a job not stored", job=record.id, code=error.code)
-            self.store.show(record)
             return False
         return True
 

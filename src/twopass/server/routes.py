@@ -164,7 +164,8 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         if uploads.has_body(request):
             with queue.reserve(uploads.announced_bytes(request)) as arrival:
                 password = await uploads.read_password(request, arrival)
-        return await wait_for(queue.resume(job_id, password).id, wait_s, response)
+        record = await queue.resume(job_id, password)
+        return await wait_for(record.id, wait_s, response)
 
     @router.get("", summary="All jobs without their results, the newest first")
     async def list_jobs() -> JobList:
@@ -181,7 +182,7 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         was_active = await queue.cancel(job_id)
         answer = show_job(store.get(job_id), store, access)
         if not was_active:
-            await run_in_threadpool(store.delete, job_id)
+            await store.delete(job_id)
         return answer
 
 
