@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes import s3
 from twopass import Document, Job, Settings, read, read_pages
-from twopass.api.options import ReadOptions, parse_job
+from twopass.api.reading import ReadOptions, parse_job
 from twopass.document import Kind
 from twopass.errors import Code, InvalidJob, InvalidSetting, SourceError, TwopassError
 

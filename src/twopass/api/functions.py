@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     from twopass.api.document import Document
-    from twopass.api.options import Location, ReadOptions, Source, SubmitOptions
+    from twopass.api.reading import Location, ReadOptions, Source, SubmitOptions
     from twopass.fleet.campaign import DocumentOutcome
     from twopass.settings import Settings
 

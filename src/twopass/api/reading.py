@@ -1,22 +1,30 @@
-"""Read one document in this process, whole or page by page."""
+"""Read one document in this process, whole or page by page.
+
+The keyword arguments are fields of a job. The workers of the process are each opened at the first use, shared by all
+calls, and closed at exit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import atexit
+import base64
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
+from typing import Any, TypedDict
+from uuid import uuid4
 
 from twopass import pipeline
-from twopass.api import options as api_options
-from twopass.api import workers
 from twopass.api.document import MARKDOWN, Document, attach
-from twopass.api.options import Location, ReadOptions, Source
 from twopass.contexts import DocumentContext, PageListener
 from twopass.document import Checkpoint, Severity
 from twopass.engines import factory
-from twopass.errors import TwopassError
-from twopass.formats import docjson
+from twopass.errors import Code, InvalidJob, TwopassError, suggest
+from twopass.formats import docjson, registry
 from twopass.formats.registry import WRITERS
-from twopass.job import Format, Job
+from twopass.job import EntryPoint, Format, Job
 from twopass.runtime import loop_thread
 from twopass.settings import Settings, load_settings
 from twopass.steps import artefacts
@@ -24,18 +32,54 @@ from twopass.steps.document_folder import DocumentFolder
 from twopass.steps.report import Outcome
 from twopass.storage.outputs import open_output
 from twopass.storage.store import Store
-from twopass.worker import Worker
+from twopass.telemetry import logs
+from twopass.worker import Worker, open_worker
+
+Source = str | os.PathLike[str] | bytes
+Location = str | os.PathLike[str]
+
+_lock = threading.Lock()
+_workers: dict[tuple[int, Settings], Worker] = {}  # by process, because a forked child has none of its parent's threads
+
+
+class ReadOptions(TypedDict, total=False):
+    """Fields of a job; docs/contract.md describes each."""
+
+    pages: str | None
+    password: str | None
+    language: str | None
+    formats: Sequence[str]
+    markdown: Mapping[str, Any] | None
+    chunks: Mapping[str, Any] | None
+    mode: str
+    dpi: int
+    max_crops: int | None
+    pass2: str
+    figure_descriptions: str
+    task: str
+    prompt: str | None
+    sampling: Mapping[str, Any]
+    failed_pages: Mapping[str, Any]
+    deadline_s: float | None
+    resume: bool
+    s3: Mapping[str, Any] | None
+
+
+class SubmitOptions(ReadOptions, total=False):
+    """Fields of a job for an endpoint."""
+
+    inline: Sequence[str] | None
 
 
 def read(source: Source, output: Location | None, settings: Settings | None, options: ReadOptions) -> Document:
     """Read a document, or load it from the output if it is finished there: then no engine is started."""
     settings = settings or load_settings()
-    job = api_options.parse_job(source, output, options, settings)
-    if job.output and not workers.is_open(settings):
+    job = parse_job(source, output, options, settings)
+    if job.output and (os.getpid(), settings) not in _workers:
         with loop_thread.open_loop() as loop:
             if found := loop_thread.run(_find_finished(job, job.output, settings), loop):
                 return found
-    worker = workers.get_worker(settings)
+    worker = _get_worker(settings)
     return worker.run(_read(job, worker, None))
 
 
@@ -52,8 +96,8 @@ def read_pages(
 ) -> Iterator[Document]:
     """Yield each page as a document of its own as soon as it is finished."""
     settings = settings or load_settings()
-    job = api_options.parse_job(source, output, options, settings)
-    worker = workers.get_worker(settings)
+    job = parse_job(source, output, options, settings)
+    worker = _get_worker(settings)
 
     async def start(emit: Callable[[Document], None]) -> None:
         await _read(job, worker, partial(_emit_page, emit))
@@ -91,3 +135,46 @@ async def _emit_page(emit: Callable[[Document], None], doc: DocumentContext, pag
         if element.image and (crop := await doc.folder.read(element.image)) is not None:
             files[element.image] = crop
     emit(attach(inputs.with_spans, files))
+
+
+def parse_job(source: Source, output: Location | None, options: ReadOptions, settings: Settings) -> Job:
+    """Make the job that reads one source. Its DocJSON is always written. Raises InvalidJob naming the option."""
+    if unknown := set(options) - set(ReadOptions.__annotations__):
+        known = list(ReadOptions.__annotations__)
+        advice = suggest(min(unknown), known) or f"; the options are {', '.join(known)}"
+        message = f"{min(unknown)}: not an option here{advice}"
+        raise InvalidJob(Code.INVALID_JOB, message)
+    fields = {**options, "source": _to_uri(source), "output": output and os.fspath(output), "inline": []}
+    job = Job.parse({"id": f"read-{uuid4().hex[:12]}", "input": fields}, settings, EntryPoint.LOCAL)
+    formats = tuple(name for name in Format if name in {*job.formats, Format.DOCJSON})
+    registry.check_installed(job.formats_needed)  # before a worker starts
+    # A default bucket is for workers: a program's files go only where it says.
+    return job.model_copy(update={"formats": formats, "output": job.output if output else None})
+
+
+def _to_uri(source: Source) -> str:
+    if isinstance(source, bytes):
+        return f"data:application/octet-stream;base64,{base64.b64encode(source).decode()}"
+    return os.fspath(source)
+
+
+def _get_worker(settings: Settings) -> Worker:
+    """The worker of this process with these settings. Raises EngineError if its engine does not start."""
+    key = os.getpid(), settings
+    with _lock:
+        if key not in _workers:
+            logs.use_standard_logging()
+            _workers[key] = _open_worker(settings)
+        return _workers[key]
+
+
+def _open_worker(settings: Settings) -> Worker:
+    stack = ExitStack()
+    worker = stack.enter_context(open_worker(settings))
+    atexit.register(_close_worker, stack, os.getpid())
+    return worker
+
+
+def _close_worker(stack: ExitStack, owner: int) -> None:
+    if os.getpid() == owner:
+        stack.close()

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from twopass.api.options import Location, SubmitOptions
 from twopass.fleet import submission
 from twopass.fleet.campaign import DocumentOutcome
 from twopass.fleet.discovery import find_documents
@@ -16,6 +16,9 @@ from twopass.fleet.submission import Submission
 from twopass.runtime import loop_thread
 from twopass.settings import Settings, load_settings
 from twopass.telemetry import logs
+
+if TYPE_CHECKING:
+    from twopass.api.reading import Location, SubmitOptions
 
 
 class _Collector:
