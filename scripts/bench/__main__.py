@@ -9,8 +9,8 @@ from twopass.runtime import vendor_reports
 
 # modules of this package
 COMMANDS = (
-    *("all", "engine", "families", "detector", "jobs", "latency", "gpus", "encoder"),
-    *("acceptance", "host", "stages", "corpus", "campaign"),
+    *("all", "families", "detector", "jobs", "latency", "gpus", "encoder"),
+    *("acceptance", "stages", "corpus", "campaign"),
 )
 DEFAULT = "all"
 
