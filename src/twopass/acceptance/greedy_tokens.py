@@ -108,7 +108,7 @@ def add_drafts(requests: Sequence[Request], alone: Sequence[Answer]) -> list[Req
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """How two lists of answers differ.
 
     `others` is the share of answers that differ in MIN_EDIT_SHARE of their characters or more, `other_ends` the share
@@ -124,7 +124,7 @@ class Difference:
         return f"{self.others:.0%} are other answers ({self.edit_share:.1%} of characters{self.first})"
 
 
-def compare(requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequence[Answer]) -> Difference:
+def compare(requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequence[Answer]) -> _Difference:
     """Compare answers pair by pair. Edits are Levenshtein's distance divided by the longer answer's length."""
     shares, first, other_ends = [], "", 0
     for request, one, other in zip(requests, ours, theirs, strict=True):
@@ -133,7 +133,7 @@ def compare(requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequenc
         if not first and one.text != other.text:
             first = f", first in {request.name} at character {find_first_difference(one.text, other.text)}"
     others = sum(share >= MIN_EDIT_SHARE for share in shares)
-    return Difference(others / len(shares), other_ends / len(shares), mean(shares), first)
+    return _Difference(others / len(shares), other_ends / len(shares), mean(shares), first)
 
 
 def find_first_difference(one: str, other: str) -> int:
@@ -174,11 +174,11 @@ def _check_drafts(ours: Answers) -> Check:
 
 def _compare(
     requests: Sequence[Request], ours: Sequence[Answer], theirs: Sequence[Answer], numbers: Sequence[int]
-) -> Difference:
+) -> _Difference:
     return compare([requests[n] for n in numbers], [ours[n] for n in numbers], [theirs[n] for n in numbers])
 
 
-def _judge(name: str, found: Difference, batching: Difference, numbers: Sequence[int]) -> list[Check]:
+def _judge(name: str, found: _Difference, batching: _Difference, numbers: Sequence[int]) -> list[Check]:
     others = min(1.0, batching.others + MARGIN)
     ends = min(1.0, batching.other_ends + max(MARGIN / 2, MIN_OTHER_ENDS / len(numbers)))
     return [

@@ -34,7 +34,7 @@ PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": F
 CONTEXT: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 
 
-class LazyGroup(TyperGroup):
+class _LazyGroup(TyperGroup):
     """A group that lists its subcommands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -59,7 +59,7 @@ class LazyGroup(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-app = typer.Typer(name="twopass", cls=LazyGroup, no_args_is_help=True, context_settings=CONTEXT, **PLAIN)
+app = typer.Typer(name="twopass", cls=_LazyGroup, no_args_is_help=True, context_settings=CONTEXT, **PLAIN)
 
 
 def _print_version(is_asked: bool) -> None:

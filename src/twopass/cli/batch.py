@@ -374,7 +374,7 @@ def _read_in_worker(batch: Batch, settings: Settings) -> None:
     with ExitStack() as stack:
         try:
             hide_memory(settings)
-            asyncio.run(find_finished(batch, settings))
+            asyncio.run(_finish_stored(batch, settings))
             if not batch.unfinished:
                 batch.opened = batch.started  # no engine was needed
                 return
@@ -403,7 +403,7 @@ def _report_stop(batch: Batch) -> None:
     )
 
 
-async def find_finished(batch: Batch, settings: Settings) -> None:
+async def _finish_stored(batch: Batch, settings: Settings) -> None:
     """Finish the files that were read before, up to the first one that needs an engine, which may take a minute."""
     keeps_documents = batch.arguments.output and batch.arguments.resume
     identity = await factory.identify(settings) if keeps_documents else None

@@ -100,7 +100,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """What one check found, and for a warning or a failure what to do."""
 
     check: str
@@ -111,7 +111,7 @@ class Finding:
 Answer = tuple[Level, str]
 
 
-def run_checks(commands: Collection[str]) -> Iterator[Finding]:
+def run_checks(commands: Collection[str]) -> Iterator[_Finding]:
     """Run the checks in order, of the rows of COMMANDS only these.
 
     Wrong settings end them, because no worker starts with such settings.
@@ -123,16 +123,16 @@ def run_checks(commands: Collection[str]) -> Iterator[Finding]:
         worker.check_settings(settings)
         preflight.check_allowed_dir(settings)
     except InvalidSetting as error:
-        yield Finding("settings", Level.FAILED, str(error))
+        yield _Finding("settings", Level.FAILED, str(error))
         return
     skipped = [COMMANDS[name][0] for name in COMMANDS if name not in commands]
     for name, check in CHECKS.items():
         if name in skipped:
             continue
         try:
-            yield Finding(name, *check(settings))
+            yield _Finding(name, *check(settings))
         except (InvalidSetting, EngineError, StoreError) as error:
-            yield Finding(name, Level.FAILED, str(error))
+            yield _Finding(name, Level.FAILED, str(error))
 
 
 def _check_settings(settings: Settings) -> Answer:

@@ -67,7 +67,7 @@ def number(
     return {"parser": parse, "metavar": metavar}
 
 
-def use_config(value: Path | None) -> Path | None:
+def _use_config(value: Path | None) -> Path | None:
     """Name the file in the environment, where the settings are looked for, also by child processes."""
     if value is not None:
         if not value.is_file():
@@ -80,7 +80,7 @@ def use_config(value: Path | None) -> Path | None:
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", callback=use_config, help=f"Settings; default: {CONFIG_FILE}, if it exists."
+        "--config", metavar="FILE", callback=_use_config, help=f"Settings; default: {CONFIG_FILE}, if it exists."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the summary.")]
@@ -91,7 +91,7 @@ Verbose = Annotated[
 Password = Annotated[str | None, typer.Option("--password", metavar="PASSWORD", help="Password of encrypted PDFs.")]
 
 
-def parse_formats(value: str) -> str:
+def _parse_formats(value: str) -> str:
     """Check a comma-separated list of formats; empty stands for none."""
     names = [name.strip() for name in value.split(",")] if value else []
     unknown = [name for name in names if name not in set(Format)]
@@ -106,7 +106,7 @@ Formats = Annotated[
     str,
     typer.Option(
         "--formats",
-        parser=parse_formats,
+        parser=_parse_formats,
         metavar="LIST",
         autocompletion=complete(tuple(Format), ","),
         help=f"Comma-separated: {', '.join(Format)}.",

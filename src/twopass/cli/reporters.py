@@ -90,8 +90,8 @@ class Reporter(Protocol):
 def create_reporter(settings: Settings, keeps_stdout: bool = False) -> Reporter:
     """Return the reporter for LOG_FORMAT; with `keeps_stdout` it prints nothing there."""
     if settings.log_format is LogFormat.QUIET:
-        return QuietReporter(keeps_stdout)
-    return JsonReporter(keeps_stdout) if settings.writes_json_logs else TextReporter(keeps_stdout)
+        return _QuietReporter(keeps_stdout)
+    return _JsonReporter(keeps_stdout) if settings.writes_json_logs else TextReporter(keeps_stdout)
 
 
 class TextReporter:
@@ -139,7 +139,7 @@ class TextReporter:
         _print_line(self._console, text)
 
 
-class QuietReporter(TextReporter):
+class _QuietReporter(TextReporter):
     """Documents that did not end with success, and the summary."""
 
     def report_start(self, documents: int, engine: str) -> None: ...
@@ -156,7 +156,7 @@ class QuietReporter(TextReporter):
         self._print(summary)
 
 
-class JsonReporter:
+class _JsonReporter:
     """For programs: one object per line."""
 
     def __init__(self, keeps_stdout: bool = False) -> None:

@@ -71,12 +71,12 @@ def configure(app: ASGIApp, limits: ClientLimits, **options: Any) -> uvicorn.Con
     """Return uvicorn's configuration for the application, with the limits of its connections."""
     connections = Connections(limits)
 
-    class Connection(ClientConnection):
+    class Connection(_ClientConnection):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(connections, *args, **kwargs)
 
     return uvicorn.Config(
-        CloseUnread(app, limits),
+        _CloseUnread(app, limits),
         http=Connection,
         ws="none",  # an upgraded connection would leave these limits
         log_config=None,
@@ -98,7 +98,7 @@ def group_address(host: str) -> str:
     return str(address.ipv4_mapped or ip_network((address, IPV6_PREFIX), strict=False))
 
 
-class ClientConnection(H11Protocol):
+class _ClientConnection(H11Protocol):
     """One connection, which is closed if its client sends headers or takes its answer too slowly."""
 
     def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
@@ -208,10 +208,10 @@ class ClientConnection(H11Protocol):
         )
         response = error_response(RequestError(Code.TOO_MANY_CONNECTIONS, message))
         response.raw_headers.append(CLOSE)
-        await CloseUnread(response, self._limits)(scope, receive, send)
+        await _CloseUnread(response, self._limits)(scope, receive, send)
 
 
-class CloseUnread:
+class _CloseUnread:
     """Close the connection of a client that sends a body which is not read, instead of receiving all of it."""
 
     def __init__(self, app: ASGIApp, limits: ClientLimits) -> None:

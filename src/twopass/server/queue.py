@@ -239,7 +239,7 @@ class JobQueue:
         tracker, worker, is_kept_here = Tracker(show_soon), self.worker, self._is_kept_here(job)
         if is_kept_here:  # no other worker reads into this folder
             worker = replace(worker, pick_start=_pick_first)
-        return await run_in_worker(worker, _observe(job, worker, tracker, keeps_thumbnails=is_kept_here))
+        return await _run_in_worker(worker, _observe(job, worker, tracker, keeps_thumbnails=is_kept_here))
 
     def _describe_end(self, job: Job, task: asyncio.Task[Result]) -> Record:
         record, error = self.store.get(job.id), task.exception()
@@ -289,7 +289,7 @@ def _find_error(result: Result) -> ErrorAnswer:
     return ErrorAnswer(code=problem.code, message=problem.message)
 
 
-async def run_in_worker(worker: Worker, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+async def _run_in_worker(worker: Worker, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
     """Run on the worker's loop and return the ended task.
 
     A cancellation is passed on, and raised only when the work has ended: until then it may write files.

@@ -64,13 +64,13 @@ JobId = Annotated[str, Path(description="the job's id")]
 WaitS = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="seconds to wait for the job's end")]
 
 
-class EventStream(StreamingResponse):
+class _EventStream(StreamingResponse):
     """Server-sent events. FastAPI's own log a traceback for each client that goes away while an event is sent."""
 
     media_type = "text/event-stream"
 
 
-def new_job_body() -> dict[str, Any]:
+def _new_job_body() -> dict[str, Any]:
     """The two bodies of a new job in OpenAPI: the routes read bodies themselves, to limit them while they arrive."""
     job = Job.model_json_schema(ref_template="#/components/schemas/{model}")
     fields = sorted(set(job["properties"]) - {"id", "entry_point", "queued_s", "upload"})
@@ -140,7 +140,7 @@ def _add_jobs(router: APIRouter, queue: JobQueue, store: JobStore, access: Acces
         status_code=202,
         summary="Send a job, with a file or with the address of a source",
         responses=ENDED,
-        openapi_extra={"requestBody": new_job_body()},
+        openapi_extra={"requestBody": _new_job_body()},
     )
     async def add(request: Request, response: Response, wait_s: WaitS = 0) -> JobAnswer:
         with queue.reserve(uploads.announced_bytes(request)) as arrival:
@@ -194,10 +194,10 @@ def _add_observation(router: APIRouter, queue: JobQueue, store: JobStore, access
 
     @router.get(
         "/{job_id}/events",
-        response_class=EventStream,
+        response_class=_EventStream,
         summary="Progress, pages and the end, as they come",
     )
-    async def events(job_id: JobId) -> EventStream:
+    async def events(job_id: JobId) -> _EventStream:
         """Events `progress` (a job), `page` (a page that was read), and `end` (the job with its result)."""
         store.get(job_id)
         return _send_events(_follow_job(job_id, store, access))
@@ -206,19 +206,19 @@ def _add_observation(router: APIRouter, queue: JobQueue, store: JobStore, access
 def _add_changes(router: APIRouter, queue: JobQueue, store: JobStore, access: Access) -> None:
     @router.get(
         "/v1/events",
-        response_class=EventStream,
+        response_class=_EventStream,
         dependencies=[Depends(access.check)],
         responses={401: ERRORS[401]},
         summary="Changes of all jobs, as they come",
     )
-    async def changes() -> EventStream:
+    async def changes() -> _EventStream:
         """Events `job` (a job without its result; at first all jobs, the oldest first), `listed` (their number, once
         all were sent), `page` (a page that was read of a job that runs) and `deleted` (a job's id).
         """
         return _send_events(_follow_all(queue, store, access))
 
 
-def _send_events(events: AsyncIterator[Event | None]) -> EventStream:
+def _send_events(events: AsyncIterator[Event | None]) -> _EventStream:
     """Send events as they come, and a comment where None has come for a while, so that proxies keep the connection."""
 
     async def encode() -> AsyncIterator[bytes]:
@@ -235,7 +235,7 @@ def _send_events(events: AsyncIterator[Event | None]) -> EventStream:
             sent = clock()
             await asyncio.sleep(0)  # a client that takes thousands of events at once must not hold up the others
 
-    return EventStream(encode(), headers=STREAM_HEADERS)
+    return _EventStream(encode(), headers=STREAM_HEADERS)
 
 
 async def _follow_job(job_id: str, store: JobStore, access: Access) -> AsyncIterator[Event | None]:

@@ -28,7 +28,7 @@ starting. This page loads again by itself.
 """
 
 
-class StartingHandler(BaseHTTPRequestHandler):
+class _StartingHandler(BaseHTTPRequestHandler):
     """Answers every request at once; browsers load the page again by themselves."""
 
     timeout = SILENCE_S
@@ -72,7 +72,7 @@ def answer(listening: socket.socket) -> Iterator[None]:
 
 def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
-    with ThreadingHTTPServer(("", 0), StartingHandler, bind_and_activate=False) as server:
+    with ThreadingHTTPServer(("", 0), _StartingHandler, bind_and_activate=False) as server:
         server.socket.close()
         server.socket = listening
         server.daemon_threads = True

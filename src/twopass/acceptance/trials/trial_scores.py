@@ -57,8 +57,8 @@ def score(documents: Sequence[TrialDocument], trial: Trial) -> dict[str, Errors]
         for number, truth in document.truths.items():
             page = trial.pages.get((str(document.path), number))
             name = WORDS if document.is_drawn else LAYER_WORDS
-            scores[name] = scores.get(name, Errors()) + count_wrong_words(text_of(page), truth.text)
-            scores[CELLS] += count_wrong_cells(tables_of(page), truth.tables)
+            scores[name] = scores.get(name, Errors()) + count_wrong_words(_text_of(page), truth.text)
+            scores[CELLS] += _count_wrong_cells(_tables_of(page), truth.tables)
     return scores
 
 
@@ -66,18 +66,18 @@ def count_changes(documents: Sequence[TrialDocument], trial: Trial, baseline: Tr
     """Compare the words of pages whose text is not known with those of another trial."""
     known = {(str(document.path), number) for document in documents for number in document.truths}
     keys = {*trial.pages, *baseline.pages} - known
-    pairs = ((text_of(trial.pages.get(key)), text_of(baseline.pages.get(key))) for key in keys)
+    pairs = ((_text_of(trial.pages.get(key)), _text_of(baseline.pages.get(key))) for key in keys)
     return sum((count_wrong_words(text, other) for text, other in pairs), Errors())
 
 
-def text_of(page: Checkpoint | None) -> str:
+def _text_of(page: Checkpoint | None) -> str:
     """What the model has read."""
     if page is None or page.page.state not in MODEL_STATES:
         return ""
     return "\n".join(element.text for element in page.elements)
 
 
-def tables_of(page: Checkpoint | None) -> list[Table]:
+def _tables_of(page: Checkpoint | None) -> list[Table]:
     if page is None or page.page.state not in MODEL_STATES:
         return []
     return [element.table for element in page.elements if element.table]
@@ -89,7 +89,7 @@ def count_wrong_words(text: str, truth: str) -> Errors:
     return Errors(max((expected - found).total(), (found - expected).total()), expected.total())
 
 
-def count_wrong_cells(tables: Iterable[Table], expected: Sequence[Rows]) -> Errors:
+def _count_wrong_cells(tables: Iterable[Table], expected: Sequence[Rows]) -> Errors:
     """Count the cells that are not read, or not in their row and column; of several tables the most similar counts."""
     found = [{(cell.row, cell.col): _normalize(cell.text) for cell in table.cells} for table in tables]
     wrong = total = 0

@@ -44,7 +44,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class _Judgement:
     """A choice that was tried, whether it is recommended, and why or why not."""
 
     choice: Choice
@@ -122,13 +122,13 @@ def run(
     judged = []
     for choice in choices:
         found = choice if isinstance(choice, Skipped) else _try(choice, read, judge, announce)
-        judged += [found] if isinstance(found, Judgement) else []
+        judged += [found] if isinstance(found, _Judgement) else []
         checks.append(_check(found, judge))
     recommended = _keep_best_preset([one for one in judged if one.is_recommended])
     if len(recommended) > 1:
         together = _try(_merge([one.choice for one in recommended]), read, judge, announce)
         checks.append(_check(together, judge))
-        recommended = [together if isinstance(together, Judgement) and together.is_recommended else recommended[0]]
+        recommended = [together if isinstance(together, _Judgement) and together.is_recommended else recommended[0]]
     lines = recommended[0].choice.lines if recommended else []
     announce("\n".join(["recommended:", *lines]) if lines else "recommended: your settings as they are")
     return Tuning([*checks, Check(STAGE, "recommended", CheckOutcome.PASSED, ", ".join(lines) or DEFAULTS)], baseline)
@@ -150,7 +150,7 @@ def _announce_rest(seconds: float, count: int) -> str:
     return f"(e) the first run took {seconds:.0f} s, so {count} more take about {count * seconds / 60:.0f} minutes"
 
 
-def _try(choice: Choice, read: ReadTrial, judge: _Judge, announce: Announce) -> Judgement | Skipped:
+def _try(choice: Choice, read: ReadTrial, judge: _Judge, announce: Announce) -> _Judgement | Skipped:
     try:
         trial = read(choice)
     except TwopassError as error:
@@ -160,7 +160,7 @@ def _try(choice: Choice, read: ReadTrial, judge: _Judge, announce: Announce) -> 
     return judge.judge(choice, trial)
 
 
-def _check(found: Judgement | Skipped, judge: _Judge) -> Check:
+def _check(found: _Judgement | Skipped, judge: _Judge) -> Check:
     if isinstance(found, Skipped):
         return skip(STAGE, found.name, found.reason)
     word = "recommended" if found.is_recommended else "not recommended"
@@ -169,7 +169,7 @@ def _check(found: Judgement | Skipped, judge: _Judge) -> Check:
     )
 
 
-def _keep_best_preset(recommended: Sequence[Judgement]) -> list[Judgement]:
+def _keep_best_preset(recommended: Sequence[_Judgement]) -> list[_Judgement]:
     """Sort by speed, the fastest first; of the presets, which exclude each other, only the fastest stays."""
     by_speed = sorted(recommended, key=lambda one: -one.trial.pages_per_s)
     presets = [one for one in by_speed if "PRESET" in one.choice.settings]
@@ -193,7 +193,7 @@ class _Judge:
     baseline: Trial
     again: Trial
 
-    def judge(self, choice: Choice, trial: Trial) -> Judgement:
+    def judge(self, choice: Choice, trial: Trial) -> _Judgement:
         scores, first, second = (trial_scores.score(self.documents, one) for one in (trial, self.baseline, self.again))
         comparisons = [trial_scores.compare(name, scores[name], first[name], second[name]) for name in scores]
         if changed := self._find_changes(trial):
@@ -201,7 +201,7 @@ class _Judge:
         effects = {one.effect for one in comparisons}
         speed = self._compare_speed(trial)
         is_better = Effect.WORSE not in effects and (Effect.BETTER in effects or speed.effect is Effect.BETTER)
-        return Judgement(choice, trial, is_better, "; ".join(one.text for one in [speed, *comparisons]))
+        return _Judgement(choice, trial, is_better, "; ".join(one.text for one in [speed, *comparisons]))
 
     def _find_changes(self, trial: Trial) -> Comparison | None:
         """Words of pages whose text is not known: many other words are a reason to look, whichever are right."""
