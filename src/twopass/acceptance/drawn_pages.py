@@ -121,8 +121,11 @@ def _write_cells(page: pymupdf.Page, rows: Rows, top: float, width: float, heigh
 
 
 def render(write: Write) -> Pixels:
+    import pymupdf
+
     with _new_pdf() as pdf:
-        return _render(_add_page(pdf, write))
+        pixmap = _add_page(pdf, write).get_pixmap(matrix=pymupdf.Matrix(ZOOM, ZOOM))
+        return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
 
 
 def scan(pixels: Pixels) -> Pixels:
@@ -169,13 +172,6 @@ def _add_page(pdf: pymupdf.Document, write: Write) -> pymupdf.Page:
     page = pdf.new_page(width=A4[0], height=A4[1])
     write(page)
     return page
-
-
-def _render(page: pymupdf.Page) -> Pixels:
-    import pymupdf
-
-    pixmap = page.get_pixmap(matrix=pymupdf.Matrix(ZOOM, ZOOM))
-    return Pixels(pixmap.width, pixmap.height, data=bytes(pixmap.samples))
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,8 @@ def run(plan: Plan) -> list[Check]:
     """Run the stages until one fails, and return all checks; raises EngineError if an engine does not start."""
     checks: list[Check] = []
     # Rates of a folder that is there need no model.
-    stages = () if plan.artefacts and not plan.tune else _run_model_stages(plan)
+    run_model = _run_vllm if plan.settings.engine == "vllm" else _run_other_engine
+    stages = () if plan.artefacts and not plan.tune else run_model(plan)
     for stage in chain(stages, _run_optional_stages(plan)):
         plan.report(stage)
         checks += stage
@@ -142,11 +143,6 @@ def _choose_model(name: str) -> TestedModel:
     return RegionReaderModel(name) if find_model(name).reads_regions else WholePageModel(name)
 
 
-def _run_model_stages(plan: Plan) -> Iterator[list[Check]]:
-    """Yield the checks of each stage as soon as it ends. Raises EngineError if an engine does not start."""
-    return _run_stages(plan) if plan.settings.engine == "vllm" else _run_other_engine(plan)
-
-
 def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
     """Only answers can be compared where this process does not run the model with vLLM."""
     if plan.settings.engine == "cpu":
@@ -157,7 +153,8 @@ def _run_other_engine(plan: Plan) -> Iterator[list[Check]]:
         yield worker.submit(_check_recorded_answers(plan, worker)).result()
 
 
-def _run_stages(plan: Plan) -> Iterator[list[Check]]:
+def _run_vllm(plan: Plan) -> Iterator[list[Check]]:
+    """The stages (a) to (d); raises EngineError if an engine does not start."""
     if not find_spec("vllm"):
         message = "stages (a) to (c) need vllm, which is not installed: make gpu, or use the container image"
         raise EngineError(Code.ENGINE_DEAD, message)

@@ -115,16 +115,12 @@ async def _load(outcome: Outcome, output: Store) -> Document:
     """Load the document that was written, with all of its files but the checkpoints."""
     files = await DocumentFolder(output, str(outcome.result.id)).read_artefacts()
     if WRITERS[Format.DOCJSON].name not in files:
-        raise _describe_unwritten(outcome)
+        # Pages are left, which the same call reads.
+        first = next(problem for problem in outcome.problems if problem.severity is Severity.ERROR)
+        raise TwopassError(first.code, first.message)
     document = docjson.loads(files[WRITERS[Format.DOCJSON].name])
     update = {"status": outcome.result.status, "problems": outcome.problems}
     return attach(document.model_copy(update=update), files)
-
-
-def _describe_unwritten(outcome: Outcome) -> TwopassError:
-    """Why the document is not in the output: pages are left, which the same call reads."""
-    first = next(problem for problem in outcome.problems if problem.severity is Severity.ERROR)
-    return TwopassError(first.code, first.message)
 
 
 async def _emit_page(emit: Callable[[Document], None], doc: DocumentContext, page: Checkpoint) -> None:
@@ -164,15 +160,10 @@ def _get_worker(settings: Settings) -> Worker:
     with _lock:
         if key not in _workers:
             logs.use_standard_logging()
-            _workers[key] = _open_worker(settings)
+            stack = ExitStack()
+            _workers[key] = stack.enter_context(open_worker(settings))
+            atexit.register(_close_worker, stack, os.getpid())
         return _workers[key]
-
-
-def _open_worker(settings: Settings) -> Worker:
-    stack = ExitStack()
-    worker = stack.enter_context(open_worker(settings))
-    atexit.register(_close_worker, stack, os.getpid())
-    return worker
 
 
 def _close_worker(stack: ExitStack, owner: int) -> None:

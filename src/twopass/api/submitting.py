@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,8 @@ def submit(
     settings = settings or load_settings()
     logs.use_standard_logging()
     places = [sources] if isinstance(sources, str | os.PathLike) else sources
-    with _open_folder(folder) as state, loop_thread.open_loop() as loop:
+    opening = tempfile.TemporaryDirectory(prefix="submit-") if folder is None else nullcontext(folder)
+    with opening as state, loop_thread.open_loop() as loop:
         request = Submission(
             folder=Path(state),
             endpoint=endpoint,
@@ -70,7 +71,3 @@ async def _send(places: Sequence[str], request: Submission, settings: Settings) 
     collector = _Collector()
     await submission.send(documents, request, settings, collector)
     return sorted(collector.outcomes, key=lambda outcome: outcome.number)
-
-
-def _open_folder(folder: Location | None) -> AbstractContextManager[Location]:
-    return tempfile.TemporaryDirectory(prefix="submit-") if folder is None else nullcontext(folder)

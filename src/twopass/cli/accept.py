@@ -98,14 +98,10 @@ def command(
     finally:
         seconds = round(time.monotonic() - started)
         if json_file:
-            _write_json(json_file, done, seconds)
+            written = {"seconds": seconds, "checks": [dataclasses.asdict(check) for check in done]}
+            json_file.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
     has_passed = checks.has_passed(done)
     nothing = "" if has_passed or checks.has_failed(done) else ": nothing was compared"
     outcome = f"{'passed' if has_passed else 'failed'}{nothing}"
     typer.echo(f"{outcome}, after {seconds} s, {checks.count_outcomes(done)}")
     raise typer.Exit(Exit.SUCCESS if has_passed else Exit.FAILED)
-
-
-def _write_json(path: Path, done: Sequence[Check], seconds: int) -> None:
-    record = {"seconds": seconds, "checks": [dataclasses.asdict(check) for check in done]}
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")

@@ -493,16 +493,18 @@ def _write_summary(summary: Mapping[str, Any], batch: Batch, output: str, settin
 
     Of several processes with one output, each lists all documents; the last one's is also SUMMARY.
     """
+
+    data = to_json(summary, indent=1)
+
+    async def put() -> None:
+        async with outputs.open_output(output, settings, None) as store:
+            for name in (batch.run_name, SUMMARY):
+                await store.put(name, data, "application/json")
+
     try:
-        asyncio.run(_put_summary(to_json(summary, indent=1), batch.run_name, output, settings))
+        asyncio.run(put())
     except StoreError as error:
         batch.reporter.report_event(f"{SUMMARY} is not written: {error}", is_error=True, code=error.code)
-
-
-async def _put_summary(data: bytes, run_name: str, output: str, settings: Settings) -> None:
-    async with outputs.open_output(output, settings, None) as store:
-        for name in (run_name, SUMMARY):
-            await store.put(name, data, "application/json")
 
 
 def to_json(value: Mapping[str, Any], indent: int | None = None) -> bytes:

@@ -98,7 +98,8 @@ class TextReporter:
     """For people: bars on a terminal, elsewhere lines."""
 
     def __init__(self, keeps_stdout: bool = False) -> None:
-        self._console = _open_console()
+        # No control characters where stderr is no terminal, even with FORCE_COLOR, which many CI services set.
+        self._console = Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
         self._keeps_stdout = keeps_stdout
 
     def report_start(self, documents: int, engine: str) -> None:
@@ -209,16 +210,13 @@ def format_row(row: Mapping[str, Any]) -> list[str]:
     The problem of a file without pages is in its first line.
     """
     name = row["file"].encode(errors="backslashreplace").decode()
-    problems = [_format_problem(problem) for problem in merge_problems(_parse_problems(row))]
+    recorded = [Problem.model_validate(problem) for problem in row["problems"]]
+    problems = [_format_problem(problem) for problem in merge_problems(recorded)]
     reason = _format_page_counts(row["pages"]) or (problems.pop(0) if problems else "no result")
     place = f" -> {row['folder']}/" if row["folder"] else ""
     lines = [f"{row['status']}: {name} ({reason}){place}", *(f"  {problem}" for problem in problems[:MAX_PROBLEMS])]
     more = len(problems) - MAX_PROBLEMS
     return [*lines, f"  and {more} more problem{'' if more == 1 else 's'} in the summary"] if more > 0 else lines
-
-
-def _parse_problems(row: Mapping[str, Any]) -> list[Problem]:
-    return [Problem.model_validate(problem) for problem in row["problems"]]
 
 
 def _format_problem(problem: Problem) -> str:
@@ -370,14 +368,6 @@ class Figures:
 def _sum_stages(document: DocumentResult, *names: str) -> float:
     stages = document.timings.get("stages", {})
     return float(sum(stages.get(name, {}).get("wall_s", 0.0) for name in names))
-
-
-def _open_console() -> Console:
-    """Return a console on stderr, because stdout is for results.
-
-    It writes no control characters where stderr is not a terminal, even if FORCE_COLOR is set, as on many CI services.
-    """
-    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
 
 
 @contextmanager

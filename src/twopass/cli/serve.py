@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,14 +52,7 @@ def command(
         raise typer.Exit(Exit.FAILED) from None
 
     try:
-        serve(settings, _print_line if is_for_person and not quiet else _print_nothing)
+        # Programs read the same in the log.
+        serve(settings, partial(typer.echo, err=True) if is_for_person and not quiet else lambda line: None)
     except TwopassError as error:
         options.fail(error)
-
-
-def _print_line(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _print_nothing(line: str) -> None:
-    """The log says the same to programs."""

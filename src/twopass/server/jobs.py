@@ -27,9 +27,9 @@ from typing import Any
 import structlog
 from pydantic import AwareDatetime, Field, ValidationError
 
-from twopass.document import TRANSIENT_CODES, Severity
+from twopass.document import Severity
 from twopass.document import State as PageState
-from twopass.errors import Code, InvalidJob, RequestError, StoreError, TwopassError
+from twopass.errors import Code, InvalidJob, RequestError, Retry, StoreError, TwopassError
 from twopass.result import Result
 from twopass.storage import error_mapping
 from twopass.values import Value
@@ -92,16 +92,7 @@ _DAMAGED = ErrorAnswer(
     "Send the file as a new job",
 )
 # Reasons that may pass, or that a password removes: the same job, run again, reads what is missing.
-_PASSING = TRANSIENT_CODES | {
-    Code.STORE_UNAVAILABLE,
-    Code.OUTPUT_DENIED,  # a disk that became read-only, or a bucket's permissions
-    Code.DEADLINE,
-    Code.SHUTDOWN,
-    Code.ENGINE_DEAD,
-    Code.ENGINE_MEMORY,
-    Code.ENCRYPTED,
-    Code.INTERNAL,
-}
+_PASSING = frozenset(code for code in Code if code.retry not in (None, Retry.ELSEWHERE))
 _CRASHED = ErrorAnswer(
     code=Code.SHUTDOWN,
     message=f"the server died {MAX_CRASHES} times while it read this job, which is not tried again; see its log",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -95,13 +95,10 @@ def _count_wrong_cells(tables: Iterable[Table], expected: Sequence[Rows]) -> Err
     wrong = total = 0
     for rows in expected:
         cells = {(row, col): _normalize(text) for row, texts in enumerate(rows) for col, text in enumerate(texts)}
-        wrong += min((_count_differences(cells, other) for other in found), default=len(cells))
+        differences = (sum(other.get(place) != text for place, text in cells.items()) for other in found)
+        wrong += min(differences, default=len(cells))
         total += len(cells)
     return Errors(wrong, total)
-
-
-def _count_differences(cells: Mapping[tuple[int, int], str], other: Mapping[tuple[int, int], str]) -> int:
-    return sum(other.get(place) != text for place, text in cells.items())
 
 
 def _normalize(text: str) -> str:
