@@ -17,7 +17,7 @@ from tests import ROOT
 SOURCE = ROOT / "src" / "twopass"
 # Names that modules take from each other, per 1,000 lines of code: what somebody new has to know. When it is exceeded,
 # nothing is split or merged to please it: look whether names that only one module uses belong there, or are private.
-MAX_NAMES = 40
+MAX_NAMES = 39
 
 # The rooms that each room may import, from the lowest room to the highest.
 ROOMS: dict[str, tuple[str, ...]] = {
