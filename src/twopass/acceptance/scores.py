@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import groupby
 
 from apted import APTED
 
-from twopass.document import Box, Cell, Table
+from twopass.document import Box, Cell, Table, enclose
 from twopass.families import agreement
 from twopass.families.grounded.grounding import Block
 
@@ -64,7 +63,7 @@ def mean_box_iou(blocks: Sequence[Block], reference: Sequence[Block]) -> float:
 
 
 def _find_boxes(blocks: Sequence[Block]) -> list[tuple[Block, Box]]:
-    return [(block, reduce(Box.union, block.boxes)) for block in blocks if block.boxes]
+    return [(block, enclose(block.boxes)) for block in blocks if block.boxes]
 
 
 def _block_similarity(one: Block, other: Block) -> float:

@@ -7,14 +7,13 @@ more content than readers do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 
 import numpy as np
 
 from twopass.detection.labels import Label
 from twopass.detection.region import Region, make_region
 from twopass.detection.suppression import overlap_areas, stack_boxes
-from twopass.document import Box, Word
+from twopass.document import Box, Word, enclose
 from twopass.pages.text_layer import TextLayer
 
 MARGIN = 0.004  # of the page, around a region: its box may cut letters at the edge
@@ -58,7 +57,7 @@ def find_missed_paragraphs(layer: TextLayer, boxes: Sequence[Box]) -> list[Box]:
     missed = [word for word, is_covered in zip(words, covered, strict=True) if not is_covered]
     paragraphs = _split_paragraphs(missed)
     return [
-        reduce(Box.union, (word.box for word in paragraph))
+        enclose(word.box for word in paragraph)
         for paragraph in paragraphs
         if any(letter.isalnum() for word in paragraph for letter in word.text)
     ]
@@ -98,6 +97,6 @@ def _continues(paragraph: Sequence[Word], word: Word) -> bool:
     height = max(previous.height, box.height)
     if abs(box.centre[1] - previous.centre[1]) <= SAME_LINE * height:
         return -height <= box.x0 - previous.x1 <= WIDE_GAP * height
-    whole = reduce(Box.union, (other.box for other in paragraph))
+    whole = enclose(other.box for other in paragraph)
     is_below = box.centre[1] - previous.centre[1] > 0 and box.y0 - previous.y1 <= LINE_GAP * height
     return is_below and box.x0 < whole.x1 and whole.x0 < box.x1

@@ -3,7 +3,7 @@
 Import them from here. Knows nothing of engines or files.
 """
 
-from twopass.document.box import BOX_DECIMALS, Box, Word
+from twopass.document.box import BOX_DECIMALS, Box, Rect, Word, enclose
 from twopass.document.document import SCHEMA, Document, Meta, OutlineEntry, Run, Section, SourceInfo, derive_status
 from twopass.document.element import (
     FIGURES,
@@ -75,6 +75,7 @@ __all__ = [
     "PageImage",
     "Problem",
     "RawCompletion",
+    "Rect",
     "Run",
     "SCHEMA",
     "Section",
@@ -89,5 +90,6 @@ __all__ = [
     "Word",
     "derive_canary",
     "derive_status",
+    "enclose",
     "make_element_id",
 ]

@@ -1,4 +1,4 @@
-"""Boxes on a page and the conversions of their coordinates.
+"""Rectangles and boxes on a page, and the conversions of their coordinates.
 
 A box is in fractions 0..1 of the page as displayed (after CropBox, /Rotate and `rotation_applied`), with the origin at
 the top left. Pixels, points and model grids appear only at the edges, where they are converted.
@@ -6,18 +6,91 @@ the top left. Pixels, points and model grids appear only at the edges, where the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Self, TypeVar
 
 BOX_DECIMALS = 5  # a hundredth of a pixel on a 1,000-pixel page, and stable bytes
 
 
-class Box(NamedTuple):
-    """Fractions of the page: left, top, right, bottom."""
+class Rect(NamedTuple):
+    """Left, top, right, bottom, in points or pixels: whoever holds a rectangle knows which."""
 
     x0: float
     y0: float
     x1: float
     y1: float
+
+    @classmethod
+    def around(cls, points: Iterable[tuple[float, float]]) -> Self:
+        """Return the smallest rectangle that contains all points."""
+        xs, ys = zip(*points, strict=True)
+        return cls(min(xs), min(ys), max(xs), max(ys))
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+    @property
+    def area(self) -> float:
+        return max(self.x1 - self.x0, 0.0) * max(self.y1 - self.y0, 0.0)
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+    def overlap_x(self, other: Rect) -> float:
+        """Return how far both extend together from left to right; below 0 if there is space between them."""
+        return min(self.x1, other.x1) - max(self.x0, other.x0)
+
+    def overlap_y(self, other: Rect) -> float:
+        """The same from top to bottom."""
+        return min(self.y1, other.y1) - max(self.y0, other.y0)
+
+    def overlap(self, other: Rect) -> float:
+        """Return the area shared with another rectangle."""
+        width = min(self.x1, other.x1) - max(self.x0, other.x0)
+        height = min(self.y1, other.y1) - max(self.y0, other.y0)
+        return max(width, 0.0) * max(height, 0.0)
+
+    def intersects(self, other: Rect) -> bool:
+        """Whether they share a point, which may lie on the edges of both."""
+        return self.x0 <= other.x1 and other.x0 <= self.x1 and self.y0 <= other.y1 and other.y0 <= self.y1
+
+    def contains(self, point: tuple[float, float], margin: float = 0.0) -> bool:
+        x, y = point
+        return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
+
+    def union(self, other: Self) -> Self:
+        """Return the smallest rectangle that contains both."""
+        return type(self)(
+            min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1)
+        )
+
+    def grow(self, margin: float) -> Self:
+        return type(self)(self.x0 - margin, self.y0 - margin, self.x1 + margin, self.y1 + margin)
+
+    def move(self, dx: float, dy: float) -> Self:
+        return type(self)(self.x0 + dx, self.y0 + dy, self.x1 + dx, self.y1 + dy)
+
+
+_AnyRect = TypeVar("_AnyRect", bound=Rect)
+
+
+def enclose(rects: Iterable[_AnyRect]) -> _AnyRect:
+    """Return the smallest rectangle that contains all of them; there must be one."""
+    known = tuple(rects)
+    lefts, tops, rights, bottoms = zip(*known, strict=True)
+    return type(known[0])(min(lefts), min(tops), max(rights), max(bottoms))
+
+
+class Box(Rect):
+    """Fractions of the page."""
+
+    __slots__ = ()
 
     @classmethod
     def of(cls, x0: float, y0: float, x1: float, y1: float, width: float = 1, height: float = 1) -> Box:
@@ -42,32 +115,6 @@ class Box(NamedTuple):
         x1 = min(max(-int(-self.x1 * width // 1) + padding, x0 + 1), width)
         y1 = min(max(-int(-self.y1 * height // 1) + padding, y0 + 1), height)
         return x0, y0, x1, y1
-
-    @property
-    def width(self) -> float:
-        return self.x1 - self.x0
-
-    @property
-    def height(self) -> float:
-        return self.y1 - self.y0
-
-    @property
-    def area(self) -> float:
-        return self.width * self.height
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
-
-    def overlap(self, other: Box) -> float:
-        """Return the area shared with another box."""
-        width = min(self.x1, other.x1) - max(self.x0, other.x0)
-        height = min(self.y1, other.y1) - max(self.y0, other.y0)
-        return max(width, 0.0) * max(height, 0.0)
-
-    def union(self, other: Box) -> Box:
-        """Return the smallest box that contains both."""
-        return Box(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
 
 
 class Word(NamedTuple):

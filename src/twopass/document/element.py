@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, WithJsonSchema
 
-from twopass.document.box import Box
+from twopass.document.box import Box, enclose
 from twopass.document.flags import Flag
 from twopass.values import Value
 
@@ -203,12 +203,7 @@ class Element(Value):
     @property
     def box(self) -> Box | None:
         """The smallest box around all boxes; None when the engine gave none."""
-        if not self.boxes:
-            return None
-        union = self.boxes[0]
-        for box in self.boxes[1:]:
-            union = union.union(box)
-        return union
+        return enclose(self.boxes) if self.boxes else None
 
     @property
     def is_body(self) -> bool:

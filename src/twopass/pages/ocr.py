@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from twopass.document import Rect
 from twopass.pages import scripts, strips
 from twopass.pages.scripts import Tesseract
 from twopass.pages.strips import Array, Letter
@@ -67,9 +68,8 @@ class Line:
     coverage: float = 1.0
 
     @property
-    def box(self) -> tuple[float, float, float, float]:
-        xs, ys = zip(*self.corners, strict=True)
-        return min(xs), min(ys), max(xs), max(ys)
+    def box(self) -> Rect:
+        return Rect.around(self.corners)
 
     @property
     def length(self) -> float:

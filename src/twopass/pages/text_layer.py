@@ -6,7 +6,6 @@ Every page's words are sent from a page worker to the pipeline and back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, Self, overload
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from twopass.document import Box, Element, Flag, Kind, Word, make_element_id
+from twopass.document import Box, Element, Flag, Kind, Word, enclose, make_element_id
 from twopass.text import prose
 from twopass.text.confidence import judge_unknown_layer
 
@@ -128,7 +127,7 @@ def _is_same_paragraph(box: Box, previous: Box) -> bool:
 def _fill(element: Element, paragraph: Sequence[Word], index: int) -> Element:
     """Put the paragraph's text and box into an element."""
     text = " ".join(word.text for word in paragraph)
-    box = reduce(Box.union, (word.box for word in paragraph))
+    box = enclose(word.box for word in paragraph)
     update = {"id": make_element_id(element.page, index), "boxes": (box,), "text": text, "markdown": text}
     return element.model_copy(update=update)
 

@@ -27,7 +27,7 @@ from functools import partial
 import structlog
 
 from twopass.detection.region import DETECT
-from twopass.document import Box, Canary, Element
+from twopass.document import Box, Canary, Element, enclose
 from twopass.engines.interface import Completion, Engine, Prompt, build_sampling
 from twopass.errors import Code, EngineError
 from twopass.families import agreement
@@ -209,7 +209,7 @@ def _find_box_fault(elements: Sequence[Element], page: PageImage, find_shown: _F
             found[texts].append(element.box)
     faults = []
     for texts, boxes in found.items():
-        box, union = _unite([expected[text] for text in texts]), _unite(boxes)
+        box, union = enclose([expected[text] for text in texts]), enclose(boxes)
         if max(abs(one - other) for one, other in zip(union, box, strict=True)) > _MAX_BOX_ERROR:
             at, instead = box.to_grid(999), union.to_grid(999)
             faults.append(f"'{texts[0][:30]}' is at {at} of 999 in the page image, not at {instead}")
@@ -255,10 +255,3 @@ def find_ban_fault(completion: Completion) -> str | None:
     if count == 0:
         return f"the image of a repeated line says '{REPEATED_LINE}'"
     return f"the n-gram ban does not act, a line was repeated {count} times" if count > MAX_REPEATS else None
-
-
-def _unite(boxes: Sequence[Box]) -> Box:
-    union, *others = boxes
-    for box in others:
-        union = union.union(box)
-    return union

@@ -13,7 +13,9 @@ import pymupdf
 import pytest
 from PIL import Image
 
-from twopass.engines.cpu import geometry, layout_regions, reading_order, scanned_page
+from twopass.document import Rect
+from twopass.engines.cpu import layout_regions, reading_order, scanned_page
+from twopass.engines.cpu.content import Region, StyledWord
 from twopass.engines.cpu.engine import CpuEngine
 from twopass.engines.cpu.page import read_page
 from twopass.engines.interface import Prompt
@@ -317,10 +319,10 @@ def test_an_encrypted_file_opens_with_its_password(tmp_path: Path) -> None:
 
 def test_a_full_page_picture_with_text_becomes_text() -> None:
     """The words of a picture region that fills the page become text regions."""
-    page = geometry.Rect(0, 0, 600, 800)
-    rects = [geometry.Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
-    words = [geometry.StyledWord(rect, "w", n // 10) for n, rect in enumerate(rects)]
-    regions = reading_order.assign_words([geometry.Region("picture", page)], words, page)
+    page = Rect(0, 0, 600, 800)
+    rects = [Rect(50 + 40 * (n % 10), 50 + 14 * (n // 10), 85 + 40 * (n % 10), 60) for n in range(40)]
+    words = [StyledWord(rect, "w", n // 10) for n, rect in enumerate(rects)]
+    regions = reading_order.assign_words([Region("picture", page)], words, page)
 
     assert {region.label for region in regions} == {"orphan"}
     assert sum(len(region.words) for region in regions) == 40

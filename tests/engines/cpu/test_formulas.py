@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Region, StyledWord
 from twopass.engines.cpu.formulas import symbols
 from twopass.engines.cpu.formulas.glyphs import add_latex
 from twopass.engines.cpu.formulas.latex import Glyph, write_latex
-from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.formats.html.text import make_mathml_converter

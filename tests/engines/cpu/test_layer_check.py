@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import count_words, map_characters, read, save
+from twopass.document import Rect
 from twopass.engines.cpu import layer_check
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.content import StyledWord
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages.ocr import Array
 from twopass.text import prose

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass.document import Rect
 from twopass.engines.cpu import layer_words, symbol_fonts
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.content import StyledWord
 
 TIMES = pymupdf.Font("tiro")
 SIZE = 11.0

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twopass.document import Rect
 from twopass.engines.cpu import picture_text, scanned_page
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.content import StyledWord
 from twopass.engines.cpu.page import read_page
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr
@@ -229,12 +230,12 @@ def test_uncovered_parts_lie_in_their_line_and_touch_no_word(line: Rect, words: 
     quad = ((line.x0, line.y0), (line.x1, line.y0), (line.x1, line.y1), (line.x0, line.y1))
     own = [StyledWord(box._replace(y0=line.y0, y1=line.y1), "w", 0) for box in words]
     noise = np.random.default_rng(0).integers(0, 256, (510, 510, 3), np.uint8)
-    parts = [Rect(*ocr.Line(part, "", 0.0).box) for part in picture_text.find_uncovered(quad, own, noise)]
+    parts = [Rect.around(part) for part in picture_text.find_uncovered(quad, own, noise)]
 
     assert all(line.x0 - 1 <= part.x0 and part.x1 <= line.x1 + 1 for part in parts)
     assert all(one.x1 <= other.x0 for one, other in zip(parts, parts[1:], strict=False))
     if line.x1 - line.x0 >= line.height > 1:
-        assert all(part.overlap_area(word.box) <= 0.01 * part.area + 1 for part in parts for word in own)
+        assert all(part.overlap(word.box) <= 0.01 * part.area + 1 for part in parts for word in own)
 
 
 # ---- small type ----

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import measure_order, read, read_lines
+from twopass.document import Rect
 from twopass.engines.cpu import reading_order
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.content import StyledWord
 
 PROSE = (
     "The level in the borehole is measured before",

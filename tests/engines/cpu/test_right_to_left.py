@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import ARABIC, HEBREW, Pen, measure_order, read, read_lines
 from tests.engines.cpu.test_layer_words import draw_accent, name_font
+from twopass.document import Rect
 from twopass.engines.cpu import bidi, layer_words, reading_order, scanned_page
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.engines.cpu.content import StyledWord
 from twopass.engines.cpu.layer_words import Letter
 from twopass.families.layout.family import LayoutFamily
 from twopass.pages import ocr

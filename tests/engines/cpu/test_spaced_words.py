@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.drawn_pages import read_lines
+from twopass.document import Rect
 from twopass.engines.cpu import spaced_words
-from twopass.engines.cpu.geometry import Rect, StyledRun, StyledWord, join_words
+from twopass.engines.cpu.content import StyledRun, StyledWord, join_words
 
 SENTENCE = "The level in the borehole is measured before the pump starts."
 

@@ -29,8 +29,9 @@ from tests.engines.cpu.drawn_tables import (
     score_header,
 )
 from tests.engines.cpu.test_cpu_engine import count_layer_words, count_words, read, render_page, save
+from twopass.document import Rect
 from twopass.engines.cpu import layer_words
-from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord
+from twopass.engines.cpu.content import Grid, Region, Shade, StyledWord
 from twopass.engines.cpu.page import read_page_simply
 from twopass.engines.cpu.tables.cells import build_cells
 from twopass.engines.cpu.tables.headers import RowFacts, count_header_rows

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.cpu.test_cpu_engine import read
+from twopass.document import Rect
 from twopass.engines.cpu import widgets
-from twopass.engines.cpu.geometry import Rect, Region, StyledWord
+from twopass.engines.cpu.content import Region, StyledWord
 
 CHECK_BOX, RADIO = pymupdf.PDF_WIDGET_TYPE_CHECKBOX, pymupdf.PDF_WIDGET_TYPE_RADIOBUTTON
 TEXT, COMBO = pymupdf.PDF_WIDGET_TYPE_TEXT, pymupdf.PDF_WIDGET_TYPE_COMBOBOX

@@ -5,38 +5,17 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi, reading_order, scanned_page, spaced_words
-from twopass.engines.cpu.geometry import Rect, Region, StyledWord, enclose
+from twopass.engines.cpu.content import PageContent, Region, StyledWord
 from twopass.engines.cpu.tables.cells import GridCell, build_cells
 
 GRAMMAR_VERSION = 3
 MAX_BLANKS = 80  # between two words of code
-
-
-@dataclass(frozen=True)
-class PageContent:
-    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
-
-    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
-    is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text.
-    """
-
-    width: float
-    height: float
-    via: str
-    regions: Sequence[Region]
-    score: float | None = None
-    dense: bool = False
-    unreadable: bool = False
-    skew: float = 0.0
-    lacks_annotations: bool = False
-    agreement: float | None = None
-    tesseract: str | None = None
-    lacks_lines: bool = False
 
 
 def to_json(content: PageContent) -> str:
@@ -114,7 +93,7 @@ def _score_of_pixels(words: Sequence[StyledWord]) -> dict[str, Any]:
 
 def _join_mono_words(words: Sequence[StyledWord]) -> str:
     """Join words of one width for all letters with as many blanks as the page shows, which code may need."""
-    letter = statistics.median((word.box.x1 - word.box.x0) / len(word.text) for word in words)
+    letter = statistics.median(word.box.width / len(word.text) for word in words)
     text = words[0].text
     for before, word in pairwise(words):
         gap = word.box.x0 - before.box.x1
@@ -138,10 +117,9 @@ def _to_page_box(box: Rect, content: PageContent) -> list[float]:
     """Return the box in page coordinates: words of a skewed scan were straightened."""
     if not content.skew:
         return [round(value, 2) for value in box]
-    corners = [
+    corners = (
         scanned_page.rotate_point(x, y, content.skew, content.width, content.height)
         for x in (box.x0, box.x1)
         for y in (box.y0, box.y1)
-    ]
-    xs, ys = zip(*corners, strict=True)
-    return [round(value, 2) for value in (min(xs), min(ys), max(xs), max(ys))]
+    )
+    return [round(value, 2) for value in Rect.around(corners)]

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
-from twopass.engines.cpu.geometry import Rect, StyledWord, enclose, join_words
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import StyledWord, join_words
 from twopass.text import direction
 
 MAX_GAP = 0.12  # of the type size, between pieces of one word; a space is 0.2 or more, and 0.15 if it was squeezed

@@ -13,8 +13,9 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import chain, groupby
 
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import symbol_fonts
-from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
+from twopass.engines.cpu.content import StyledWord
 from twopass.pages import ocr
 from twopass.pages.strips import Array
 from twopass.text import prose
@@ -100,7 +101,7 @@ def is_readable(text: str) -> bool:
 def _cut_box(box: Rect, array: Array, scale: float) -> Array:
     """The pixels of a line's box with a margin; `scale` is pixels per point."""
     margin = MARGIN * box.height
-    grown = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
+    grown = box.grow(margin)
     x0, y0, x1, y1 = (max(round(value * scale), 0) for value in grown)
     return array[y0:y1, x0:x1]
 
@@ -273,7 +274,7 @@ def _place(own: Sequence[StyledWord], texts: Sequence[str], score: float) -> Ite
 
 def _share(own: Sequence[StyledWord], texts: Sequence[str]) -> Iterator[Rect]:
     box = enclose([word.box for word in own])
-    letter = (box.x1 - box.x0) / max(sum(map(len, texts)) + len(texts) - 1, 1)
+    letter = box.width / max(sum(map(len, texts)) + len(texts) - 1, 1)
     start = box.x0
     for text in texts:
         yield box._replace(x0=start, x1=min(start + letter * len(text), box.x1))

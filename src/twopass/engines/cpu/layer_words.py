@@ -16,8 +16,9 @@ from itertools import groupby, pairwise
 from types import MappingProxyType
 from typing import Any
 
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi, symbol_fonts, widgets
-from twopass.engines.cpu.geometry import Rect, StyledRun, StyledWord, enclose
+from twopass.engines.cpu.content import StyledRun, StyledWord
 from twopass.pages import source_files
 from twopass.text import direction
 from twopass.text.prose import is_garbage
@@ -153,9 +154,9 @@ def _find_base(letters: Sequence[Letter], joined: Sequence[Letter | None], posit
 
 def _is_accent_over(accent: Letter, letter: Letter) -> bool:
     one, other = accent.box, letter.box
-    across = min(one.x1, other.x1) - max(one.x0, other.x0)
-    down = min(one.y1, other.y1) - max(one.y0, other.y0)
-    width = min(one.x1 - one.x0, other.x1 - other.x0)
+    across = one.overlap_x(other)
+    down = one.overlap_y(other)
+    width = min(one.width, other.width)
     return across >= MIN_OVERLAP * width > 0 and down >= MIN_OVERLAP * min(one.height, other.height)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Grid, Region, Shade, StyledWord
 from twopass.engines.cpu.tables import grid_lines
 from twopass.engines.cpu.tables.rules import drop_inside, find_nested
 
@@ -108,9 +109,9 @@ def _build_region(group: Any, rules: Sequence[Rect], shades: Sequence[Shade]) ->
 def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
     """Return the rules that cross the table's text and the rules around those, without frames of the page."""
     margin = MAX_BORDER_DISTANCE
-    width, height = box.x1 - box.x0 + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
-    fitting = [rule for rule in rules if rule.x1 - rule.x0 <= width and rule.height <= height]
-    outer = Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
+    width, height = box.width + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
+    fitting = [rule for rule in rules if rule.width <= width and rule.height <= height]
+    outer = box.grow(margin)
     crossing = [rule for rule in fitting if rule.intersects(outer)]
     bounds = enclose([box, *crossing])
     return [rule for rule in fitting if bounds.contains(rule.centre, grid_lines.SAME_LINE)]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from twopass.document import Rect
 from twopass.engines.cpu import (
     answer,
     layer_check,
@@ -22,9 +23,8 @@ from twopass.engines.cpu import (
     scanned_page,
     widgets,
 )
-from twopass.engines.cpu.answer import PageContent
+from twopass.engines.cpu.content import PageContent, StyledWord
 from twopass.engines.cpu.formulas import glyphs
-from twopass.engines.cpu.geometry import Rect, StyledWord
 from twopass.engines.cpu.layer_words import LayerWords
 from twopass.engines.cpu.tables.regions import add_ruled_tables, settle_tables
 from twopass.engines.cpu.tables.rules import drop_letters, find_rules, find_scanned_rules, find_shades, split_words
@@ -189,7 +189,7 @@ def _analyse_layout(
     """
     bounds = Rect(*page.rect)
     rules = [*find_rules(blocks), *pixel_rules]
-    shades = list(find_shades(blocks, bounds))
+    shades = list(find_shades(blocks))
     dense = not use_model or layout_regions.is_dense(blocks, words, bounds)
     regions = [] if dense else widgets.extend_regions(layout_regions.detect(page, blocks, rules, shades), words)
     regions = add_ruled_tables(regions, rules, shades, words)

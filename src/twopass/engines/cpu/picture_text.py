@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu.geometry import Rect, StyledWord
+from twopass.document import Rect
+from twopass.engines.cpu.content import StyledWord
 from twopass.pages import ocr
 from twopass.pages.source_files import FULL_IMAGE_SHARE
 from twopass.pages.strips import Array
@@ -45,12 +46,14 @@ def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, a
         return []
     own = [replace(word, box=Rect(*(value * scale for value in word.box))) for word in words]
     seen = [(image, quads) for image in images if (quads := _detect_quickly(image, own, array))]
-    is_large = any(max(image.x1 - image.x0, image.height) > QUICK_SIDE for image, _ in seen)
+    is_large = any(max(image.width, image.height) > QUICK_SIDE for image, _ in seen)
     page_quads = ocr.detect_lines(array) if is_large else None
     area = array.shape[0] * array.shape[1]
     lines: list[ocr.Corners] = []
     for image, quads in seen:
-        inside = quads if page_quads is None else [quad for quad in page_quads if image.contains(_box(quad).centre)]
+        inside = (
+            quads if page_quads is None else [quad for quad in page_quads if image.contains(Rect.around(quad).centre)]
+        )
         parts = [part for quad in inside for part in find_uncovered(quad, own, array)]
         limit = None if image.area >= FULL_IMAGE_SHARE * area else max(MAX_LINES - len(lines), 0)
         lines += parts[:limit]
@@ -81,7 +84,7 @@ def find_images(blocks: Sequence[Any], page: Rect) -> list[Rect]:
 
 
 def _touches(one: Rect, other: Rect) -> bool:
-    return one.intersects(Rect(other.x0 - TOUCH, other.y0 - TOUCH, other.x1 + TOUCH, other.y1 + TOUCH))
+    return one.intersects(other.grow(TOUCH))
 
 
 def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:
@@ -99,16 +102,12 @@ def _move(quad: ocr.Corners, dx: float, dy: float) -> ocr.Corners:
     return tuple((x + dx, y + dy) for x, y in quad)  # type: ignore[return-value]
 
 
-def _box(quad: ocr.Corners) -> Rect:
-    return Rect(*ocr.Line(quad, "", 0.0).box)
-
-
 def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:
     """The parts of a detected line that have ink and no word of the layer, from left to right; all in pixels."""
     line = ocr.Line(quad, "", 0.0)
-    box = _box(quad)
+    box = line.box
     if abs(line.angle) > MAX_ANGLE or line.length < line.height:
-        covered = sum(box.overlap_area(word.box) for word in words)
+        covered = sum(box.overlap(word.box) for word in words)
         return [] if covered >= MIN_COVER * box.area else [quad]
     margin = WORD_MARGIN * line.height
     spans = sorted((w.box.x0 - margin, w.box.x1 + margin) for w in words if _is_in_line(w, line, box))
@@ -152,6 +151,6 @@ def _along(start: ocr.Point, end: ocr.Point, x: float) -> ocr.Point:
 
 
 def _has_ink(part: ocr.Corners, array: Array) -> bool:
-    x0, y0, x1, y1 = (max(round(value), 0) for value in _box(part))
+    x0, y0, x1, y1 = (max(round(value), 0) for value in Rect.around(part))
     grey = array[y0:y1, x0:x1].mean(axis=2)
     return bool(grey.size) and float((np.abs(grey - np.median(grey)) > INK_CONTRAST).mean()) >= MIN_INK

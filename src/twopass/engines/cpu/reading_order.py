@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
+from twopass.document import Rect, enclose
 from twopass.engines.cpu import bidi
-from twopass.engines.cpu.geometry import Rect, Region, StyledRun, StyledWord, enclose
+from twopass.engines.cpu.content import Region, StyledRun, StyledWord
 from twopass.text.page_furniture import BAND
 
 # ---- boxes ----
@@ -146,8 +147,7 @@ def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[i
 def _are_side_by_side(rects: Sequence[Rect], part: Sequence[int]) -> bool:
     columns = [enclose([rects[i] for i in piece]) for piece in _split(rects, part, 0, BOX_GUTTER)]
     return len(columns) > 1 and all(
-        min(one.y1, other.y1) - max(one.y0, other.y0) > SIDE_BY_SIDE_OVERLAP * min(one.height, other.height)
-        for one, other in pairwise(columns)
+        one.overlap_y(other) > SIDE_BY_SIDE_OVERLAP * min(one.height, other.height) for one, other in pairwise(columns)
     )
 
 
@@ -180,8 +180,8 @@ def _precedes(rects: Sequence[Rect], part: Sequence[int], first: int, second: in
 
 
 def _share_column(one: Rect, other: Rect) -> bool:
-    overlap = min(one.x1, other.x1) - max(one.x0, other.x0)
-    return overlap > min(-BOX_GUTTER, (one.x1 - one.x0) / 2, (other.x1 - other.x0) / 2)
+    overlap = one.overlap_x(other)
+    return overlap > min(-BOX_GUTTER, one.width / 2, other.width / 2)
 
 
 # ---- rows of text ----
@@ -353,7 +353,7 @@ def _is_same_row(row: Sequence[_Fragment], fragment: _Fragment) -> bool:
 def _are_level(one: _Fragment, other: _Fragment) -> bool:
     """Return whether two lines are at the same height; lines of two blocks far apart have the same height, too."""
     smaller, larger = sorted((one.box.height, other.box.height))
-    overlap = min(one.box.y1, other.box.y1) - max(one.box.y0, other.box.y0)
+    overlap = one.box.overlap_y(other.box)
     if one.words[0].block != other.words[0].block and _measure_gap(one.box, other.box) > FAR_APART * smaller:
         return overlap >= FAR_ROW_OVERLAP * larger
     return overlap >= SAME_ROW_OVERLAP * smaller
@@ -369,7 +369,7 @@ def _cross(one: _Fragment, other: _Fragment) -> bool:
 
 
 def _share_x(one: Rect, other: Rect) -> bool:
-    limit = min(MAX_SHARED_WIDTH * min(one.height, other.height), (one.x1 - one.x0) / 2, (other.x1 - other.x0) / 2)
+    limit = min(MAX_SHARED_WIDTH * min(one.height, other.height), one.width / 2, other.width / 2)
     return -_measure_gap(one, other) > limit
 
 
@@ -494,7 +494,7 @@ def _drop_full_page_pictures(regions: Sequence[Region], words: Sequence[StyledWo
     """Drop pictures that fill the page and hold running text: their words then become text."""
 
     def is_page(region: Region) -> bool:
-        if region.label != "picture" or region.box.overlap_area(page) < FULL_PAGE_SHARE * page.area:
+        if region.label != "picture" or region.box.overlap(page) < FULL_PAGE_SHARE * page.area:
             return False
         return sum(region.box.contains(word.box.centre) for word in words) >= MIN_RUNNING_WORDS
 
@@ -505,7 +505,7 @@ def _drop_nested(regions: Sequence[Region]) -> list[Region]:
     """Drop regions that lie inside another region."""
     kept: list[Region] = []
     for region in sorted(regions, key=lambda r: -r.box.area):
-        if not any(region.box.overlap_area(other.box) >= 0.99 * region.box.area for other in kept):
+        if not any(region.box.overlap(other.box) >= 0.99 * region.box.area for other in kept):
             kept.append(region)
     return [region for region in regions if region in kept]
 
@@ -515,7 +515,7 @@ def _find_region(word: StyledWord, regions: Sequence[Region]) -> int | None:
     inside = [i for i, region in enumerate(regions) if region.box.contains(word.box.centre, 1.0)]
     if inside:
         return min(inside, key=lambda i: regions[i].box.area)
-    shares = [(region.box.overlap_area(word.box), i) for i, region in enumerate(regions)]
+    shares = [(region.box.overlap(word.box), i) for i, region in enumerate(regions)]
     share, index = max(shares, default=(0.0, 0))
     return index if share > MIN_WORD_OVERLAP * word.box.area and share > 0 else None
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu.geometry import Rect, StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import StyledWord
 from twopass.pages import ocr, source_files
 from twopass.pages.strips import Array
 from twopass.text import direction, prose
@@ -77,14 +78,13 @@ def split_into_words(
     `scale` is points per pixel; `width` and `height` of the page are in points.
     """
     for number, line in enumerate(lines):
-        corners = [rotate_point(x * scale, y * scale, -skew, width, height) for x, y in line.corners]
-        xs, ys = zip(*corners, strict=True)
-        box = Rect(min(xs), min(ys), max(xs), max(ys))
-        upright = box.x1 - box.x0 >= box.height or len(line.text) < 3
-        size = TYPE_SIZE_SHARE * (box.height if upright else box.x1 - box.x0)
+        corners = (rotate_point(x * scale, y * scale, -skew, width, height) for x, y in line.corners)
+        box = Rect.around(corners)
+        upright = box.width >= box.height or len(line.text) < 3
+        size = TYPE_SIZE_SHARE * (box.height if upright else box.width)
         extents = line.extents or list(_estimate_extents(line.text))
         for text, (start, stop) in zip(line.text.split(), extents, strict=True):
-            x0, x1 = (box.x0 + (box.x1 - box.x0) * share for share in (start, stop))
+            x0, x1 = (box.x0 + box.width * share for share in (start, stop))
             word_box = box._replace(x0=x0, x1=x1) if upright else box
             yield StyledWord(word_box, text, number, size, upright=upright, score=line.score)
 
@@ -146,7 +146,7 @@ def _write_hidden_line(page: Any, box: Rect, text: str) -> None:
     size = max(TYPE_SIZE_SHARE * box.height, 1.0)
     length = pymupdf.get_text_length(text, font, size) or 1.0
     start = pymupdf.Point(box.x0, box.y1 - BASELINE_SHARE * box.height)
-    stretch = pymupdf.Matrix((box.x1 - box.x0) / length, 0, 0, 1, 0, 0)
+    stretch = pymupdf.Matrix(box.width / length, 0, 0, 1, 0, 0)
     page.insert_text(start, text, fontsize=size, fontname=font, render_mode=3, morph=(start, stretch))
 
 

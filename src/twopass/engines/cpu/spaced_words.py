@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
-from twopass.engines.cpu.geometry import StyledWord, enclose, join_words
+from twopass.document import enclose
+from twopass.engines.cpu.content import StyledWord, join_words
 from twopass.text import prose
 
 MIN_SPACED = 4  # single letters in a row: fewer may be variables, initials or the marks of a scale

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from twopass.engines.cpu.geometry import Rect, Region, StyledWord
+from twopass.document import Rect
+from twopass.engines.cpu.content import Region, StyledWord
 
 CHECKED, UNCHECKED = "☑", "☐"
 FORM_FIELD = "form field"  # in place of the font's name, for the marks of this module
@@ -88,5 +89,5 @@ def _find_label(mark: StyledWord, words: Sequence[StyledWord]) -> StyledWord | N
 
 
 def _is_in_row(one: Rect, other: Rect) -> bool:
-    overlap = min(one.y1, other.y1) - max(one.y0, other.y0)
+    overlap = one.overlap_y(other)
     return overlap >= MIN_ROW_OVERLAP * min(one.height, other.height) > 0

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Region
 from twopass.engines.cpu.formulas import latex, symbols
 from twopass.engines.cpu.formulas.latex import Glyph
-from twopass.engines.cpu.geometry import Rect, Region, enclose
 from twopass.engines.cpu.reading_order import ORPHAN
 
 MAX_RULE_HEIGHT = 2.0  # points: fraction bars and overlines are 0.3 to 1
@@ -86,7 +87,7 @@ def _write(region: Region, glyphs: Sequence[_PageGlyph], drawings: Sequence[Rect
     if _letters(glyph.text for glyph in own) != _letters(word.text for word in region.words):
         return None
     bounds = enclose([region.box, *boxes, *(one.glyph.box for one in own)])
-    outer = Rect(bounds.x0 - MARGIN, bounds.y0 - MARGIN, bounds.x1 + MARGIN, bounds.y1 + MARGIN)
+    outer = bounds.grow(MARGIN)
     if any(outer.contains(box[:2]) and outer.contains(box[2:]) and not _is_bar(box) for box in drawings):
         return None  # it may be a bracket, or a stroke that crosses something out
     rules = [box for box in drawings if outer.contains(box.centre) and _is_bar(box)]
@@ -95,7 +96,7 @@ def _write(region: Region, glyphs: Sequence[_PageGlyph], drawings: Sequence[Rect
 
 def _is_bar(box: Rect) -> bool:
     """Return whether a drawing is as thin as a fraction bar."""
-    return box.height <= MAX_RULE_HEIGHT < box.x1 - box.x0
+    return box.height <= MAX_RULE_HEIGHT < box.width
 
 
 def _letters(texts: Iterator[str]) -> list[str]:

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from twopass.document import Rect, enclose
 from twopass.engines.cpu.formulas import symbols
-from twopass.engines.cpu.geometry import Rect, enclose
 
 SAME_BASELINE = 0.12  # of the type size
 FULL_SIZE = 0.87  # of the largest type size: smaller characters are scripts; TeX sets them at 0.7
@@ -268,7 +268,7 @@ TOLERANCE = 0.25  # of the type size by which content may be wider than its rule
 def _apply_rules(parts: Sequence[_Part], rules: Sequence[Rect]) -> list[_Part]:
     """Replace what each rule belongs to by a fraction, a root or an overlined formula; the narrowest rules first."""
     rest = list(parts)
-    lines = sorted((rule for rule in rules if _is_horizontal(rule)), key=lambda rule: (rule.x1 - rule.x0, rule))
+    lines = sorted((rule for rule in rules if _is_horizontal(rule)), key=lambda rule: (rule.width, rule))
     for n, rule in enumerate(lines):
         later = lines[n + 1 :]
         root = next((part for part in rest if part.char in symbols.ROOTS and _begins_rule(part, rule)), None)
@@ -284,7 +284,7 @@ def _apply_rules(parts: Sequence[_Part], rules: Sequence[Rect]) -> list[_Part]:
 
 
 def _is_horizontal(rule: Rect) -> bool:
-    return rule.x1 - rule.x0 > rule.height
+    return rule.width > rule.height
 
 
 def _begins_rule(root: _Part, rule: Rect) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product
 
-from twopass.engines.cpu.geometry import Grid, Rect, Shade, StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Grid, Shade, StyledWord
 from twopass.engines.cpu.reading_order import group_rows
 from twopass.engines.cpu.tables import grid_lines, headers
 from twopass.engines.cpu.tables.grid_lines import MIN_RULED_HEIGHT, TableLines
@@ -43,7 +44,7 @@ def _has_neighbour(box: Rect, shades: Sequence[Shade]) -> bool:
     """Return whether another shaded box stands beside this one, so that each is one cell."""
     return any(
         other.box != box
-        and min(other.box.y1, box.y1) - max(other.box.y0, box.y0) > 0.5 * min(box.height, other.box.height)
+        and other.box.overlap_y(box) > 0.5 * min(box.height, other.box.height)
         and (abs(other.box.x0 - box.x1) <= 6 or abs(other.box.x1 - box.x0) <= 6)
         for other in shades
     )
@@ -261,6 +262,6 @@ def _find_color(bounds: Rect, shades: Sequence[Shade]) -> int | None:
     """Return the color behind most of a row, None for none; the same box may be drawn twice."""
     areas: dict[int, float] = {}
     for shade in dict.fromkeys(shades):
-        areas[shade.color] = areas.get(shade.color, 0.0) + shade.box.overlap_area(bounds)
+        areas[shade.color] = areas.get(shade.color, 0.0) + shade.box.overlap(bounds)
     color = max(areas, key=lambda c: areas[c], default=None)
     return color if color is not None and areas[color] >= MIN_SHADE_SHARE * bounds.area else None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from twopass.engines.cpu.geometry import Grid, Rect, StyledWord
+from twopass.document import Rect
+from twopass.engines.cpu.content import Grid, StyledWord
 from twopass.engines.cpu.tables import headers
 from twopass.engines.cpu.tables.phrases import CUT, Phrase, choose_columns, find_phrases, find_slot
 from twopass.engines.cpu.tables.rules import MAX_BORDER_WIDTH, RuleLine, arrange, list_sides
@@ -70,7 +71,7 @@ def _find_number_gaps(phrases: Sequence[Phrase], xs: Sequence[float]) -> Iterato
         if len(numbers) < MIN_NUMBERS:
             continue
         if len(numbers.keys() & above.keys()) >= MIN_NUMBERS:
-            yield max(p.y1 for p in above.values()), min(p.y0 for p in numbers.values())
+            yield max(p.box.y1 for p in above.values()), min(p.box.y0 for p in numbers.values())
         above = numbers
 
 
@@ -91,7 +92,7 @@ def _find_columns(
 def _find_ruled(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[list[RuleLine], list[RuleLine]]:
     """Return the horizontal and vertical rules that are long, or reach from one long rule to another."""
     horizontal, vertical = arrange(grid.rules, 1, words), arrange(grid.rules, 0, words)
-    long_ys = [line.position for line in horizontal if line.length >= MIN_RULED_WIDTH * (box.x1 - box.x0)]
+    long_ys = [line.position for line in horizontal if line.length >= MIN_RULED_WIDTH * box.width]
     long_xs = [line.position for line in vertical if line.length >= MIN_RULED_HEIGHT * box.height]
     ys = [line for line in horizontal if line.position in long_ys or _connects(line, long_xs)]
     xs = [line for line in vertical if line.position in long_xs or _connects(line, long_ys)]
@@ -113,7 +114,10 @@ def _separates(rules: Sequence[RuleLine], phrases: Sequence[Phrase]) -> bool:
     """Return whether rules stand between most phrases that are beside each other."""
     pairs = [(one, other) for one, other in pairwise(phrases) if one.line == other.line]
     ruled = sum(
-        any(one.x1 - CUT < rule.position < other.x0 + CUT and rule.measure_cover(one.y0, one.y1) for rule in rules)
+        any(
+            one.box.x1 - CUT < rule.position < other.box.x0 + CUT and rule.measure_cover(one.box.y0, one.box.y1)
+            for rule in rules
+        )
         for one, other in pairs
     )
     return ruled >= MIN_SEPARATED * len(pairs)

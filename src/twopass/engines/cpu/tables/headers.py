@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from twopass.engines.cpu.geometry import Rect
+from twopass.document import Rect
 from twopass.engines.cpu.tables.phrases import MAX_HEADER_LINES, Phrase, find_slot
 
 # ---- header rows ----
@@ -167,7 +167,7 @@ def _rate_spans(
 def find_row_gaps(phrases: Sequence[Phrase], xs: Sequence[float]) -> Iterator[tuple[float, float]]:
     """Yield the space between a header over several columns and the texts below it: its top and its bottom."""
     lines = max((phrase.line for phrase in phrases), default=-1) + 1
-    texts = [Text(p.line, find_slot(xs, p.centre), Rect(p.x0, p.y0, p.x1, p.y1)) for p in phrases]
+    texts = [Text(p.line, find_slot(xs, p.centre), p.box) for p in phrases]
     for text, (first, last) in find_spans(texts, len(xs) - 1, min(MAX_HEADER_LINES, lines // 2)).items():
         below = [other.box.y0 for other in texts if other.level > text.level and first <= other.col <= last]
         yield text.box.y1, min(below)

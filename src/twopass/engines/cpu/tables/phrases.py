@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-from twopass.engines.cpu.geometry import StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import StyledWord
 from twopass.engines.cpu.reading_order import group_rows_as_placed
 
 WORD_GAP = 0.6  # of the type size: closer words of one line form one phrase
@@ -35,17 +36,15 @@ _SIGN_AFTER = re.compile(r"[%)\]*†‡]+")
 class Phrase:
     """Words of one line; `line` counts the table's lines of text from the top."""
 
-    x0: float
-    x1: float
-    y0: float
-    y1: float
+    box: Rect
     line: int
     size: float
     is_number: bool
 
     @property
     def centre(self) -> float:
-        return (self.x0 + self.x1) / 2
+        """Where it stands on the line."""
+        return self.box.centre[0]
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _to_edge(one: StyledWord, other: StyledWord) -> _Edge:
 def _to_phrase(group: Sequence[StyledWord], line: int) -> Phrase:
     box = enclose([word.box for word in group])
     is_number = all(_NUMBER.fullmatch(word.text) for word in group)
-    return Phrase(*box[::2], *box[1::2], line, _measure_size(group[0]), is_number)
+    return Phrase(box, line, _measure_size(group[0]), is_number)
 
 
 def _measure_size(word: StyledWord) -> float:
@@ -140,13 +139,14 @@ def choose_columns(candidate: Sequence[float], fixed: Sequence[float], phrases: 
 
 def _drop_spanning(phrases: Sequence[Phrase]) -> list[Phrase]:
     """Drop phrases over several columns: most lines have two phrases or more below or above them."""
-    by_line: dict[int, list[Phrase]] = {}
+    by_line: dict[int, list[Rect]] = {}
     for phrase in phrases:
-        by_line.setdefault(phrase.line, []).append(phrase)
+        by_line.setdefault(phrase.line, []).append(phrase.box)
 
     def spans(phrase: Phrase) -> bool:
+        left, right = phrase.box.x0, phrase.box.x1
         others = (line for number, line in by_line.items() if number != phrase.line)
-        counts = [sum(p.x0 < phrase.x1 and phrase.x0 < p.x1 for p in line) for line in others]
+        counts = [sum(box.x0 < right and left < box.x1 for box in line) for line in others]
         return sum(count > 1 for count in counts) > sum(count == 1 for count in counts)
 
     return [phrase for phrase in phrases if not spans(phrase)]
@@ -161,13 +161,13 @@ def _find_gaps(phrases: Sequence[Phrase]) -> list[float]:
         gap = _find_gap(part)
         if gap is not None:
             gaps.append(gap)
-            stack += [[p for p in part if p.x1 <= gap], [p for p in part if p.x0 >= gap]]
+            stack += [[p for p in part if p.box.x1 <= gap], [p for p in part if p.box.x0 >= gap]]
     return sorted(gaps)
 
 
 def _find_gap(phrases: Sequence[Phrase]) -> float | None:
     """Return the gap that fewest phrases cross, the widest among these."""
-    starts, stops = sorted(p.x0 for p in phrases), sorted(p.x1 for p in phrases)
+    starts, stops = sorted(p.box.x0 for p in phrases), sorted(p.box.x1 for p in phrases)
     best: tuple[int, float, float] | None = None
     for stop in stops[:-1]:
         left, right_from = bisect_right(stops, stop), bisect_left(starts, stop)
@@ -204,7 +204,7 @@ def _merge_headers(lines: Sequence[float], phrases: Sequence[Phrase], skipped: i
 
 
 def _to_band(phrases: Sequence[Phrase]) -> _Band:
-    return _Band(min(p.x0 for p in phrases), max(p.x1 for p in phrases), frozenset(p.line for p in phrases))
+    return _Band(min(p.box.x0 for p in phrases), max(p.box.x1 for p in phrases), frozenset(p.line for p in phrases))
 
 
 def _is_header_of(one: _Band, other: _Band, skipped: int) -> bool:
@@ -216,9 +216,9 @@ def _is_header_of(one: _Band, other: _Band, skipped: int) -> bool:
 
 def _measure_misfit(lines: Sequence[float], phrases: Sequence[Phrase], proper: Sequence[Phrase]) -> float:
     """Count proper phrases that a line cuts, and pairs of phrases that no line separates; close pairs count less."""
-    cuts = sum(bisect_left(lines, p.x1 - CUT) > bisect_right(lines, p.x0 + CUT) for p in proper)
+    cuts = sum(bisect_left(lines, p.box.x1 - CUT) > bisect_right(lines, p.box.x0 + CUT) for p in proper)
     joined = (
-        min((other.x0 - one.x1) / (WIDE_GAP * one.size), 1.0)
+        min((other.box.x0 - one.box.x1) / (WIDE_GAP * one.size), 1.0)
         for one, other in pairwise(phrases)
         if one.line == other.line and bisect_right(lines, one.centre) == bisect_right(lines, other.centre)
     )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from twopass.engines.cpu.geometry import Grid, Rect, Region, Shade, StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Grid, Region, Shade, StyledWord
 from twopass.engines.cpu.reading_order import group_rows
 from twopass.engines.cpu.tables import grid_lines
 from twopass.engines.cpu.tables.cells import build_cells
@@ -30,7 +31,7 @@ def add_ruled_tables(
     found: list[Region] = []
     known = [region.box for region in regions if region.grid is not None]
     for box, own in _find_grids(rules):
-        if sum(box.overlap_area(other) for other in known) >= SAME_TABLE * box.area:
+        if sum(box.overlap(other) for other in known) >= SAME_TABLE * box.area:
             known.append(box)  # with the tables nested in it
             continue
         inside = [word for word in words if box.contains(word.box.centre)]
@@ -66,12 +67,12 @@ def _is_filled(table: Region, words: Sequence[StyledWord]) -> bool:
 
 
 def _is_inside(box: Rect, other: Rect, share: float = MIN_INSIDE) -> bool:
-    return box.overlap_area(other) >= share * box.area
+    return box.overlap(other) >= share * box.area
 
 
 def _cut_out(region: Region, box: Rect) -> Iterator[Region]:
     """Yield what is left of a region beside a table: all, nothing, or the largest part of a picture around it."""
-    if not region.box.overlap_area(box):
+    if not region.box.overlap(box):
         yield region
     elif region.label == "picture" and not _is_inside(region.box, box):
         outer = region.box
@@ -79,7 +80,7 @@ def _cut_out(region: Region, box: Rect) -> Iterator[Region]:
             outer._replace(y1=box.y0), outer._replace(y0=box.y1), outer._replace(x1=box.x0), outer._replace(x0=box.x1)
         )  # fmt: skip
         rest = max(rests, key=lambda r: r.area)
-        if min(rest.x1 - rest.x0, rest.height) >= MIN_REST:
+        if min(rest.width, rest.height) >= MIN_REST:
             yield replace(region, box=rest)
     elif region.label != "picture" and not _is_inside(region.box, box) and not _is_inside(box, region.box, 0.99):
         yield region

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from twopass.engines.cpu.geometry import Rect, Shade, StyledWord, enclose
+from twopass.document import Rect, enclose
+from twopass.engines.cpu.content import Shade, StyledWord
 from twopass.pages.strips import Array
 
 MAX_RULE_WIDTH = 5.0  # points: office programs draw borders up to 4.5 points wide
 MIN_RULE_RATIO = 3.0  # length over width: a shorter filled box is no rule
 MAX_BORDER_WIDTH = 6.0  # points between the first and the last rule of one border
 WORD_OVERHANG = 1.0  # points by which the box of a word between two rules may cover these
-MAX_SHADE_SHARE = 0.5  # of the page: a larger filled box is the page's background
 WHITE = 0xFFFFFF
 
 
@@ -54,23 +54,23 @@ def find_rules(blocks: Iterable[Any]) -> Iterator[Rect]:
             yield box._replace(x0=box.x1)
 
 
-def find_shades(blocks: Iterable[Any], page: Rect) -> Iterator[Shade]:
+def find_shades(blocks: Iterable[Any]) -> Iterator[Shade]:
     """Yield filled boxes that may be the background of cells."""
     for block in blocks:
         if block["type"] != 3 or block.get("stroked") or not block.get("isrect") or block.get("color", WHITE) == WHITE:
             continue
         box = Rect(*block["bbox"])
-        if min(box.x1 - box.x0, box.height) > MAX_RULE_WIDTH and True:
+        if min(box.width, box.height) > MAX_RULE_WIDTH:
             yield Shade(box, block["color"])
 
 
 def _is_thin(box: Rect) -> bool:
-    short, long = sorted((box.x1 - box.x0, box.height))
+    short, long = sorted((box.width, box.height))
     return short <= 1.0 or (short <= MAX_RULE_WIDTH and long >= MIN_RULE_RATIO * short)
 
 
 def _is_horizontal(rule: Rect) -> bool:
-    return rule.x1 - rule.x0 >= rule.height
+    return rule.width >= rule.height
 
 
 def list_sides(boxes: Iterable[Rect], axis: int) -> Iterator[Rect]:
@@ -213,18 +213,18 @@ def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rec
 
 def _to_line(rule: Rect) -> tuple[bool, int]:
     """Return the direction of a rule and its position across it, in points."""
-    is_upright = rule.height > rule.x1 - rule.x0
+    is_upright = rule.height > rule.width
     return is_upright, round(rule.x0 if is_upright else rule.y0)
 
 
 def _is_letter(rule: Rect, word: Rect) -> bool:
-    length = max(rule.x1 - rule.x0, rule.height)
+    length = max(rule.width, rule.height)
     return length <= MAX_STROKE * word.height and word.contains(rule.centre)
 
 
 def split_words(words: Sequence[StyledWord], rules: Sequence[Rect]) -> list[StyledWord]:
     """End words at the vertical rules beside them, and split those that OCR read across a rule."""
-    upright = sorted(rule for rule in rules if rule.height > rule.x1 - rule.x0)
+    upright = sorted(rule for rule in rules if rule.height > rule.width)
     return [part for word in words for part in _split_word(word, upright)]
 
 
@@ -234,7 +234,7 @@ def _split_word(word: StyledWord, rules: Sequence[Rect]) -> Iterator[StyledWord]
     if not (word.upright and crossing):
         yield word
         return
-    reach = min(MAX_OVERHANG * box.height, (box.x1 - box.x0) / 3)
+    reach = min(MAX_OVERHANG * box.height, box.width / 3)
     left = max((x for x in crossing if x - box.x0 <= reach), default=box.x0)
     right = min((x for x in crossing if box.x1 - x <= reach), default=box.x1)
     trimmed = replace(word, box=box._replace(x0=left, x1=right))
@@ -251,7 +251,7 @@ def _find_split(word: StyledWord, x: float) -> int | None:
     """Return where a rule splits the text: at a change from digits to letters, because widths are guessed."""
     text = word.text
     places = [i for i in range(1, len(text)) if text[i - 1].isdigit() and text[i].isalpha()]
-    position = (x - word.box.x0) / (word.box.x1 - word.box.x0) * len(text)
+    position = (x - word.box.x0) / word.box.width * len(text)
     at = min(places, key=lambda i: abs(i - position), default=None)
     return at if at is not None and abs(at - position) <= MAX_SHIFT else None
 

@@ -1,4 +1,4 @@
-"""Rectangles, words and regions of a page, in points of the page as displayed."""
+"""The content of a page: its words and regions, in points of the page as displayed."""
 
 from __future__ import annotations
 
@@ -6,47 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-
-class Rect(NamedTuple):
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-    @property
-    def area(self) -> float:
-        return max(self.x1 - self.x0, 0.0) * max(self.y1 - self.y0, 0.0)
-
-    @property
-    def height(self) -> float:
-        return self.y1 - self.y0
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
-
-    def overlap_area(self, other: Rect) -> float:
-        return Rect(max(self.x0, other.x0), max(self.y0, other.y0), min(self.x1, other.x1), min(self.y1, other.y1)).area
-
-    def intersects(self, other: Rect) -> bool:
-        return self.x0 <= other.x1 and other.x0 <= self.x1 and self.y0 <= other.y1 and other.y0 <= self.y1
-
-    def contains(self, point: tuple[float, float], margin: float = 0.0) -> bool:
-        x, y = point
-        return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
-
-    def move(self, dx: float, dy: float) -> Rect:
-        return Rect(self.x0 + dx, self.y0 + dy, self.x1 + dx, self.y1 + dy)
-
-    def union(self, other: Rect) -> Rect:
-        return Rect(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
-
-
-def enclose(rects: Sequence[Rect]) -> Rect:
-    bounds = rects[0]
-    for rect in rects[1:]:
-        bounds = bounds.union(rect)
-    return bounds
+from twopass.document import Rect
 
 
 class StyledRun(NamedTuple):
@@ -120,3 +80,25 @@ class Region:
     words: tuple[StyledWord, ...] = ()
     grid: Grid | None = field(default=None, repr=False)
     latex: str | None = None  # of a formula, where its geometry is clear
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """The content of the answer: `via` is text_layer, hidden_layer or ocr, `skew` is in degrees clockwise.
+
+    `agreement` of the layer with the pixels is None if it was not measured, or the pixels could not tell. `tesseract`
+    is the language in which Tesseract read lines. `lacks_lines` means that OCR left out lines of text.
+    """
+
+    width: float
+    height: float
+    via: str
+    regions: Sequence[Region]
+    score: float | None = None
+    dense: bool = False
+    unreadable: bool = False
+    skew: float = 0.0
+    lacks_annotations: bool = False
+    agreement: float | None = None
+    tesseract: str | None = None
+    lacks_lines: bool = False
