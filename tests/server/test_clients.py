@@ -353,6 +353,19 @@ async def test_streams_of_events_say_that_they_are_alive(
     assert b"text/event-stream" in stream and b"event: listed\ndata: 0\n\n" in stream
 
 
+async def test_pages_of_a_job_that_began_and_ended_between_two_looks_are_sent(worker: Worker, tmp_path: Path) -> None:
+    """A small job is read faster than its stream looks at it."""
+    async with run(worker, tmp_path) as server, asyncio.timeout(10):
+        reader, _ = await server.send("GET", "/v1/events")
+        await reader.readuntil(b"event: listed")
+        pages = server.store.output_path("0" * 16) / "report" / "pages"
+        pages.mkdir(parents=True)
+        (pages / "0001.json").write_text('{"page": {"state": "read"}}')
+        add_jobs(server.store, 1)
+
+        assert await reader.readuntil(b"event: page")
+
+
 def add_jobs(store: JobStore, count: int) -> None:
     for number in range(count):
         store.show(Record(id=f"{number:016x}", name="n" * 200, created=now()).end(State.DONE))

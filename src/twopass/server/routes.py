@@ -261,7 +261,8 @@ async def _follow_all(queue: JobQueue, store: JobStore, access: Access) -> Async
             before, shown[record.id] = shown.get(record.id), record
             if record is not before:
                 yield "job", show_job(record, store, access).model_copy(update={"result": None})
-            if record.state.is_active or (before and before.state.is_active):
+            # A small job may begin and end between two looks.
+            if record.state.is_active or (is_listed and record is not before):
                 pages = known.setdefault(record.id, set())
                 for page in await run_in_threadpool(store.list_pages, record.id, pages):
                     yield "page", JobPageAnswer(job=record.id, **page.model_dump())
