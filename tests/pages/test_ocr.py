@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twopass.pages import ocr
-from twopass.pages.ocr import Line
+from twopass.pages.ocr import OcrLine
 
 
 def test_a_very_long_scan_is_split_into_tiles() -> None:
@@ -33,4 +33,4 @@ def test_a_line_is_sure_if_all_of_it_was_read(text: str, score: float, coverage:
     """A high score is not enough: RapidOCR reads only the Latin words of a Cyrillic line, and parts of Greek."""
     corners = ((0.0, 0.0), (300.0, 0.0), (300.0, 20.0), (0.0, 20.0))
 
-    assert Line(corners, text, score, coverage=coverage).is_sure == is_sure
+    assert OcrLine(corners, text, score, coverage=coverage).is_sure == is_sure

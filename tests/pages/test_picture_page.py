@@ -12,7 +12,7 @@ from PIL import Image
 
 from twopass.document import Kind
 from twopass.pages import ocr, picture_page
-from twopass.pages.ocr import Line
+from twopass.pages.ocr import OcrLine
 from twopass.pages.shared_pixels import Pixels
 
 Array = npt.NDArray[np.uint8]
@@ -106,8 +106,8 @@ def test_the_box_of_a_picture_holds_its_ink() -> None:
     assert picture_page.find_inked_box(np.full((*SIZE, 3), 200, np.uint8)) == (0, 0, 1, 1)
 
 
-def make_line(x: int, y: int, length: int, height: int) -> Line:
-    return Line(((x, y), (x + length, y), (x + length, y + height), (x, y + height)), "", 0.0)
+def make_line(x: int, y: int, length: int, height: int) -> OcrLine:
+    return OcrLine(((x, y), (x + length, y), (x + length, y + height), (x, y + height)), "", 0.0)
 
 
 def test_a_line_of_script_is_long_and_on_a_uniform_background() -> None:

@@ -53,7 +53,7 @@ class Recognition:
 
 
 @dataclass(frozen=True)
-class Line:
+class OcrLine:
     """One line of text: its corners in pixels (clockwise from where reading starts), its text, and its score 0..1.
 
     `extents` are where its words are, as shares of its length; none if that is not known.
@@ -101,7 +101,7 @@ class OcrResult:
     `lacks_lines` means that lines of text were left out. `language` is Tesseract's, if it read some of the lines.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[OcrLine, ...]
     unreadable: bool
     lacks_lines: bool = False
     language: str | None = None
@@ -156,7 +156,7 @@ def read_lines(
     script = [line for line in lines if is_line_of_script(array, line)]
     if not script:  # a picture: what little was read in it may be shapes
         return OcrResult(tuple(line for line in lines if line.is_sure), unreadable=False)
-    unsure, read, found = [line for line in script if not line.is_sure], dict[Corners, Line](), None
+    unsure, read, found = [line for line in script if not line.is_sure], dict[Corners, OcrLine](), None
     if tesseract and _is_text(unsure, MIN_TRIED_LENGTH):
         read, found = _read_other_script(array, lines, pixels, tesseract, language)
         unsure = [line for line in unsure if line.corners not in read]
@@ -167,8 +167,8 @@ def read_lines(
 
 
 def _read_other_script(
-    array: Array, lines: Sequence[Line], pixels: Array, tesseract: Tesseract, hint: str | None
-) -> tuple[dict[Corners, Line], str | None]:
+    array: Array, lines: Sequence[OcrLine], pixels: Array, tesseract: Tesseract, hint: str | None
+) -> tuple[dict[Corners, OcrLine], str | None]:
     """Let Tesseract read the lines that RapidOCR is unsure of, and those that only look Latin.
 
     Returns what it read, by the lines' corners, and its language if it read any.
@@ -182,21 +182,21 @@ def _read_other_script(
     latin = _find_latin_words(unsure, cut) if language.is_korean else [scripts.NO_LATIN] * len(cut)
     texts = scripts.read(tesseract, cut, language, [found.words for found in latin])
     read = {
-        line.corners: Line(line.corners, text, min(language.score, found.score))
+        line.corners: OcrLine(line.corners, text, min(language.score, found.score))
         for line, text, found in zip(unsure, texts, latin, strict=True)
         if text
     }
     return read, language.name if read else None
 
 
-def _find_latin_words(lines: Sequence[Line], cut: Sequence[Array]) -> list[scripts.LatinWords]:
+def _find_latin_words(lines: Sequence[OcrLine], cut: Sequence[Array]) -> list[scripts.LatinWords]:
     return [
         scripts.find_latin_words(strip, line.letters, lambda piece: recognise_letters([piece])[0].letters)
         for line, strip in zip(lines, cut, strict=True)
     ]
 
 
-def _cut_rgb_lines(array: Array, lines: Sequence[Line], pixels: Array) -> list[Array]:
+def _cut_rgb_lines(array: Array, lines: Sequence[OcrLine], pixels: Array) -> list[Array]:
     cut = _cut_lines(pixels, [line.corners for line in lines], pixels.shape[0] / array.shape[0])
     return [_swap_channels(strip) for strip in cut]
 
@@ -209,10 +209,10 @@ def detect_quickly(array: Array) -> list[Corners]:
 
 def detects_script(array: Array) -> bool:
     """Whether the detector sees any line of script in any language. Shapes in photographs and drawings do not count."""
-    return any(is_line_of_script(array, Line(quad, "", 0.0)) for quad in detect_lines(array))
+    return any(is_line_of_script(array, OcrLine(quad, "", 0.0)) for quad in detect_lines(array))
 
 
-def is_line_of_script(array: Array, line: Line) -> bool:
+def is_line_of_script(array: Array, line: OcrLine) -> bool:
     """Whether a detected line is long and on a fairly uniform background, as print and handwriting are."""
     if line.length < LONG_LINE * line.height:
         return False
@@ -231,17 +231,17 @@ def _halve(grey: Grey) -> Grey:
     return np.asarray(grey[:height, :width].reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3)))
 
 
-def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[Line]:
+def _read_quads(array: Array, quads: Sequence[Corners], sharp: Array) -> list[OcrLine]:
     """Every line, in the given order. A line that cannot be recognised has the text "" and the score 0."""
     cut = _cut_lines(sharp, quads, sharp.shape[0] / array.shape[0])
     return [_to_line(*parts) for parts in zip(quads, cut, _recognise(cut), strict=True)]
 
 
-def _to_line(corners: Corners, strip: Array, reading: Recognition) -> Line:
+def _to_line(corners: Corners, strip: Array, reading: Recognition) -> OcrLine:
     places = [letter.x for letter in reading.letters]
     words, extents = strips.place_words(strip, reading.text, [x / strip.shape[1] for x in places])
     coverage = strips.measure_coverage(strip, places)
-    return Line(corners, " ".join(words), reading.score if words else 0.0, extents, reading.letters, coverage)
+    return OcrLine(corners, " ".join(words), reading.score if words else 0.0, extents, reading.letters, coverage)
 
 
 def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Array]:
@@ -253,11 +253,11 @@ def _cut_lines(array: Array, quads: Sequence[Corners], scale: float) -> list[Arr
     return [_swap_channels(strip) for strip in cut]
 
 
-def _is_much(unsure: Sequence[Line], script: Sequence[Line]) -> bool:
+def _is_much(unsure: Sequence[OcrLine], script: Sequence[OcrLine]) -> bool:
     return sum(line.length for line in unsure) > UNREADABLE_SHARE * sum(line.length for line in script)
 
 
-def _is_text(script: Sequence[Line], min_length: float = MIN_SCRIPT_LENGTH) -> bool:
+def _is_text(script: Sequence[OcrLine], min_length: float = MIN_SCRIPT_LENGTH) -> bool:
     """Whether lines look like those of one text, and are long enough together, in heights: for a sentence."""
     if not script:
         return False
@@ -271,7 +271,7 @@ def _is_text(script: Sequence[Line], min_length: float = MIN_SCRIPT_LENGTH) -> b
     return sum(line.length / max(line.height, 1.0) for line in similar) >= min_length
 
 
-def _is_credible(line: Line, unreadable: bool) -> bool:
+def _is_credible(line: OcrLine, unreadable: bool) -> bool:
     if not unreadable:
         is_speck = line.coverage < MIN_COVERAGE and not any(map(str.isalnum, line.text))
         return line.score >= MIN_SCORE and not is_speck

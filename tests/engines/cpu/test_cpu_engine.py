@@ -186,7 +186,7 @@ def test_a_straight_scan_with_slanted_boxes_is_not_turned() -> None:
     """The box of a short line is slanted if only one of its ends has descenders; turning would blur the rows."""
     array = np.full((400, 600, 3), 255, np.uint8)
     array[40:380:20, 50:550] = 0
-    slanted = [ocr.Line(((50, y), (350, y + 3), (350, y + 23), (50, y + 20)), "a line", 1.0) for y in (40, 80, 120)]
+    slanted = [ocr.OcrLine(((50, y), (350, y + 3), (350, y + 23), (50, y + 20)), "a line", 1.0) for y in (40, 80, 120)]
     turned = np.asarray(Image.fromarray(array).rotate(-0.573, fillcolor="white"))
 
     assert scanned_page.estimate_skew(slanted, array) == 0.0

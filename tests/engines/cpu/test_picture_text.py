@@ -205,7 +205,7 @@ def test_a_watermark_covers_no_line(tmp_path: Path) -> None:
 def test_doubtful_lines_of_pictures_are_dropped() -> None:
     """Shapes are read as letters with low scores; on a scan the same line may be faint print."""
     corners = ((0.0, 0.0), (100.0, 0.0), (100.0, 10.0), (0.0, 10.0))
-    result = ocr.OcrResult((ocr.Line(corners, "lll", 0.7), ocr.Line(corners, "--", 0.99)), unreadable=False)
+    result = ocr.OcrResult((ocr.OcrLine(corners, "lll", 0.7), ocr.OcrLine(corners, "--", 0.99)), unreadable=False)
 
     assert picture_text.drop_shapes(result, is_scan=False) == ()
     assert [line.text for line in picture_text.drop_shapes(result, is_scan=True)] == ["lll"]

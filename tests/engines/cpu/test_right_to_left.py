@@ -204,7 +204,7 @@ def test_brackets_and_numbers_find_their_side(from_left: list[str], expected: st
 @pytest.mark.parametrize("line", [*HEBREW_LINES, *ARABIC_LINES, *PERSIAN_LINES])
 def test_a_line_of_ocr_keeps_its_order(line: str) -> None:
     """OCR gives a line in reading order; its words are placed from the right and read back the same."""
-    found = ocr.Line(((0, 0), (900, 0), (900, 20), (0, 20)), line, 0.9)
+    found = ocr.OcrLine(((0, 0), (900, 0), (900, 20), (0, 20)), line, 0.9)
     words = list(scanned_page.split_into_words([found], 1.0, 0.0, 900, 100))
 
     assert words[0].box.x0 > 450 and words[-1].box.x1 < 450

@@ -60,7 +60,7 @@ def find_lines(blocks: Sequence[Any], words: Sequence[StyledWord], page: Rect, a
     return lines
 
 
-def drop_shapes(result: ocr.OcrResult, is_scan: bool) -> tuple[ocr.Line, ...]:
+def drop_shapes(result: ocr.OcrResult, is_scan: bool) -> tuple[ocr.OcrLine, ...]:
     """Drop lines without letters or digits, and in pictures those that may be shapes."""
     min_score = 0.0 if is_scan else MIN_PICTURE_SCORE
     return tuple(line for line in result.lines if line.score >= min_score and any(map(str.isalnum, line.text)))
@@ -95,7 +95,7 @@ def _detect_quickly(image: Rect, words: Sequence[StyledWord], array: Array) -> l
         return []
     quads = [_move(quad, x0, y0) for quad in ocr.detect_quickly(crop)]
     parts = (part for quad in quads for part in find_uncovered(quad, words, array))
-    return quads if any(ocr.is_line_of_script(array, ocr.Line(part, "", 0.0)) for part in parts) else []
+    return quads if any(ocr.is_line_of_script(array, ocr.OcrLine(part, "", 0.0)) for part in parts) else []
 
 
 def _move(quad: ocr.Corners, dx: float, dy: float) -> ocr.Corners:
@@ -104,7 +104,7 @@ def _move(quad: ocr.Corners, dx: float, dy: float) -> ocr.Corners:
 
 def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: Array) -> list[ocr.Corners]:
     """The parts of a detected line that have ink and no word of the layer, from left to right; all in pixels."""
-    line = ocr.Line(quad, "", 0.0)
+    line = ocr.OcrLine(quad, "", 0.0)
     box = line.box
     if abs(line.angle) > MAX_ANGLE or line.length < line.height:
         covered = sum(box.overlap(word.box) for word in words)
@@ -121,7 +121,7 @@ def find_uncovered(quad: ocr.Corners, words: Sequence[StyledWord], array: Array)
     return [part for part in parts if _has_ink(part, array)]
 
 
-def _is_in_line(word: StyledWord, line: ocr.Line, box: Rect) -> bool:
+def _is_in_line(word: StyledWord, line: ocr.OcrLine, box: Rect) -> bool:
     """Whether a word of the layer lies in a detected line, which may rise or fall a little."""
     if not word.upright or not MIN_HEIGHT_RATIO <= word.box.height / max(line.height, 1.0) <= MAX_HEIGHT_RATIO:
         return False
@@ -133,7 +133,7 @@ def _is_in_line(word: StyledWord, line: ocr.Line, box: Rect) -> bool:
     return abs(y - middle) <= max(line.height, word.box.height) / 2
 
 
-def _axis(line: ocr.Line) -> tuple[ocr.Point, ocr.Point]:
+def _axis(line: ocr.OcrLine) -> tuple[ocr.Point, ocr.Point]:
     """The middle of a line's left and right side."""
     a, b, c, d = line.corners
     return ((a[0] + d[0]) / 2, (a[1] + d[1]) / 2), ((b[0] + c[0]) / 2, (b[1] + c[1]) / 2)

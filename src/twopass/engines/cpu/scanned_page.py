@@ -50,7 +50,7 @@ _EAST_ASIAN = re.compile(f"[{prose.HAN}{prose.KANA}{prose.HANGUL}]")
 _HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
-def estimate_skew(lines: Sequence[ocr.Line], array: Array) -> float:
+def estimate_skew(lines: Sequence[ocr.OcrLine], array: Array) -> float:
     """Return the median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
 
     The box of a short line is slanted where only one of its ends has letters with descenders.
@@ -71,7 +71,7 @@ def _is_sharper(array: Array, skew: float) -> bool:
 
 
 def split_into_words(
-    lines: Sequence[ocr.Line], scale: float, skew: float, width: float, height: float
+    lines: Sequence[ocr.OcrLine], scale: float, skew: float, width: float, height: float
 ) -> Iterator[StyledWord]:
     """Straighten the lines and split them into words; where their places are not known, widths follow from letters.
 
