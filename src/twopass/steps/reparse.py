@@ -135,7 +135,7 @@ def restore_job(details: ManifestDetails) -> Job:
     return Job.model_validate({"sources": ["recorded"], **options})
 
 
-def _restore_family(options: Mapping[str, Any]) -> Family:
+def restore_family(options: Mapping[str, Any]) -> Family:
     """The family that read the document, with the options that change how its answers are parsed."""
     return registry.get_family(str(options.get("family")), FamilyOptions.recorded(options), "run.options.family")
 
@@ -199,7 +199,7 @@ async def _reread_page(
     old: Checkpoint, rendered: RenderedPage, details: ManifestDetails, page_pool: PagePool
 ) -> Checkpoint:
     """Run both passes on one page with its recorded answers; returns the old page if none of them is usable now."""
-    family, job = _restore_family(details.options), restore_job(details)
+    family, job = restore_family(details.options), restore_job(details)
     key, answers = _index_answers(old.completions)
     page = PageContext(rendered, key, job, _RecordedEngine(answers, family.name), family, page_pool)
     first = await pass1.read(page)
