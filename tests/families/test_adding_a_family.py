@@ -131,4 +131,4 @@ def test_an_unknown_family_is_refused_with_the_name_of_what_names_it() -> None:
     with pytest.raises(InvalidSetting, match="OPENAI_FAMILY: unknown family none_ocr; it is one of layout, "):
         check_settings(Settings(engine="openai", openai_base_url="http://127.0.0.1:1", openai_family="none_ocr"))
     with pytest.raises(InvalidSetting, match=r"run\.options\.family: unknown family None; it is one of layout, "):
-        reparse._restore_family({})
+        reparse.restore_family({})
