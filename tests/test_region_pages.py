@@ -18,14 +18,13 @@ from twopass.acceptance import drawn_pages
 from twopass.cli import reparse_folder
 from twopass.detection.region import DETECT, make_region
 from twopass.document import Box
-from twopass.engines.interface import Completion, Prompt
+from twopass.engines.interface import MAX_ANSWER, Completion, Prompt
 from twopass.families import registry
 from twopass.families.interface import FamilyOptions
 from twopass.pages.shared_pixels import PixelBufferPool
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
 from twopass.settings import Settings
-from twopass.steps import page_context
 
 TABLE = "<table><tr><td>Salt</td><td>418</td></tr></table>"
 LABELS = ("doc_title", "text", "table")
@@ -312,11 +311,11 @@ async def test_an_answer_without_end_is_cut_before_it_is_parsed(
     reader: Reader, scan: Path, name: str, structure: str
 ) -> None:
     """What a server sends beyond the longest answer about a page is not parsed; the result says how much there was."""
-    words = " ".join(f"word{n}" for n in range(page_context.MAX_ANSWER // 6))
+    words = " ".join(f"word{n}" for n in range(MAX_ANSWER // 6))
     engine = ScriptedEngine(name, answer_detections(detect("text"), lambda prompt: f"{TAGGED} {words}"))
 
     result, document = await read(reader, scan, engine, structure)
 
     cut = [problem for problem in result.problems if problem.code == "ANSWER_TOO_LONG"]
     assert cut and all(str(len(f"{TAGGED} {words}")) in problem.message for problem in cut)
-    assert sum(len(element["text"]) for element in document["elements"]) <= page_context.MAX_ANSWER
+    assert sum(len(element["text"]) for element in document["elements"]) <= MAX_ANSWER

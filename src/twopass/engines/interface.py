@@ -16,6 +16,10 @@ from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.runtime.engine_status import EngineStatus
 from twopass.runtime.page_pool import PagePool
 
+# Characters: a job may ask for 8,192 tokens (job.Sampling). A token of prose has about four characters and the longest
+# tag nine, so that no answer has 32 for each of its tokens. What a server sends beyond is no reading of a page.
+MAX_ANSWER = 8192 * 32
+
 
 @dataclass(frozen=True)
 class Sampling:

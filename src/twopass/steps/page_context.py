@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from twopass.document import Element, Problem, RawCompletion
-from twopass.engines.interface import Completion, Engine, Prompt, build_sampling, to_raw_completion
+from twopass.engines.interface import MAX_ANSWER, Completion, Engine, Prompt, build_sampling, to_raw_completion
 from twopass.errors import Code
 from twopass.families.interface import Family, Question, Rung
 from twopass.job import Job
@@ -14,10 +14,6 @@ from twopass.pages import picture_page
 from twopass.pages.rendered_page import PagePointer, RenderedPage
 from twopass.pages.shared_pixels import Pixels
 from twopass.runtime.page_pool import PagePool
-
-# Characters: a job may ask for 8,192 tokens (job.Sampling). A token of prose has about four characters and the longest
-# tag nine, so that no answer has 32 for each of its tokens. What a server sends beyond is no reading of a page.
-MAX_ANSWER = 8192 * 32
 
 
 class Answer(NamedTuple):
@@ -76,8 +72,8 @@ class PageContext:
         if length <= MAX_ANSWER or not runs_model:
             return Answer(completion, to_raw_completion(prompt, completion))
         what = (
-            f"an answer has {length} characters, of which the first {MAX_ANSWER} are used, because no page has so "
-            "many; check the page, and the model behind the engine"
+            f"an answer has at least {length} characters, of which the first {MAX_ANSWER} are used, because no page "
+            "has so many; check the page, and the model behind the engine"
         )
         problem = Problem.warning(self.number, Code.ANSWER_TOO_LONG, what)
         cut = replace(completion, text=completion.text[:MAX_ANSWER], finish_reason="length")

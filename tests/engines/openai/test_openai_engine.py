@@ -30,7 +30,7 @@ from tests.fakes.openai_server import OpenAIServer, encode_delta, encode_event, 
 from tests.fakes.operations import count_operations
 from tests.fakes.reader import Reader
 from twopass.engines import factory
-from twopass.engines.interface import Completion, Prompt, Sampling, build_sampling
+from twopass.engines.interface import MAX_ANSWER, Completion, Prompt, Sampling, build_sampling
 from twopass.engines.openai import engine as engine_module
 from twopass.engines.openai import request as chat_request
 from twopass.engines.openai import stream
@@ -463,13 +463,12 @@ TOO_LARGE: dict[str, tuple[Iterable[bytes], str]] = {
     "line": (repeat(FILLER, 100), "an event of more than 4 MiB"),
     "event": ((b"data: ", *[FILLER] * 100), "an event of more than 4 MiB"),
     "comments": (repeat(b": " + FILLER + b"\n", 100), "a stream of more than 64 MiB"),
-    "answer": (repeat(encode_delta("word " * 10_000), 100), "an answer of more than 1,000,000 characters"),
 }
 
 
 @pytest.mark.parametrize("name", TOO_LARGE)
 async def test_a_stream_without_an_end_is_left_at_its_limit(name: str) -> None:
-    """Of a line, an event, comments or an answer, hardly more is read than the limit, however much would follow."""
+    """Of a line, an event or comments, hardly more is read than the limit, however much would follow."""
     chunks, message = TOO_LARGE[name]
     read: list[int] = []
 
@@ -483,6 +482,22 @@ async def test_a_stream_without_an_end_is_left_at_its_limit(name: str) -> None:
             pass
 
     assert sum(read) < 70 << 20 if name == "comments" else sum(read) < 6 << 20
+
+
+async def test_an_answer_without_an_end_ends_where_no_more_is_used() -> None:
+    """It counts as one that reached the token limit, and its page is read, with a warning."""
+    read: list[int] = []
+
+    async def send() -> AsyncIterator[bytes]:
+        for chunk in repeat(encode_delta("word " * 10_000)):
+            read.append(len(chunk))
+            yield chunk
+
+    answers = [answer async for answer in stream.accumulate(stream.split_lines(send()))]
+
+    assert (answers[-1].finish_reason, answers[-1].tokens_out) == ("length", len(answers)) == ("length", 6)
+    assert MAX_ANSWER < len(answers[-1].text) < MAX_ANSWER + 50_000
+    assert len(read) == 6
 
 
 async def test_an_answer_that_is_too_large_costs_only_its_prompt(server: OpenAIServer, page_pool: PagePool) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from twopass.engines.interface import MAX_ANSWER
+
 FINISH_REASONS = {
     "stop": "stop",
     "length": "length",
@@ -17,7 +19,6 @@ FINISH_REASONS = {
 USAGE = ("prompt_tokens", "completion_tokens")
 MAX_LINE_BYTES = 4 << 20  # of an event: some servers send the whole answer in one, which takes up to 250 kB
 MAX_STREAM_BYTES = 64 << 20  # of all events: vLLM sends 130,000 tokens in 50 MB
-MAX_CHARACTERS = 1_000_000  # of an answer: the longest context, of 130,000 tokens, has half of that
 MAX_BODY_BYTES = 4 << 20  # of any other response, such as the list of models
 
 
@@ -89,7 +90,7 @@ async def read_body(chunks: AsyncIterator[bytes]) -> bytes:
 
 
 async def accumulate(lines: AsyncIterator[str]) -> AsyncGenerator[StreamedAnswer, None]:
-    """Yield the answer after every event, the same object each time.
+    """Yield the answer after every event, the same object each time; one that is too long ends there.
 
     Raises MalformedStream, ReportedError or TooLarge.
     """
@@ -100,7 +101,11 @@ async def accumulate(lines: AsyncIterator[str]) -> AsyncGenerator[StreamedAnswer
             break
         if data and line.startswith("data:"):
             _apply_event(answer, _parse_event(data))
+            if answer.characters > MAX_ANSWER:  # no more of it is used
+                answer.finish_reason = "length"
             yield answer
+            if answer.characters > MAX_ANSWER:
+                return
     if answer.finish_reason is None:
         raise MalformedStream("the answer ends without a finish_reason")
 
@@ -130,8 +135,6 @@ def _apply_event(answer: StreamedAnswer, event: dict[str, Any]) -> None:
                 answer.finish_reason = FINISH_REASONS.get(reason, "error")
     except (KeyError, TypeError, AttributeError):
         raise MalformedStream("an event is not part of a chat completion") from None
-    if answer.characters > MAX_CHARACTERS:
-        raise TooLarge(f"an answer of more than {MAX_CHARACTERS:,} characters")
 
 
 def _is_count(value: Any) -> bool:

@@ -67,7 +67,7 @@ class VllmEngine(GroupMember):
         )
         self.buffer_pools = (self.buffers,)
         self.startup_seconds: Mapping[str, float] = {}
-        self._logprobs = settings.logprobs
+        self.logprobs = settings.logprobs
         self._time_share = TimeShare()
         self._page_pool: PagePool | None = None
         self._tokenize = lru_cache(maxsize=256)(lambda text: self.images.tokenize(self.tokenizer, text))
@@ -163,7 +163,7 @@ class VllmEngine(GroupMember):
         """Collect the answer; leaving the stream early aborts the request."""
         text, reason, tokens, logprob = IncrementalDetokenizer(self._decode), "abort", 0, None
         remaining = self.core.arguments["max_model_len"] - len(engine_input["prompt_token_ids"])
-        params = _build_params(prompt.sampling, remaining, self._logprobs, self._pack_draft(prompt.draft))
+        params = _build_params(prompt.sampling, remaining, self.logprobs, self._pack_draft(prompt.draft))
         async with aclosing(self.core.stream(engine_input, params, prompt.priority)) as stream:
             async for output in stream:
                 answer = output.outputs[0]
@@ -175,7 +175,7 @@ class VllmEngine(GroupMember):
                 elif prompt.loop_check and prompt.loop_check(so_far):
                     reason = "loop"
                     break
-        mean = logprob / tokens if self._logprobs and logprob is not None and tokens else None
+        mean = logprob / tokens if self.logprobs and logprob is not None and tokens else None
         return Completion(text.finish(), reason, tokens_out=tokens, logprob=mean)
 
     def _pack_draft(self, text: str) -> bytes:
