@@ -181,13 +181,14 @@ class JobQueue:
         task = self._tasks.get(job_id)
         if task is None:
             return False
+        state = self.store.get(job_id).state
         # A second cancellation would not wait for the work to end, and one after the end for its record.
-        if self.store.get(job_id).state.is_active and not task.cancelling():
+        if state.is_active and not task.cancelling():
             task.cancel()
         await asyncio.wait({task})
         if not self.store.get(job_id).state.is_final:  # it was cancelled before its first step
             await self._end(self.store.get(job_id).end(State.CANCELLED))
-        return True
+        return not state.is_final
 
     async def close(self) -> None:
         """Wait until every job has ended. During a shutdown the worker ends them within SHUTDOWN_GRACE_S."""
