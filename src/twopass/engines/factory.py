@@ -21,7 +21,7 @@ HF_DTYPE = "bfloat16"  # unless DTYPE is set
 
 
 def create_engine(settings: Settings) -> Engine:
-    """Return the engine of these settings, not yet open.
+    """The engine of these settings, not yet open.
 
     Raises InvalidSetting for settings that do not fit together, and EngineError for an engine that is not installed.
     """
@@ -34,7 +34,7 @@ def create_engine(settings: Settings) -> Engine:
 
 
 def find_weights(settings: Settings) -> list[Path]:
-    """Return the folders of the model and of the layout detector, as far as these settings need them.
+    """The folders of the model and of the layout detector, as far as these settings need them.
 
     Raises EngineError for the first that is missing: the user chose the model, and the detector comes with it.
     """
@@ -47,7 +47,7 @@ def find_weights(settings: Settings) -> list[Path]:
 def put_detector_first(
     reader: Engine, settings: Settings, folder: Path, detect_gpus: Callable[[], gpus.GpuInfo] = gpus.detect_gpus
 ) -> Engine:
-    """Return the reader with the layout detector of this folder in front of it."""
+    """The reader with the layout detector of this folder in front of it."""
     from twopass.engines.detector import placement
     from twopass.engines.detector.engine import REGIONS_AT_ONCE, DetectorFirstEngine
     from twopass.engines.detector.process import ChildDetector, DetectorOptions
@@ -64,7 +64,7 @@ def _name_detector(folder: Path, precision: str) -> str:
 
 
 async def identify(settings: Settings) -> Identity | None:
-    """Return what documents would record of the engine of these settings, without starting it; None if that fails.
+    """What documents would record of the engine of these settings, without starting it; None if that fails.
 
     A server of models is asked for its model, unless OPENAI_MODEL names it.
     """
@@ -100,7 +100,7 @@ async def _identify_reader(settings: Settings) -> Identity:
 
 
 def create_reader(settings: Settings) -> Engine:
-    """Return the engine without a layout detector, not yet open; raises EngineError. The settings were checked."""
+    """The engine without a layout detector, not yet open; raises EngineError. The settings were checked."""
     if settings.engine == "cpu":
         from twopass.engines.cpu.engine import CpuEngine
 

@@ -69,7 +69,7 @@ def _query_gpus(pynvml: Any, ids: Sequence[str]) -> GpuInfo:
 
 
 def divide(settings: Settings, found: GpuInfo) -> tuple[tuple[str, ...], ...]:
-    """Return the GPUs of each engine by id; one engine without any on a machine without GPUs.
+    """The GPUs of each engine by id; one engine without any on a machine without GPUs.
 
     All are of the kind of the first one, because all engines have the same preset. Raises InvalidSetting if there are
     fewer than GPUS asks for.
@@ -108,7 +108,7 @@ def _get_handle(pynvml: Any, name: str) -> Any:
 
 
 def get_required_cuda_version() -> tuple[int, int]:
-    """Return the CUDA version that PyTorch was built for; (0, 0) without vLLM or with a CPU build of it."""
+    """The CUDA version that PyTorch was built for; (0, 0) without vLLM or with a CPU build of it."""
     try:
         import torch
         from vllm.platforms import current_platform

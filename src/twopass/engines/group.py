@@ -105,7 +105,7 @@ class EngineGroup(Engine):
                 stack.push_async_callback(member.close)
 
     async def _choose(self, is_alone: bool) -> GroupMember:
-        """Return the running engine with the most room. If none runs, wait for one; raises EngineError if all are gone.
+        """The running engine with the most room. If none runs, wait for one; raises EngineError if all are gone.
 
         Engines in which a prompt has to run alone are the last choice for others.
         """

@@ -80,7 +80,7 @@ def _verify_and_record(repo: str, revision: str, folder: Path, listed: Mapping[s
 
 
 def find_corrupt_files(folder: Path) -> list[str]:
-    """Return the files that are missing or differ from checksums.json, which must exist; raises EngineError.
+    """The files that are missing or differ from checksums.json, which must exist; raises EngineError.
 
     It needs no network.
     """
@@ -139,13 +139,13 @@ def _verify_local_folder(folder: Path) -> Verification | None:
 
 
 def read_revision(folder: Path) -> tuple[str, str]:
-    """Return repository and revision from checksums.json, which must exist; `find_corrupt_files` checks that."""
+    """Repository and revision from checksums.json, which must exist; `find_corrupt_files` checks that."""
     record = json.loads((folder / CHECKSUMS).read_text())
     return record["repo"], record["revision"]
 
 
 def find_revision(folder: Path) -> str | None:
-    """Return the revision that checksums.json or the place in the hub's cache names; None if neither does.
+    """The revision that checksums.json or the place in the hub's cache names; None if neither does.
 
     No file is verified.
     """
@@ -169,7 +169,7 @@ def _list_files(folder: Path) -> list[Path]:
 
 
 def compute_checksums(path: Path) -> dict[str, str]:
-    """Return the file's sha256 and its sha1 as a git blob, reading it once."""
+    """The file's sha256 and its sha1 as a git blob, reading it once."""
     plain, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

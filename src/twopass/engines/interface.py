@@ -40,7 +40,7 @@ class Sampling:
 
 
 def build_sampling(*overrides: Mapping[str, Any]) -> Sampling:
-    """Return the default sampling with fields overridden by name; later overrides win."""
+    """The default sampling with fields overridden by name; later overrides win."""
     return replace(Sampling(), **{name: value for fields in overrides for name, value in fields.items()})
 
 
@@ -163,7 +163,7 @@ class GroupMember(Engine, Protocol):
 
 
 def to_raw_completion(prompt: Prompt, completion: Completion) -> RawCompletion:
-    """Return the completion as a checkpoint stores it."""
+    """The completion as a checkpoint stores it."""
     return RawCompletion(
         prompt_id=prompt.id,
         prompt=prompt.text,
@@ -188,6 +188,6 @@ class Identity:
 
 
 def describe(engine: Engine | Identity) -> dict[str, Any]:
-    """Return the engine's part of a document's identity."""
+    """The engine's part of a document's identity."""
     detector = {"detector": engine.detector} if engine.detector else {}  # named only if used: it changes document ids
     return {"engine": engine.kind, "precision": engine.precision, **detector}

@@ -78,7 +78,7 @@ def _to_completion(text: str, recorded: Mapping[str, Any]) -> Completion:
 
 
 def _read_recorded_family(folder: Path) -> str:
-    """Return the family that the first document below the folder was read with."""
+    """The family that the first document below the folder was read with."""
     for path in sorted(folder.rglob("document.json")):
         return str(json.loads(path.read_text())["run"]["options"].get("family", DEFAULT_FAMILY))
     return DEFAULT_FAMILY

@@ -8,7 +8,7 @@ from twopass.settings import Settings
 
 
 def choose(settings: Settings) -> Structure:
-    """Return what finds regions with the engine of these settings; raises InvalidSetting if they do not fit together.
+    """What finds regions with the engine of these settings; raises InvalidSetting if they do not fit together.
 
     Recorded answers hold the detections, so that engine replay needs no detector.
     """

@@ -22,7 +22,7 @@ MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 
 
 def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
-    """Return the folder to load MODEL from and switch the hub libraries to offline mode; raises EngineError."""
+    """Find the folder to load MODEL from, and switch the hub libraries to offline mode; raises EngineError."""
     wanted = find_model(settings.model).weights
     if settings.load_format == "dummy" and settings.model_dir:
         return settings.model_dir  # random weights need only a configuration
@@ -30,7 +30,7 @@ def find(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
 
 
 def find_detector(settings: Settings, baked: Path = BAKED_MODELS) -> Path:
-    """Return the folder to load the layout detector from, found as MODEL's is; raises EngineError."""
+    """Find the folder to load the layout detector from, as MODEL's; raises EngineError."""
     return _find(settings, DETECTOR, DETECTOR_WEIGHTS, settings.detector_dir, baked)
 
 
@@ -82,7 +82,7 @@ def describe_defect(folder: Path, preprocessing: tuple[str, ...] = TOKENIZERS) -
 
 
 def _list_shards(folder: Path) -> list[str]:
-    """Return the names of the weight files: those in the index, or without an index those in the folder."""
+    """The names of the weight files: those in the index, or without an index those in the folder."""
     try:
         index = json.loads((folder / "model.safetensors.index.json").read_text())
         return sorted(set(index["weight_map"].values()))
@@ -93,7 +93,7 @@ def _list_shards(folder: Path) -> list[str]:
 
 
 def _is_complete(path: Path) -> bool:
-    """Return whether the file is as long as its header says; an interrupted copy is shorter."""
+    """Whether the file is as long as its header says; an interrupted copy is shorter."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_BYTES), "little")

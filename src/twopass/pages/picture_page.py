@@ -13,7 +13,7 @@ INK_CONTRAST = 40  # grey levels (of 255) between ink and the page's background
 
 
 def find_picture(pixels: Pixels, page: int) -> Element | None:
-    """Return the page's inked area as a picture; None if the page shows a line of script. Runs in page workers."""
+    """The page's inked area as a picture; None if the page shows a line of script. Runs in page workers."""
     array = pixels.array()
     if ocr.detects_script(array):
         return None

@@ -90,7 +90,7 @@ MIN_BLANK_RATIO = 2.0  # and were more than this wide in gaps between the letter
 
 
 def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list[str], tuple[Extent, ...]]:
-    """Return the words of a line and their extents, which are empty if the characters and their places do not match.
+    """The words of a line and their extents, which are empty if the characters and their places do not match.
 
     `strip` has the pixels of the straightened line. `centres` are the places of all characters but blanks, as shares
     of the line's length; they may be wrong by half a character.
@@ -113,7 +113,7 @@ def place_words(strip: Array, text: str, centres: Sequence[float]) -> tuple[list
 
 
 def _find_letters(strip: Array) -> npt.NDArray[np.bool_]:
-    """Return which columns of a line have ink, without the rules that run through it."""
+    """Which columns of a line have ink, without the rules that run through it."""
     contrast, darkest = measure_contrast(strip)
     dark = contrast > INK_CONTRAST * max(darkest, 1.0)
     dark = dark[dark.mean(axis=1) < RULE_LENGTH]
@@ -123,7 +123,7 @@ def _find_letters(strip: Array) -> npt.NDArray[np.bool_]:
 
 
 def _find_gaps(ink: npt.NDArray[np.bool_], places: Sequence[int]) -> list[Gap]:
-    """Return the widest gap between each character and the next one; one without any width if their ink touches."""
+    """The widest gap between each character and the next one; one without any width if their ink touches."""
     changes = np.flatnonzero(np.diff(np.concatenate([[True], ink, [True]]).astype(np.int8))).tolist()
     runs = list(zip(changes[::2], changes[1::2], strict=True))
     stops = [stop for _, stop in runs]
@@ -159,5 +159,5 @@ def _list_starts(words: Sequence[str], gaps: Sequence[Gap], height: int) -> Iter
 
 
 def _may_lack_blank(pair: str) -> bool:
-    """Return whether one of two characters is a digit; beside a 1, which is narrow, there is always space."""
+    """Whether one of two characters is a digit; beside a 1, which is narrow, there is always space."""
     return any(char.isdigit() for char in pair) and pair.isalnum() and "1" not in pair

@@ -141,7 +141,7 @@ _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "
 
 
 def write_draft(layer: TextLayer, places: Sequence[tuple[int, int]]) -> str:
-    """Return the text of the layer in the layer's order, at most MAX_CHARACTERS; empty if the layer is garbage.
+    """The text of the layer in the layer's order, at most MAX_CHARACTERS; empty if the layer is garbage.
 
     `places` are the block and the line of each word, as MuPDF counts them. Words lose the hyphen of a line's end.
     """

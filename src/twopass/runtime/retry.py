@@ -71,7 +71,7 @@ class RetryPolicy:
     is_retryable: Callable[[BaseException], bool] = _is_busy
 
     def run(self, call: Callable[[], T], stop: threading.Event | None = None) -> T:
-        """Return the call's value or raise its last error. Setting `stop` ends a pause; one last attempt follows."""
+        """The call's value; raises its last error. Setting `stop` ends a pause; one last attempt follows."""
         stop = stop or threading.Event()
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self.is_retryable),
@@ -85,7 +85,7 @@ class RetryPolicy:
     async def run_async(
         self, call: Callable[[], Awaitable[T]], on_retry: Callable[[BaseException], None] | None = None
     ) -> T:
-        """Return the call's value or raise its last error. `on_retry` gets the error before each further attempt."""
+        """The call's value; raises its last error. `on_retry` gets the error before each further attempt."""
 
         async def attempt() -> T:
             return await call()

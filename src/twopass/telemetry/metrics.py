@@ -238,7 +238,7 @@ def push(
 
 
 def _push_once(registry: CollectorRegistry, gateway: str, worker: str, *, is_logged: bool) -> bool:
-    """Return whether the gateway took the metrics; a failure is logged if `is_logged`."""
+    """Whether the gateway took the metrics; a failure is logged if `is_logged`."""
     from prometheus_client import push_to_gateway
 
     try:
@@ -254,7 +254,7 @@ def _push_once(registry: CollectorRegistry, gateway: str, worker: str, *, is_log
 
 
 def _split_credentials(gateway: str) -> tuple[str, Callable[..., Any]]:
-    """Return the address without user and password, and the client's handler that sends them in a header.
+    """The address without user and password, and the client's handler that sends them in a header.
 
     Python's HTTP client would take them for a part of the host's name.
     """

@@ -114,7 +114,7 @@ def _place_runs(text: str, words: Sequence[StyledWord]) -> list[tuple[int, int, 
 
 
 def _to_page_box(box: Rect, content: PageContent) -> list[float]:
-    """Return the box in page coordinates: words of a skewed scan were straightened."""
+    """The box in page coordinates: words of a skewed scan were straightened."""
     if not content.skew:
         return [round(value, 2) for value in box]
     corners = (

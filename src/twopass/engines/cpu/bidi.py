@@ -30,12 +30,12 @@ _ARABIC_PIECES = re.compile("R[RM]*|L(?:[^RS]*[LN])?M*|N[NM]*(?:CN[NM]*)*|S|.M*"
 
 
 def is_rtl(words: Sequence[StyledWord]) -> bool:
-    """Return whether the words are mostly written from right to left, by their letters."""
+    """Whether the words are mostly written from right to left, by their letters."""
     return direction.is_rtl("".join(word.text for word in words))
 
 
 def split_text(text: str, arabic: bool) -> list[tuple[int, int]]:
-    """Return the spans of the pieces of a text: one direction each, and punctuation alone; white space is left out."""
+    """The spans of the pieces of a text: one direction each, and punctuation alone; white space is left out."""
     codes = "".join(_CODES.get(unicodedata.bidirectional(letter), "O") for letter in text)
     pattern = _ARABIC_PIECES if arabic else _PIECES
     return [found.span() for found in pattern.finditer(codes) if found[0] != "S"]
@@ -102,7 +102,7 @@ def _order_lines(row: Sequence[StyledWord], rtl: bool) -> list[StyledWord]:
 
 
 def _arrange(pieces: Sequence[StyledWord], rtl: bool) -> list[StyledWord]:
-    """Return the words that pieces from left to right form, in reading order."""
+    """The words that pieces from left to right form, in reading order."""
     runs = find_runs([piece.text for piece in pieces], rtl)
     parts = [pieces[start:stop] for start, stop in (reversed(runs) if rtl else runs)]
     boxes = [enclose([piece.box for piece in part]) for part in parts]

@@ -43,7 +43,7 @@ class StyledWord:
 
 
 def join_words(first: StyledWord, second: StyledWord) -> StyledWord:
-    """Return both as one word, with the style of the longer one."""
+    """Both words as one, with the style of the longer one."""
     length = len(first.text)
     runs = (*first.runs, *(StyledRun(length + start, length + end, style) for start, end, style in second.runs))
     return replace(

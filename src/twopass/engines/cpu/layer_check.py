@@ -93,7 +93,7 @@ def _normalise_text(text: str) -> str:
 
 
 def is_readable(text: str) -> bool:
-    """Return whether almost all letters are in a script that the recogniser knows."""
+    """Whether almost all letters are in a script that the recogniser knows."""
     letters = [letter for letter in text.lower() if letter.isalpha()]
     return len(_READABLE.findall("".join(letters))) >= MIN_READABLE_LETTERS * len(letters)
 
@@ -128,7 +128,7 @@ _Piece = list[int]  # indices of neighbouring words of one line
 
 
 def repair_fonts(words: Sequence[StyledWord], array: Array, scale: float) -> tuple[StyledWord, ...]:
-    """Return the words, with those of broken fonts replaced by what OCR reads in their place.
+    """The words, with those of broken fonts replaced by what OCR reads in their place.
 
     A word that OCR cannot read stays as it is. `scale` is pixels per point.
     """

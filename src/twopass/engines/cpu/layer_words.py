@@ -48,7 +48,7 @@ class SpannedWord:
 
 
 def split_block(block: Any) -> list[Letter]:
-    """Return the letters of a text block of MuPDF's raw dictionary; lines are numbered by their place in the block."""
+    """The letters of a text block of MuPDF's raw dictionary; lines are numbered by their place in the block."""
     return [
         Letter(char["c"], Rect(*char["bbox"]), index, span["size"], number)
         for number, line in enumerate(block["lines"])
@@ -58,12 +58,12 @@ def split_block(block: Any) -> list[Letter]:
 
 
 def _group_by_line(letters: Iterable[Letter]) -> dict[int, list[Letter]]:
-    """Return the letters of a block by the numbers of their lines."""
+    """The letters of a block by the numbers of their lines."""
     return {number: list(line) for number, line in groupby(letters, key=lambda letter: letter.line)}
 
 
 def _is_delimiter(character: str) -> bool:
-    """Return whether MuPDF ends a word at the character: blanks, control characters, marks of direction."""
+    """Whether MuPDF ends a word at the character: blanks, control characters, marks of direction."""
     return character <= " " or character == "\u00a0" or "\u202a" <= character <= "\u202e"
 
 
@@ -81,7 +81,7 @@ def _join(letters: Sequence[Letter]) -> SpannedWord:
 
 
 def compose_word(word: SpannedWord) -> SpannedWord:
-    """Return the word in NFC; a composed character has the span of its first part."""
+    """The word in NFC; a composed character has the span of its first part."""
     text = unicodedata.normalize("NFC", word.text)
     if len(text) == len(word.text):
         return replace(word, text=text)
@@ -108,12 +108,12 @@ MAX_WORD_GAP = 0.15  # of the type size: a blank that text extraction put beside
 
 
 def _has_accents(text: str) -> bool:
-    """Return whether the text has accents that may belong to another letter."""
+    """Whether the text has accents that may belong to another letter."""
     return any(character in _COMBINING and character not in _COMMON_SIGNS for character in text)
 
 
 def compose_accents(letters: Sequence[Letter]) -> list[Letter]:
-    """Return the letters of a block with their accents, without blanks that stood only beside an accent."""
+    """The letters of a block with their accents, without blanks that stood only beside an accent."""
     joined: list[Letter | None] = list(letters)
     lines = _group_by_line(letters)
     for position, accent in enumerate(letters):
@@ -134,7 +134,7 @@ def _combine(letter: str, mark: str) -> str:
 
 
 def _find_base(letters: Sequence[Letter], joined: Sequence[Letter | None], position: int) -> int | None:
-    """Return the index of the letter under the accent: the nearest in the text, the following first.
+    """The index of the letter under the accent: the nearest in the text, the following first.
 
     Unicode has this letter with this accent.
     """
@@ -161,7 +161,7 @@ def _is_accent_over(accent: Letter, letter: Letter) -> bool:
 
 
 def _is_narrow_blank(blank: Letter, line: Sequence[Letter]) -> bool:
-    """Return whether this is a blank that nothing on the page shows: its neighbours in the line touch."""
+    """Whether this is a blank that nothing on the page shows: its neighbours in the line touch."""
     if not blank.text.isspace():
         return False
     others = [other.box for other in line if not other.text.isspace()]
@@ -313,7 +313,7 @@ class LayerWords:
 
 
 def extract(page: Any) -> tuple[list[Any], LayerWords, bool]:
-    """Return MuPDF's blocks, the words of the text layer, and whether an image fills the page."""
+    """MuPDF's blocks, the words of the text layer, and whether an image fills the page."""
     import pymupdf
 
     flags = (
@@ -347,7 +347,7 @@ def _full_font_names() -> Iterator[None]:
 
 
 def _place_words(raw_words: Sequence[Any], blocks: Sequence[Any], textpage: Any) -> _Placed:
-    """Return the words of the lines in which the positions of letters matter: with accents or right-to-left text.
+    """The words of the lines in which the positions of letters matter: with accents or right-to-left text.
 
     On a page that is mostly right-to-left text, all its upright lines count as such.
     """
@@ -381,7 +381,7 @@ def _build_words(raw_words: Sequence[Any], blocks: Sequence[Any], placed: _Place
 
 
 def _find_spans(raw_words: Sequence[Any], line: Any) -> list[SpannedWord]:
-    """Return the words of a line with the span of each of their characters."""
+    """The words of a line with the span of each of their characters."""
     spans = [i for i, span in enumerate(line["spans"]) for c in span["text"] if not _is_delimiter(c)]
     words, start = [], 0
     for x0, y0, x1, y1, text, *_ in raw_words:
@@ -392,7 +392,7 @@ def _find_spans(raw_words: Sequence[Any], line: Any) -> list[SpannedWord]:
 
 
 def _is_upright(line: Any) -> bool:
-    """Return whether a line runs from left to right: not up, down, or upside down."""
+    """Whether a line runs from left to right: not up, down, or upside down."""
     return bool(line["dir"][0] > MIN_COSINE)
 
 

@@ -45,7 +45,7 @@ def load_layout_model() -> None:
 
 
 def is_dense(blocks: Sequence[Any], words: Sequence[StyledWord], bounds: Rect) -> bool:
-    """Return whether the layout model would take too long for the page."""
+    """Whether the layout model would take too long for the page."""
     return (
         bounds.area > MAX_LAYOUT_AREA
         or len({word.line for word in words}) > DENSE_LINES
@@ -54,7 +54,7 @@ def is_dense(blocks: Sequence[Any], words: Sequence[StyledWord], bounds: Rect) -
 
 
 def detect(page: Any, blocks: Sequence[Any], rules: Sequence[Rect], shades: Sequence[Shade]) -> list[Region]:
-    """Return the regions that the layout model finds, and pictures that it missed."""
+    """The regions that the layout model finds, and pictures that it missed."""
     load_layout_model()
     from pymupdf4llm.helpers import utils
 
@@ -107,7 +107,7 @@ def _build_region(group: Any, rules: Sequence[Rect], shades: Sequence[Shade]) ->
 
 
 def _find_table_rules(box: Rect, rules: Sequence[Rect]) -> list[Rect]:
-    """Return the rules that cross the table's text and the rules around those, without frames of the page."""
+    """The rules that cross the table's text and the rules around those, without frames of the page."""
     margin = MAX_BORDER_DISTANCE
     width, height = box.width + MAX_RULE_OVERHANG, box.height + MAX_RULE_OVERHANG
     fitting = [rule for rule in rules if rule.width <= width and rule.height <= height]

@@ -49,7 +49,7 @@ def read_page(
     tesseract: Tesseract | None = None,
     read_lines: ReadLines = ocr.read_lines,
 ) -> str:
-    """Return the page as compact JSON; the same page always gives the same bytes.
+    """The page as compact JSON; the same page always gives the same bytes.
 
     `tesseract` reads scripts that RapidOCR does not know; None without its language files.
     `read_lines` is called once at most: what it reads is never discarded for a second reading.

@@ -53,7 +53,7 @@ def _split(rects: Sequence[Rect], part: Sequence[int], axis: int, gap: float) ->
 
 
 def split_blocks(rects: Sequence[Rect]) -> list[list[int]]:
-    """Return indices in reading order, one list per block: columns if a gutter separates them, else rows."""
+    """Indices in reading order, one list per block: columns if a gutter separates them, else rows."""
     if not rects:
         return []
     height = statistics.median(rect.height for rect in rects)
@@ -95,7 +95,7 @@ def _split_at_valleys(rects: Sequence[Rect], part: Sequence[int], min_width: flo
 
 
 def order_boxes(rects: Sequence[Rect], line_height: float = DEFAULT_LINE_HEIGHT) -> list[int]:
-    """Return indices in reading order: columns if a gutter separates them, else bands from top to bottom.
+    """Indices in reading order: columns if a gutter separates them, else bands from top to bottom.
 
     Bands that form columns together are merged: a heading over one of two columns belongs to its column.
     `line_height` of the page's text is in points.
@@ -135,7 +135,7 @@ def _split_card_rows(rects: Sequence[Rect], part: Sequence[int], line_height: fl
 
 
 def _form_columns(rects: Sequence[Rect], upper: Sequence[int], lower: Sequence[int], line_height: float) -> bool:
-    """Return whether two bands are columns together: only so, or the same columns without a break between them."""
+    """Whether two bands are columns together: only so, or the same columns without a break between them."""
     is_upper, is_lower = _are_side_by_side(rects, upper), _are_side_by_side(rects, lower)
     if not (is_upper and is_lower):
         return _are_side_by_side(rects, [*upper, *lower])
@@ -165,7 +165,7 @@ def _order_connected(rects: Sequence[Rect], part: Sequence[int]) -> list[int]:
 
 
 def _precedes(rects: Sequence[Rect], part: Sequence[int], first: int, second: int) -> bool:
-    """Return whether a box must be read before another one; Breuel's two rules (2003)."""
+    """Whether a box must be read before another one; Breuel's two rules (2003)."""
     one, other = rects[first], rects[second]
     if _share_column(one, other):
         return one.centre[1] < other.centre[1]
@@ -233,20 +233,20 @@ def _make_fragments(words: Sequence[StyledWord]) -> list[_Fragment]:
 
 
 def group_rows(words: Sequence[StyledWord]) -> list[Row]:
-    """Return rows from top to bottom, with words in reading order; text that is not upright comes last."""
+    """Rows from top to bottom, with words in reading order; text that is not upright comes last."""
     upright, turned = _split_turned(words)
     return _group_fragments(upright, bidi.is_rtl(words)) + turned
 
 
 def _split_turned(words: Sequence[StyledWord]) -> tuple[list[_Fragment], list[Row]]:
-    """Return the upright lines, and the rows of vertical and upside-down text in the order in which it was drawn."""
+    """The upright lines, and the rows of vertical and upside-down text in the order in which it was drawn."""
     fragments = _make_fragments(words)
     upright = [fragment for fragment in fragments if fragment.words[0].upright]
     return upright, [list(fragment.words) for fragment in fragments if not fragment.words[0].upright]
 
 
 def group_rows_as_placed(words: Sequence[StyledWord]) -> list[Row]:
-    """Return rows from top to bottom, with the same words from left to right, whatever their direction."""
+    """Rows from top to bottom, with the same words from left to right, whatever their direction."""
     return [sorted(row, key=lambda word: word.box.x0) for row in _merge_rows(_make_fragments(words))]
 
 
@@ -266,7 +266,7 @@ def _group_fragments(fragments: Sequence[_Fragment], rtl: bool) -> list[Row]:
 
 
 def _find_tall(fragments: Sequence[_Fragment]) -> tuple[_Fragment, list[_Fragment]] | None:
-    """Return the tallest line that stands beside lines below each other, and these; None if there is none."""
+    """The tallest line that stands beside lines below each other, and these; None if there is none."""
     if not MIN_BESIDE < len(fragments) <= MAX_SEARCHED:
         return None
     height = statistics.median(fragment.box.height for fragment in fragments)
@@ -288,7 +288,7 @@ def _is_drop_cap(tall: _Fragment, beside: Sequence[_Fragment], rtl: bool) -> boo
 
 
 def _group_around(tall: _Fragment, beside: Sequence[_Fragment], fragments: Sequence[_Fragment], rtl: bool) -> list[Row]:
-    """Return the rows above, those on both sides of a tall line one after the other, and the rows below."""
+    """The rows above, those on both sides of a tall line one after the other, and the rows below."""
     x, y = tall.box.centre
     rest = [fragment for fragment in fragments if not any(fragment is other for other in (tall, *beside))]
     left = [fragment for fragment in beside if fragment.box.centre[0] < x]
@@ -345,13 +345,13 @@ def _merge_rows(fragments: Sequence[_Fragment]) -> list[Row]:
 
 
 def _is_same_row(row: Sequence[_Fragment], fragment: _Fragment) -> bool:
-    """Return whether a line belongs to the row: beside its lines, and at the height of the nearest of them."""
+    """Whether a line belongs to the row: beside its lines, and at the height of the nearest of them."""
     nearest = min(row, key=lambda other: _measure_gap(other.box, fragment.box))
     return _are_level(nearest, fragment) and not any(_cross(other, fragment) for other in row)
 
 
 def _are_level(one: _Fragment, other: _Fragment) -> bool:
-    """Return whether two lines are at the same height; lines of two blocks far apart have the same height, too."""
+    """Whether two lines are at the same height; lines of two blocks far apart have the same height, too."""
     smaller, larger = sorted((one.box.height, other.box.height))
     overlap = one.box.overlap_y(other.box)
     if one.words[0].block != other.words[0].block and _measure_gap(one.box, other.box) > FAR_APART * smaller:
@@ -364,7 +364,7 @@ def _measure_gap(one: Rect, other: Rect) -> float:
 
 
 def _cross(one: _Fragment, other: _Fragment) -> bool:
-    """Return whether words of two lines share some x; a line with right-to-left words may have a hole for others."""
+    """Whether words of two lines share some x; a line with right-to-left words may have a hole for others."""
     return _share_x(one.box, other.box) and any(_share_x(a.box, b.box) for a in one.words for b in other.words)
 
 
@@ -377,7 +377,7 @@ def _share_x(one: Rect, other: Rect) -> bool:
 
 
 def order_lines(words: Sequence[StyledWord]) -> list[Row]:
-    """Return the rows of a text region, one column after the other where there are columns.
+    """The rows of a text region, one column after the other where there are columns.
 
     Text that is not upright comes last.
     """
@@ -411,7 +411,7 @@ def _split_bands(fragments: Sequence[_Fragment], rtl: bool) -> list[list[list[_F
 
 
 def _are_columns(parts: Sequence[Sequence[_Fragment]]) -> bool:
-    """Return whether parts side by side are read one after the other, and not as rows of names and values."""
+    """Whether parts side by side are read one after the other, and not as rows of names and values."""
     if len(parts) < 2 or not _overlap_in_height(parts):
         return False
     lines = [_merge_rows(part) for part in parts]
@@ -433,7 +433,7 @@ def _overlap_in_height(parts: Sequence[Sequence[_Fragment]]) -> bool:
 
 
 def _is_running(lines: Sequence[Row]) -> bool:
-    """Return whether the lines are running text; names and values side by side are not columns."""
+    """Whether the lines are running text; names and values side by side are not columns."""
     letters = statistics.median(sum(len(word.text) for word in line) for line in lines)
     return len(lines) >= MIN_COLUMN_LINES and (
         _count_words(lines) >= MIN_COLUMN_WORDS or (_count_words(lines) <= 1 and letters >= MIN_COLUMN_LETTERS)
@@ -445,7 +445,7 @@ def _count_words(lines: Sequence[Row]) -> float:
 
 
 def _are_aligned(columns_of_lines: Sequence[Sequence[Row]]) -> bool:
-    """Return whether most lines of the shorter columns have a line on the same baseline in the longest."""
+    """Whether most lines of the shorter columns have a line on the same baseline in the longest."""
     longest = max(columns_of_lines, key=len)
     baselines = [_find_baseline(line) for line in longest]
     others = [line for lines in columns_of_lines if lines is not longest for line in lines]
@@ -464,7 +464,7 @@ def _find_height(line: Row) -> float:
 
 
 def _were_drawn_in_turn(parts: Sequence[Sequence[_Fragment]]) -> bool:
-    """Return whether each part's lines were all drawn before those of the next, in other blocks."""
+    """Whether each part's lines were all drawn before those of the next, in other blocks."""
     numbers = [[fragment.words[0].line for fragment in part] for part in parts]
     blocks = [{fragment.words[0].block for fragment in part} for part in parts]
     return all(max(numbers[i]) < min(numbers[i + 1]) and not blocks[i] & blocks[i + 1] for i in range(len(parts) - 1))
@@ -511,7 +511,7 @@ def _drop_nested(regions: Sequence[Region]) -> list[Region]:
 
 
 def _find_region(word: StyledWord, regions: Sequence[Region]) -> int | None:
-    """Return the index of the smallest region around the word's centre, or of the one that overlaps it most."""
+    """The index of the smallest region around the word's centre, or of the one that overlaps it most."""
     inside = [i for i, region in enumerate(regions) if region.box.contains(word.box.centre, 1.0)]
     if inside:
         return min(inside, key=lambda i: regions[i].box.area)
@@ -545,7 +545,7 @@ def _split_at_gaps(rects: Sequence[Rect], block: Sequence[int]) -> Iterator[list
 
 
 def _is_furniture(region: Region, page: Rect) -> bool:
-    """Return whether a header stands at the top of the page or a footer at its bottom; elsewhere they are body text."""
+    """Whether a header stands at the top of the page or a footer at its bottom; elsewhere they are body text."""
     if region.label == "page-header":
         return region.box.y1 <= page.y0 + BAND * page.height
     return region.label == "page-footer" and region.box.y0 >= page.y1 - BAND * page.height
@@ -587,7 +587,7 @@ def _insert_orphans(ordered: Sequence[Region], orphans: Sequence[Region]) -> lis
 
 
 def _is_above(one: Rect, other: Rect) -> bool:
-    """Return whether two boxes share a column and the centre of the first is not lower."""
+    """Whether two boxes share a column and the centre of the first is not lower."""
     return one.x0 < other.x1 and other.x0 < one.x1 and one.centre[1] <= other.centre[1]
 
 

@@ -26,7 +26,7 @@ MAX_PIXELS = 20e6  # 60 MB
 
 
 def render_sharper(page: Any, array: Array, quads: Sequence[ocr.Corners]) -> Array | None:
-    """Return the page with more pixels than `array` if its detected lines are small, else None."""
+    """The page with more pixels than `array` if its detected lines are small, else None."""
     scale = choose_scale([math.dist(quad[0], quad[3]) for quad in quads], array.shape[0] * array.shape[1])
     if scale is None:
         return None
@@ -51,7 +51,7 @@ _HANGUL = re.compile(f"[{prose.HANGUL}]")
 
 
 def estimate_skew(lines: Sequence[ocr.OcrLine], array: Array) -> float:
-    """Return the median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
+    """The median skew in degrees clockwise; 0 if it is small, or if turning the scan makes no rows sharper.
 
     The box of a short line is slanted where only one of its ends has letters with descenders.
     """
@@ -61,7 +61,7 @@ def estimate_skew(lines: Sequence[ocr.OcrLine], array: Array) -> float:
 
 
 def _is_sharper(array: Array, skew: float) -> bool:
-    """Return whether the brightness of a scan's rows changes more from row to row once the scan is turned back."""
+    """Whether the brightness of a scan's rows changes more from row to row once the scan is turned back."""
     from PIL import Image
 
     grey = Image.fromarray(array).convert("L")
@@ -111,7 +111,7 @@ def straighten(words: Sequence[StyledWord], skew: float, width: float, height: f
 
 
 def _measure_width(text: str) -> int:
-    """Return the width in letters; East Asian letters count twice."""
+    """The width in letters; East Asian letters count twice."""
     return len(text) + sum("\u2e80" <= letter <= "\uffef" for letter in text)
 
 
@@ -151,7 +151,7 @@ def _write_hidden_line(page: Any, box: Rect, text: str) -> None:
 
 
 def _choose_letters(text: str) -> tuple[str, str]:
-    """Return letters of about the same width that a built-in font has, and the font; missing ones have no width."""
+    """Letters of about the same width that a built-in font has, and the font; missing ones have no width."""
     if _EAST_ASIAN.search(text):
         return _HANGUL.sub("\u56fd", text), "china-s"
     return "".join(letter if letter.isascii() else "x" for letter in text), "helv"

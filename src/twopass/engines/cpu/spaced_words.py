@@ -31,7 +31,7 @@ _CJ = re.compile(f"[{prose.HAN}{prose.KANA}\u3000-\u303f\uff00-\uffef]")
 
 
 def join(row: Sequence[StyledWord]) -> list[StyledWord]:
-    """Return the words of one row, from left to right, with spaced and broken words joined."""
+    """The words of one row, from left to right, with spaced and broken words joined."""
     words = list(row)
     if len(words) < 2 or not all(word.upright for word in words) or any(word.mono for word in words):
         return words
@@ -49,7 +49,7 @@ def join(row: Sequence[StyledWord]) -> list[StyledWord]:
 
 
 def join_stacked(rows: Sequence[list[StyledWord]]) -> list[list[StyledWord]]:
-    """Return the rows, with letters that stand one below the other as one word."""
+    """The rows, with letters that stand one below the other as one word."""
     joined: list[list[StyledWord]] = []
     stack: list[StyledWord] = []
     for row in (*rows, []):
@@ -79,7 +79,7 @@ def _end_stack(stack: Sequence[StyledWord]) -> list[list[StyledWord]]:
 
 
 def _find_spaced(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
-    """Return the gaps (by the index of the word before) inside words whose letters are words of their own.
+    """The gaps (by the index of the word before) inside words whose letters are words of their own.
 
     A row of single letters is split where the distance between them is clearly wider than usual.
     """
@@ -101,7 +101,7 @@ def _find_spaced(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]
 
 
 def _find_pitch(starts: Sequence[float]) -> list[float]:
-    """Return the distances from letter to letter if they are equal, whatever the letters' widths; empty otherwise."""
+    """The distances from letter to letter if they are equal, whatever the letters' widths; empty otherwise."""
     distances = [other - one for one, other in pairwise(starts)]
     usual = statistics.median_low(distances)
     equal = sum(abs(distance - usual) <= SAME_PITCH * usual for distance in distances)
@@ -109,7 +109,7 @@ def _find_pitch(starts: Sequence[float]) -> list[float]:
 
 
 def _is_ordinary(words: Sequence[StyledWord], gap: int, run: Sequence[int]) -> bool:
-    """Return whether the gap separates the run from a word, so that it is as wide as the row's spaces."""
+    """Whether the gap separates the run from a word, so that it is as wide as the row's spaces."""
     neighbour = words[gap + 1 if gap == run[-1] else gap].text
     return sum(map(str.isalnum, neighbour)) > 1
 
@@ -139,12 +139,12 @@ def _choose_spaced(words: Sequence[StyledWord], run: list[int]) -> Iterator[list
 
 
 def _is_sequence(letters: Sequence[str]) -> bool:
-    """Return whether the letters follow each other in the alphabet, as marks of a list or a scale do."""
+    """Whether the letters follow each other in the alphabet, as marks of a list or a scale do."""
     return all(ord(other) == ord(one) + 1 for one, other in pairwise(letters))
 
 
 def _find_broken(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
-    """Return the gaps inside words that a font's widths broke into fragments."""
+    """The gaps inside words that a font's widths broke into fragments."""
     near = [gap for gap, word in zip(gaps, words, strict=False) if gap <= MAX_WORD_GAP * (word.size or word.box.height)]
     usual = statistics.median(near or gaps)
     fragments = [_are_fragments(one.text, other.text) for one, other in pairwise(words)]
@@ -170,7 +170,7 @@ def _are_fragments(first: str, second: str) -> bool:
 
 
 def _find_chinese(words: Sequence[StyledWord], gaps: Sequence[float]) -> set[int]:
-    """Return the gaps between Chinese or Japanese letters that are no space."""
+    """The gaps between Chinese or Japanese letters that are no space."""
     return {
         index
         for index, gap in enumerate(gaps)

@@ -58,7 +58,7 @@ def is_symbol_font(font: str) -> bool:
 
 
 def translate(character: str, font: str) -> str:
-    """Return what the font of this name draws for the character, or the character if that is not known."""
+    """What the font of this name draws for the character, or the character if that is not known."""
     code = ord(character)
     table = _find_table(font)
     if code in PRIVATE_USE:

@@ -24,7 +24,7 @@ MIN_ROW_OVERLAP = 0.5  # of the smaller height, for a box and a word in one row
 
 
 def add_marks(page: Any, words: Sequence[StyledWord]) -> tuple[StyledWord, ...]:
-    """Return the words with a mark for every box and button, in place of the letter that its appearance shows."""
+    """The words with a mark for every box and button, in place of the letter that its appearance shows."""
     boxes = list(islice(_find_boxes(page), MAX_BOXES))
     if not boxes:
         return tuple(words)
@@ -59,7 +59,7 @@ def _is_checked(page: Any, widget: Any) -> bool:
 
 
 def _find_drawn_mark(words: Sequence[StyledWord], box: Rect) -> int | None:
-    """Return the index of the one word in a box if it is a mark; a box with several words is drawn over its label."""
+    """The index of the one word in a box if it is a mark; a box with several words is drawn over its label."""
     inside = [index for index, word in enumerate(words) if box.contains(word.box.centre)]
     return inside[0] if len(inside) == 1 and len(words[inside[0]].text) <= MAX_MARK_LENGTH else None
 

@@ -36,7 +36,7 @@ def choose(settings: Settings, memory_gb: float) -> Placement:
 
 
 def leave_room(preset: Preset, settings: Settings, memory_gb: float) -> Preset:
-    """Return the preset with less memory for the reader's engine where a detector shares its GPU."""
+    """The preset with less memory for the reader's engine where a detector shares its GPU."""
     if not memory_gb or structure.choose(settings) is Structure.MODEL:
         return preset
     reserved = choose(settings, memory_gb).reserved_gb / memory_gb

@@ -120,7 +120,7 @@ class TransformersModel:
         return control.build_completion(output[0].tolist())
 
     def _build_inputs(self, prompt: Prompt) -> tuple[list[int], dict[str, Any]]:
-        """Return the prompt's token ids, with a placeholder for every image token, and the image's tensors."""
+        """The prompt's token ids, with a placeholder for every image token, and the image's tensors."""
         options = {"max_patches": prompt.max_crops} if prompt.mode in TILED_MODES else {"tile_size": NO_TILING}
         tensors = self.image_processor(to_image(prompt.image), return_tensors="pt", **options)
         tiles = int(sum(tensors.pop("num_local_patches")))
@@ -130,7 +130,7 @@ class TransformersModel:
 
 
 def build_config(folder: Path) -> Any:
-    """Return the configuration for the class of Transformers; the hub's config.json is converted to it."""
+    """The configuration for the class of Transformers; the hub's config.json is converted to it."""
     config = json.loads((folder / "config.json").read_text())
     if config.get("model_type") == "deepseek_ocr2":
         return transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -142,7 +142,7 @@ def build_config(folder: Path) -> Any:
 
 
 def build_input_ids(tokenizer: Any, text: str, image_tokens: int) -> list[int]:
-    """Return BOS, the text before the image, the image's placeholders and the text after it, without chat markers."""
+    """BOS, the text before the image, the image's placeholders and the text after it, without chat markers."""
     before, found, after = text.partition(IMAGE_TOKEN)
     if not found:
         before, after = "", f"\n{text}"
@@ -251,7 +251,7 @@ class GenerationControl:
         return scores
 
     def should_stop(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Return for each sequence whether the prompt was cancelled or the answer loops."""
+        """For each sequence, whether the prompt was cancelled or the answer loops."""
         count = input_ids.shape[1] - self._tokens_in
         if self._is_cancelled():
             self._stop_reason = "abort"

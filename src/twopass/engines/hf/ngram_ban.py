@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 
 def find_banned_tokens(tokens: Sequence[int], size: int, window: int, allowed: Collection[int] = ()) -> set[int]:
-    """Return the tokens that would repeat an n-gram of `size` tokens within the last `window` tokens.
+    """The tokens that would repeat an n-gram of `size` tokens within the last `window` tokens.
 
     `allowed` tokens are never banned, because the cells of a table repeat. A size of 1 bans nothing, as in vLLM, where
     the empty prefix of such an n-gram matches nothing.

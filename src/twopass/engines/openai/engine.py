@@ -89,7 +89,7 @@ class OpenAIEngine(Engine):
         self._page_pool = page_pool
 
     async def find_precision(self) -> str:
-        """Return what `precision` will be after `open`; the server is asked only if no setting names its model."""
+        """What `precision` will be after `open`; the server is asked only if no setting names its model."""
         if wanted := self._settings.openai_model:
             return self._describe_precision(wanted)
         await self._connect()
@@ -161,7 +161,7 @@ class OpenAIEngine(Engine):
             raise EngineError(Code.ENGINE_DEAD, message) from None
 
     async def _is_alive(self) -> bool:
-        """Return whether the server lists its models."""
+        """Whether the server lists its models."""
         try:
             return bool(await self._list_models())
         except (TemporaryFailure, PromptRefused, EngineError):
@@ -189,7 +189,7 @@ def _create_client(settings: Settings, sequences: int) -> httpx.AsyncClient:
 
 
 def _choose_model(models: list[dict[str, Any]], wanted: str | None) -> dict[str, Any]:
-    """Return name and context length of the wanted model, or of the first one if `wanted` is None."""
+    """Name and context length of the wanted model, or of the first one if `wanted` is None."""
     model = next((model for model in models if wanted in (None, model["id"])), None)
     if model is None:
         names = ", ".join(str(model["id"]) for model in models) or "none"
@@ -243,7 +243,7 @@ async def _read_message(response: httpx.Response) -> str:
 
 
 def parse_retry_after(header: str) -> float:
-    """Return the seconds of a Retry-After header, which is a number or a date; 0 if it is neither."""
+    """The seconds of a Retry-After header, which is a number or a date; 0 if it is neither."""
     try:
         seconds = float(header)
     except ValueError:

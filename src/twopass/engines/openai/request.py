@@ -34,7 +34,7 @@ class ServerOptions:
 
 
 def build_body(prompt: Prompt, server: ServerOptions) -> bytes:
-    """Return the request's JSON."""
+    """The request's JSON."""
     return json.dumps({**_build_standard_fields(prompt, server), **_build_vllm_fields(prompt, server)}).encode()
 
 
@@ -53,7 +53,7 @@ def _build_standard_fields(prompt: Prompt, server: ServerOptions) -> dict[str, A
 
 
 def choose_max_tokens(prompt: Prompt, context: int | None) -> int | None:
-    """Return the token limit to send; None means none, and the answer may then fill the context.
+    """The token limit to send; None means none, and the answer may then fill the context.
 
     vLLM refuses a limit that leaves no room for the prompt, such as 8192 of 8192. Sending none has the effect that the
     caller wants.
@@ -64,7 +64,7 @@ def choose_max_tokens(prompt: Prompt, context: int | None) -> int | None:
 
 
 def _build_vllm_fields(prompt: Prompt, server: ServerOptions) -> dict[str, Any]:
-    """Return the fields that are not part of OpenAI's protocol."""
+    """The fields that are not part of OpenAI's protocol."""
     if server.plain:
         return {}
     sampling = prompt.sampling

@@ -142,14 +142,14 @@ def _is_count(value: Any) -> bool:
 
 
 def _parse_error(error: Any) -> tuple[int, str]:
-    """Return status and message."""
+    """Status and message."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = fields.get("code")
     return (code if isinstance(code, int) else 500), str(fields.get("message", ""))
 
 
 def extract_message(body: bytes) -> str:
-    """Return the start of a server's error message: enough to act on, too short to contain a document."""
+    """The start of a server's error message: enough to act on, too short to contain a document."""
     try:
         reply = json.loads(body)
         error = reply.get("error", reply)

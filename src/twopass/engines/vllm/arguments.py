@@ -128,7 +128,7 @@ def choose_preset(settings: Settings, memory_gb: float) -> Preset:
 
 
 def predict_precision(settings: Settings, gpus: GpuInfo) -> str:
-    """Return the precision of an engine with these settings on these GPUs, before it is started."""
+    """The precision of an engine with these settings on these GPUs, before it is started."""
     gpus = GpuInfo() if settings.preset == "cpu" else gpus
     preset = choose_preset(settings, gpus.memory_gb)
     arguments = build_arguments(settings, Path(), preset, gpus.count > 0)

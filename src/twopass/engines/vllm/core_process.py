@@ -50,7 +50,7 @@ class CoreProcess:
         self._startup.__exit__(None, None, None)
 
     def connect(self) -> Any:
-        """Return the core's AsyncLLM, once `wait` has returned."""
+        """The core's AsyncLLM, once `wait` has returned."""
         from vllm.v1.engine.async_llm import AsyncLLM
 
         addresses = {"input_address": self._addresses.inputs[0], "output_address": self._addresses.outputs[0]}

@@ -252,7 +252,7 @@ class IncrementalDetokenizer:
         self._pending: list[int] = []  # tokens since the last complete character
 
     def add(self, tokens: Sequence[int]) -> str:
-        """Return the text so far, without a last character whose bytes are incomplete."""
+        """The text so far, without a last character whose bytes are incomplete."""
         self._pending += tokens
         text = self._decode(self._pending)
         if not text.endswith(REPLACEMENT):
@@ -260,7 +260,7 @@ class IncrementalDetokenizer:
         return self._text
 
     def finish(self) -> str:
-        """Return the whole text, without the bytes of a character in which the answer was cut off."""
+        """The whole text, without the bytes of a character in which the answer was cut off."""
         return self._text + self._decode(self._pending).rstrip(REPLACEMENT)
 
 

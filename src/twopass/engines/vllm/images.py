@@ -73,7 +73,7 @@ class ImageInput(Protocol):
 
 
 def choose(settings: Settings) -> ImageInput:
-    """Return how the settings' model takes images; raises InvalidSetting for an unknown model."""
+    """How the settings' model takes images; raises InvalidSetting for an unknown model."""
     image = find_model(settings.model).image
     if isinstance(image, CropInput):
         return CropImages(image)

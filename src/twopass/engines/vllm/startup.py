@@ -87,7 +87,7 @@ def plan_core(settings: Settings, model: Path, gpu_ids: Sequence[str] = (), **ov
 
 
 def _find_changed_parts(model: str, has_gpu: bool) -> Collection[str]:
-    """Return the parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
+    """The parts of the plugin for which vLLM's own code is used: the installed vLLM is another one.
 
     The ban of V2 is one if the environment chooses vLLM's first model runner; a model without a ban needs none. Raises
     EngineError for a vLLM with which no engine is possible.

@@ -24,7 +24,7 @@ MAX_STRETCHED_RATIO = 1.5  # long side to short side; a longer image is padded, 
 
 Array = npt.NDArray[np.uint8]
 RenderAtSize = Callable[[int, int], Array]
-"""Return the image at this width and height in pixels: height × width × 3."""
+"""The image at this width and height in pixels: height × width × 3."""
 
 
 class Views(NamedTuple):

@@ -21,7 +21,7 @@ _INVISIBLE = re.compile("[\ufe00-\ufe0f\u2061-\u2064]")  # selects a form of a l
 
 
 def add_latex(page: Any, blocks: Sequence[Any], regions: Sequence[Region]) -> list[Region]:
-    """Return the regions, the formulas among them with their LaTeX where it is certain; other pages cost nothing."""
+    """The regions, the formulas among them with their LaTeX where it is certain; other pages cost nothing."""
     if not any(region.label == "formula" for region in regions):
         return list(regions)
     merged = _take_in_symbols(regions)
@@ -95,7 +95,7 @@ def _write(region: Region, glyphs: Sequence[_PageGlyph], drawings: Sequence[Rect
 
 
 def _is_bar(box: Rect) -> bool:
-    """Return whether a drawing is as thin as a fraction bar."""
+    """Whether a drawing is as thin as a fraction bar."""
     return box.height <= MAX_RULE_HEIGHT < box.width
 
 

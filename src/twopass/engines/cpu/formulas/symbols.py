@@ -87,7 +87,7 @@ def write_symbol(char: str) -> str | None:
 
 
 def _find_kind(char: str) -> str:
-    """Return how a character differs from the one that Unicode decomposes it to: "font" for another alphabet."""
+    """How a character differs from the one that Unicode decomposes it to: "font" for another alphabet."""
     decomposition = unicodedata.decomposition(char)
     return decomposition[1:].partition(">")[0] if decomposition.startswith("<") else ""
 

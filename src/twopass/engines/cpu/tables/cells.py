@@ -41,7 +41,7 @@ def _find_shaded_pairs(lines: TableLines, shades: Sequence[Shade]) -> Iterator[t
 
 
 def _has_neighbour(box: Rect, shades: Sequence[Shade]) -> bool:
-    """Return whether another shaded box stands beside this one, so that each is one cell."""
+    """Whether another shaded box stands beside this one, so that each is one cell."""
     return any(
         other.box != box
         and other.box.overlap_y(box) > 0.5 * min(box.height, other.box.height)
@@ -66,7 +66,7 @@ def _find_centred_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slo
 
 
 def _find_texts(lines: TableLines, slots: _Slots) -> list[headers.Text]:
-    """Return one text per slot; a phrase across column lines is in the slot of its middle."""
+    """One text per slot; a phrase across column lines is in the slot of its middle."""
     boxes: dict[_Slot, list[Rect]] = {}
     for line in group_phrases(sorted((word for own in slots.values() for word in own), key=lambda word: word.line)):
         for box in (enclose([word.box for word in phrase]) for phrase in line):
@@ -88,7 +88,7 @@ def _find_tall_pairs(
 
 
 def _find_ruled_span(text: headers.Text, lines: TableLines) -> tuple[int, int] | None:
-    """Return the columns over a rule below a text that is shorter than the table."""
+    """The columns over a rule below a text that is shorter than the table."""
     rule, xs = lines.ys.rules[text.level + 1], lines.xs.positions
     for start, stop in rule.spans if rule else ():
         under = [
@@ -102,7 +102,7 @@ def _find_ruled_span(text: headers.Text, lines: TableLines) -> tuple[int, int] |
 
 
 def _stands_on_line(words: Sequence[StyledWord], lines: TableLines, row: int) -> bool:
-    """Return whether all words are across the upper line of a row, where no rule is drawn."""
+    """Whether all words are across the upper line of a row, where no rule is drawn."""
     line = lines.ys.positions[row]
     if lines.ys.rules[row] is not None:
         return False
@@ -126,7 +126,7 @@ class GridCell:
 
 
 def build_cells(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[int, int, list[GridCell]]:
-    """Return the numbers of rows and columns and the cells; every word is in exactly one cell."""
+    """The numbers of rows and columns and the cells; every word is in exactly one cell."""
     lines = grid_lines.find_lines(box, grid, words)
     slots = _assign_words(lines, words)
     owners = _join_slots(lines, slots, grid.shades)
@@ -205,7 +205,7 @@ def _find_phrase_pairs(lines: TableLines, slots: _Slots) -> Iterator[tuple[_Slot
 
 
 def _is_open(rule: RuleLine | None, start: float, stop: float) -> bool:
-    """Return whether no rule separates the cells on both sides of an edge."""
+    """Whether no rule separates the cells on both sides of an edge."""
     return rule is None or rule.measure_cover(start, stop) < MIN_RULE_COVERAGE * (stop - start)
 
 
@@ -253,13 +253,13 @@ def _describe_row(
 
 
 def _is_split_below(cell: GridCell, cells: Sequence[GridCell]) -> bool:
-    """Return whether a cell with text spans columns that the row below it divides."""
+    """Whether a cell with text spans columns that the row below it divides."""
     row, cols = cell.row + cell.row_span, range(cell.col, cell.col + cell.col_span)
     return bool(cell.text) and sum(other.row == row and other.col in cols for other in cells) > 1
 
 
 def _find_color(bounds: Rect, shades: Sequence[Shade]) -> int | None:
-    """Return the color behind most of a row, None for none; the same box may be drawn twice."""
+    """The color behind most of a row, None for none; the same box may be drawn twice."""
     areas: dict[int, float] = {}
     for shade in dict.fromkeys(shades):
         areas[shade.color] = areas.get(shade.color, 0.0) + shade.box.overlap(bounds)

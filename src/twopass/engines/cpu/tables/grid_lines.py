@@ -47,7 +47,7 @@ class TableLines:
 
 
 def find_lines(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> TableLines:
-    """Return the table's grid; its first and last lines are the table's edges."""
+    """The table's grid; its first and last lines are the table's edges."""
     ruled_ys, ruled_xs = _find_ruled(box, grid, words)
     phrases = find_phrases(words)
     closed = _encloses(ruled_ys, box.y0, box.y1) and _encloses(ruled_xs, box.x0, box.x1)
@@ -76,7 +76,7 @@ def _find_number_gaps(phrases: Sequence[Phrase], xs: Sequence[float]) -> Iterato
 
 
 def _is_ruled_gap(top: float, bottom: float, lines: Sequence[float]) -> bool:
-    """Return whether a line is in a space between two texts, or in the halves of these."""
+    """Whether a line is in a space between two texts, or in the halves of these."""
     return any(top - ROW_REACH <= line <= bottom + ROW_REACH for line in lines)
 
 
@@ -90,7 +90,7 @@ def _find_columns(
 
 
 def _find_ruled(box: Rect, grid: Grid, words: Sequence[StyledWord]) -> tuple[list[RuleLine], list[RuleLine]]:
-    """Return the horizontal and vertical rules that are long, or reach from one long rule to another."""
+    """The horizontal and vertical rules that are long, or reach from one long rule to another."""
     horizontal, vertical = arrange(grid.rules, 1, words), arrange(grid.rules, 0, words)
     long_ys = [line.position for line in horizontal if line.length >= MIN_RULED_WIDTH * box.width]
     long_xs = [line.position for line in vertical if line.length >= MIN_RULED_HEIGHT * box.height]
@@ -111,7 +111,7 @@ def _encloses(ruled: Sequence[RuleLine], start: float, stop: float) -> bool:
 
 
 def _separates(rules: Sequence[RuleLine], phrases: Sequence[Phrase]) -> bool:
-    """Return whether rules stand between most phrases that are beside each other."""
+    """Whether rules stand between most phrases that are beside each other."""
     pairs = [(one, other) for one, other in pairwise(phrases) if one.line == other.line]
     ruled = sum(
         any(
@@ -134,7 +134,7 @@ def _find_shade_lines(grid: Grid, axis: int, words: Sequence[StyledWord]) -> Ite
 
 
 def _combine(fixed: Sequence[RuleLine], free: Iterable[float], centres: Sequence[float]) -> AxisLines:
-    """Return the fixed lines and those free ones that have words on both sides; positions of words are `centres`."""
+    """The fixed lines and those free ones that have words on both sides; positions of words are `centres`."""
     ordered = sorted(centres)
     known: list[tuple[float, RuleLine | None]] = [(line.position, line) for line in fixed]
     lines = sorted([*known, *((position, None) for position in free)], key=itemgetter(0))
@@ -159,5 +159,5 @@ def _is_rule(line: tuple[float, RuleLine | None]) -> bool:
 
 
 def _rank(line: tuple[float, RuleLine | None]) -> int:
-    """Return 2 for a drawn rule, 1 for the edge of shaded cells, 0 for a line that is only inferred."""
+    """2 for a drawn rule, 1 for the edge of shaded cells, 0 for a line that is only inferred."""
     return 0 if line[1] is None else 2 if line[1].spans else 1

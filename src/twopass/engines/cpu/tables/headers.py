@@ -19,7 +19,7 @@ MAX_FULL_RULES = 0.34  # of the rows: where more rows have a rule below them, th
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What one row of the grid looks like; `starts` are the rows at which its cells begin."""
+    """What one row of the grid looks like."""
 
     texts: tuple[str, ...]
     is_bold: bool
@@ -30,7 +30,7 @@ class RowFacts:
 
 
 def count_header_rows(rows: Sequence[RowFacts]) -> int:
-    """Return the number of header rows, 0 for none."""
+    """The number of header rows, 0 for none."""
     if len(rows) < 2 or not any(rows[0].texts):
         return 0
     most = max(min(MAX_HEADER_ROWS, int(MAX_HEADER_SHARE * len(rows))), 1)
@@ -98,7 +98,7 @@ class Text(NamedTuple):
 def find_spans(
     texts: Sequence[Text], cols: int, levels: int, known: Mapping[tuple[int, int], Span] | None = None
 ) -> dict[Text, Span]:
-    """Return the columns of each text of the first levels that is a header of several.
+    """The columns of each text of the first levels that is a header of several.
 
     `known` are spans by level and column, such as those of rules below a header.
     """
@@ -120,7 +120,7 @@ def find_spans(
 
 
 def _find_span(text: Text, free: range, texts: Sequence[Text], spans: Mapping[Text, Span]) -> Span | None:
-    """Return the free columns over which a text is centred, if the next level below has text in each of them."""
+    """The free columns over which a text is centred, if the next level below has text in each of them."""
     below = [other for other in texts if other.level > text.level and other.col in free]
     if not below:
         return None
@@ -135,7 +135,7 @@ def _find_span(text: Text, free: range, texts: Sequence[Text], spans: Mapping[Te
 
 
 def list_columns(text: Text, spans: Mapping[Text, Span]) -> range:
-    """Return the columns that a text stands over."""
+    """The columns that a text stands over."""
     first, last = spans.get(text, (text.col, text.col))
     return range(first, last + 1)
 

@@ -57,7 +57,7 @@ class _Band:
 
 
 def group_phrases(words: Sequence[StyledWord]) -> list[list[list[StyledWord]]]:
-    """Return the phrases of upright words, from left to right on each line of text."""
+    """The phrases of upright words, from left to right on each line of text."""
     lines = group_rows_as_placed([word for word in words if word.upright])
     edges = _find_aligned_edges(lines)
     return [list(_split_line(line, edges)) for line in lines]
@@ -68,7 +68,7 @@ def find_phrases(words: Sequence[StyledWord]) -> list[Phrase]:
 
 
 def _find_aligned_edges(lines: Sequence[Sequence[StyledWord]]) -> set[_Edge]:
-    """Return the gaps between numbers that are aligned at their right and words that are aligned at their left.
+    """The gaps between numbers that are aligned at their right and words that are aligned at their left.
 
     Spreadsheets leave no more space between two columns than between two words.
     """
@@ -121,7 +121,7 @@ def _allow_gap(left: StyledWord, right: StyledWord) -> float:
 
 
 def choose_columns(candidate: Sequence[float], fixed: Sequence[float], phrases: Sequence[Phrase]) -> list[float]:
-    """Return the column lines that fit the phrases best beside the fixed ones, which are drawn.
+    """The column lines that fit the phrases best beside the fixed ones, which are drawn.
 
     Either none, or those of the candidate, or the white space between the phrases. The first lines of text may be
     headers over several columns, so that white space is also looked for below them.
@@ -153,7 +153,7 @@ def _drop_spanning(phrases: Sequence[Phrase]) -> list[Phrase]:
 
 
 def _find_gaps(phrases: Sequence[Phrase]) -> list[float]:
-    """Return white space through all phrases, and through nearly all where many stand on both sides of it."""
+    """White space through all phrases, and through nearly all where many stand on both sides of it."""
     gaps: list[float] = []
     stack = [list(phrases)]
     while stack:
@@ -166,7 +166,7 @@ def _find_gaps(phrases: Sequence[Phrase]) -> list[float]:
 
 
 def _find_gap(phrases: Sequence[Phrase]) -> float | None:
-    """Return the gap that fewest phrases cross, the widest among these."""
+    """The gap that fewest phrases cross, the widest among these."""
     starts, stops = sorted(p.box.x0 for p in phrases), sorted(p.box.x1 for p in phrases)
     best: tuple[int, float, float] | None = None
     for stop in stops[:-1]:
@@ -208,7 +208,7 @@ def _to_band(phrases: Sequence[Phrase]) -> _Band:
 
 
 def _is_header_of(one: _Band, other: _Band, skipped: int) -> bool:
-    """Return whether one of two bands has only header lines, and the other only lines below these."""
+    """Whether one of two bands has only header lines, and the other only lines below these."""
     upper, lower = (one, other) if min(one.lines) < min(other.lines) else (other, one)
     last = max(upper.lines)
     return last < min(min(lower.lines), skipped + MAX_HEADER_LINES) and len(lower.lines) > 1
@@ -226,5 +226,5 @@ def _measure_misfit(lines: Sequence[float], phrases: Sequence[Phrase], proper: S
 
 
 def find_slot(lines: Sequence[float], position: float) -> int:
-    """Return the index of the slot between two lines that a position is in; the nearest one if it is outside."""
+    """The index of the slot between two lines that a position is in; the nearest one if it is outside."""
     return min(max(bisect_right(lines, position) - 1, 0), len(lines) - 2)

@@ -56,7 +56,7 @@ def _find_grids(rules: Sequence[Rect]) -> Iterator[tuple[Rect, list[Rect]]]:
 
 
 def _is_filled(table: Region, words: Sequence[StyledWord]) -> bool:
-    """Return whether rules enclose the cells, and most of these have text."""
+    """Whether rules enclose the cells, and most of these have text."""
     assert table.grid is not None
     lines = grid_lines.find_lines(table.box, table.grid, words)
     if not lines.closed or lines.xs.slots < 2:
@@ -104,12 +104,12 @@ def _settle_region(region: Region) -> list[Region]:
 
 
 def _is_entry(line: str) -> bool:
-    """Return whether a line has a dot leader and ends with a page number."""
+    """Whether a line has a dot leader and ends with a page number."""
     return bool(_LEADER.search(line) and _PAGE_NUMBER.search(line))
 
 
 def _is_one_cell(region: Region) -> bool:
-    """Return whether a table has one column and no rule inside it."""
+    """Whether a table has one column and no rule inside it."""
     assert region.grid is not None
     lines = grid_lines.find_lines(region.box, region.grid, region.words)
     return lines.xs.slots == 1 and not any(lines.ys.rules[1:-1])

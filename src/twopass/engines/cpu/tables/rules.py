@@ -35,7 +35,7 @@ class RuleLine:
         return sum(stop - start for start, stop in self.spans)
 
     def measure_cover(self, start: float, stop: float) -> float:
-        """Return how many points between two positions are drawn."""
+        """How many points between two positions are drawn."""
         return sum(max(min(b, stop) - max(a, start), 0.0) for a, b in self.spans)
 
 
@@ -85,7 +85,7 @@ def list_sides(boxes: Iterable[Rect], axis: int) -> Iterator[Rect]:
 
 
 def arrange(rules: Iterable[Rect], axis: int, words: Sequence[StyledWord]) -> list[RuleLine]:
-    """Return one line per border in the order of the axis: vertical rules by x (axis 0), horizontal ones by y (1)."""
+    """One line per border in the order of the axis: vertical rules by x (axis 0), horizontal ones by y (1)."""
     room = MAX_BORDER_WIDTH + 2 * WORD_OVERHANG
     extents = sorted((w.box[axis], w.box[axis + 2]) for w in words if w.box[axis + 2] - w.box[axis] <= room)
     borders: list[list[tuple[float, float, float]]] = []
@@ -98,12 +98,12 @@ def arrange(rules: Iterable[Rect], axis: int, words: Sequence[StyledWord]) -> li
 
 
 def _to_span(rule: Rect, axis: int) -> tuple[float, float, float]:
-    """Return the position of a rule on the axis, and where it starts and stops along the other axis."""
+    """The position of a rule on the axis, and where it starts and stops along the other axis."""
     return (rule[axis] + rule[axis + 2]) / 2, rule[1 - axis], rule[3 - axis]
 
 
 def _are_one_border(first: float, second: float, extents: Sequence[tuple[float, float]]) -> bool:
-    """Return whether two rules are so close that no word fits between them; `extents` of words are sorted."""
+    """Whether two rules are so close that no word fits between them; `extents` of words are sorted."""
     if second - first > MAX_BORDER_WIDTH:
         return False
     start, stop = first - WORD_OVERHANG, second + WORD_OVERHANG
@@ -128,7 +128,7 @@ MAX_RULES = 2000  # more are not grouped: all pairs are compared
 
 
 def group_touching(rules: Sequence[Rect], reach: float = TOUCH) -> list[list[Rect]]:
-    """Return the rules in groups of those at most `reach` points apart, directly or through others.
+    """The rules in groups of those at most `reach` points apart, directly or through others.
 
     If there are too many rules, they are one group.
     """
@@ -152,13 +152,13 @@ def group_touching(rules: Sequence[Rect], reach: float = TOUCH) -> list[list[Rec
 
 
 def is_grid(rules: Sequence[Rect]) -> bool:
-    """Return whether rules make two cells or more."""
+    """Whether rules make two cells or more."""
     lines = sorted(len(arrange(rules, axis, ())) for axis in (0, 1))
     return lines[0] >= 2 and lines[1] >= 3
 
 
 def find_nested(rules: Sequence[Rect]) -> list[Rect]:
-    """Return the bounds of tables within a cell of the largest table."""
+    """The bounds of tables within a cell of the largest table."""
     groups = group_touching(rules)
     outer = max(groups, key=lambda group: enclose(group).area, default=[])
     if len(groups) < 2 or not is_grid(outer):
@@ -185,7 +185,7 @@ MAX_SHIFT = 3  # letters between where a rule seems to split a word and a change
 
 
 def find_scanned_rules(array: Array, scale: float, skew: float) -> list[Rect]:
-    """Return the rules in points; `scale` is points per pixel, `skew` the scan's rotation in degrees clockwise.
+    """The rules in points; `scale` is points per pixel, `skew` the scan's rotation in degrees clockwise.
 
     The rules are straightened like the words of the scan.
     """
@@ -212,7 +212,7 @@ def drop_letters(rules: Sequence[Rect], words: Sequence[StyledWord]) -> list[Rec
 
 
 def _to_line(rule: Rect) -> tuple[bool, int]:
-    """Return the direction of a rule and its position across it, in points."""
+    """The direction of a rule and its position across it, in points."""
     is_upright = rule.height > rule.width
     return is_upright, round(rule.x0 if is_upright else rule.y0)
 
@@ -248,7 +248,7 @@ def _split_word(word: StyledWord, rules: Sequence[Rect]) -> Iterator[StyledWord]
 
 
 def _find_split(word: StyledWord, x: float) -> int | None:
-    """Return where a rule splits the text: at a change from digits to letters, because widths are guessed."""
+    """Where a rule splits the text: at a change from digits to letters, because widths are guessed."""
     text = word.text
     places = [i for i in range(1, len(text)) if text[i - 1].isdigit() and text[i].isalpha()]
     position = (x - word.box.x0) / word.box.width * len(text)
@@ -274,6 +274,6 @@ def _find_strokes(ink: Any, scale: float, horizontal: bool) -> Iterator[Rect]:
 
 
 def _thin(box: Rect, horizontal: bool) -> Rect:
-    """Return the middle of a rule, whose thickness dilation has changed."""
+    """The middle of a rule, whose thickness dilation has changed."""
     x, y = box.centre
     return Rect(box.x0, y, box.x1, y) if horizontal else Rect(x, box.y0, x, box.y1)

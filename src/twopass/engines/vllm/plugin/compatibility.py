@@ -161,12 +161,12 @@ REPLACED = (
 
 
 def find_changed_parts(model: str, has_gpu: bool = True) -> Mapping[str, str]:
-    """Return the parts of an engine with this model that the installed vLLM does not fit, with the reason."""
+    """The parts of an engine with this model that the installed vLLM does not fit, with the reason."""
     return _join_problems((row for row in REPLACED if row.is_used(model, has_gpu)), _find_installed_problem)
 
 
 def compare(folder: Path, replaced: Iterable[Replaced]) -> Mapping[str, str]:
-    """Return the parts that the vLLM package in this folder does not fit, with the reason."""
+    """The parts that the vLLM package in this folder does not fit, with the reason."""
     return _join_problems(replaced, lambda row: _find_problem(folder, row))
 
 

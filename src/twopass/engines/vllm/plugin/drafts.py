@@ -39,7 +39,7 @@ def has_drafts(params: Any) -> bool:
 def find_draft(
     text: Sequence[int], cursor: int, output: Sequence[int], fresh: int, count: int, numbers: Container[int]
 ) -> tuple[list[int], int]:
-    """Return up to `count` tokens that may follow `output`, and the new cursor.
+    """Up to `count` tokens that may follow `output`, and the new cursor.
 
     `text` is what the answer probably contains; the answer is expected to continue it with `text[cursor]`. `output` is
     the answer so far, whose last `fresh` tokens are newer than the previous call. `numbers` has the ids of tokens of
@@ -70,7 +70,7 @@ def find_draft(
 
 
 def _match_text(text: Sequence[int], cursor: int, output: Sequence[int]) -> list[_Match]:
-    """Return the matches that at least one token of the text follows."""
+    """The matches that at least one token of the text follows."""
     lengths = [(_count_matching(text, end, output, ()), end) for end in _list_ends(text, output, ())]
     return [(length, True, end >= cursor, -abs(end - cursor), end) for length, end in lengths if length >= MIN_MATCH]
 
@@ -81,7 +81,7 @@ def _match_output(output: Sequence[int], numbers: Container[int]) -> list[_Match
 
 
 def _list_ends(tokens: Sequence[int], output: Sequence[int], numbers: Container[int]) -> list[int]:
-    """Return the positions after a token that equals the last one of `output`, except the end of `tokens`."""
+    """The positions after a token that equals the last one of `output`, except the end of `tokens`."""
     if not output:
         return []
     last, is_number = output[-1], output[-1] in numbers
@@ -90,7 +90,7 @@ def _list_ends(tokens: Sequence[int], output: Sequence[int], numbers: Container[
 
 
 def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numbers: Container[int]) -> int:
-    """Return how many tokens before `end` equal the last ones of `output`, at most `MAX_MATCH`."""
+    """How many tokens before `end` equal the last ones of `output`, at most `MAX_MATCH`."""
     length = 0
     while length < min(MAX_MATCH, end, len(output)):
         one, other = tokens[end - 1 - length], output[-1 - length]
@@ -101,6 +101,6 @@ def _count_matching(tokens: Sequence[int], end: int, output: Sequence[int], numb
 
 
 def _count_equal(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common beginning."""
+    """The length of the common beginning."""
     length = min(len(one), len(other))
     return next((at for at in range(length) if one[at] != other[at]), length)

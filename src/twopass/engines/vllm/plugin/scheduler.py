@@ -59,7 +59,7 @@ class GroupScheduler(AsyncScheduler):
     def _update_request_with_output(
         self, request: Any, new_token_ids: list[int], is_stale: bool = False
     ) -> tuple[list[int], bool]:
-        """Return the tokens to send now: none until the interval is full. With log-probabilities, send each at once."""
+        """The tokens to send now: none until the interval is full; with log-probabilities, each at once."""
         before = request.num_output_tokens
         tokens, stopped = super()._update_request_with_output(request, new_token_ids, is_stale)
         if not tokens or request.sampling_params.num_logprobs is not None:
