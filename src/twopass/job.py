@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 from urllib.parse import quote
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from twopass import locations
 from twopass.errors import Code, InvalidJob, suggest

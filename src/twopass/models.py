@@ -465,14 +465,14 @@ def name_models(is_meant: Callable[[Model], bool], last: str = "and", by_title: 
 
 
 def find_model(name: str) -> Model:
-    """Return the row of a model; raises InvalidSetting for an unknown name."""
+    """The row of a model; raises InvalidSetting for an unknown name."""
     if name not in MODELS:
         raise InvalidSetting(Code.INVALID_SETTING, f"unknown model {name}; MODEL is one of: {', '.join(MODELS)}")
     return MODELS[name]
 
 
 def list_weights(name: str, structure: str = Structure.AUTO) -> Mapping[str, Weights]:
-    """Return the weights that a model needs, by the name of their folder; the detector may be named, too."""
+    """The weights that a model needs, by the name of their folder; the detector may be named, too."""
     if name == DETECTOR:
         return {name: DETECTOR_WEIGHTS}
     found = {name: find_model(name).weights}
@@ -480,7 +480,7 @@ def list_weights(name: str, structure: str = Structure.AUTO) -> Mapping[str, Wei
 
 
 def resolve_structure(wanted: str, reader: str) -> Structure:
-    """Return what `wanted` means for a model, never AUTO; raises InvalidSetting if they do not fit together.
+    """What `wanted` means for a model, never AUTO; raises InvalidSetting if they do not fit together.
 
     `reader` may also be a family without a model, such as that of the cpu engine, which finds regions itself.
     """

@@ -13,12 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from twopass.errors import Code, InvalidSetting, suggest
 from twopass.models import DEFAULT_MODEL, PRESET_NAMES, name_models
@@ -566,7 +561,7 @@ def _find_meant(name: str, settings: list[str]) -> str | None:
 
 
 def find_similar(name: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that a misspelt name is closest to; None if none is close.
+    """The choice that a misspelt name is closest to; None if none is close.
 
     Close is one letter that is missing, added, wrong or swapped with the next one; two for a long choice.
     """

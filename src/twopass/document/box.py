@@ -22,7 +22,7 @@ class Rect(NamedTuple):
 
     @classmethod
     def around(cls, points: Iterable[tuple[float, float]]) -> Self:
-        """Return the smallest rectangle that contains all points."""
+        """The smallest rectangle that contains all points."""
         xs, ys = zip(*points, strict=True)
         return cls(min(xs), min(ys), max(xs), max(ys))
 
@@ -43,7 +43,7 @@ class Rect(NamedTuple):
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
     def overlap_x(self, other: Rect) -> float:
-        """Return how far both extend together from left to right; below 0 if there is space between them."""
+        """How far both extend together from left to right; below 0 if there is space between them."""
         return min(self.x1, other.x1) - max(self.x0, other.x0)
 
     def overlap_y(self, other: Rect) -> float:
@@ -51,7 +51,7 @@ class Rect(NamedTuple):
         return min(self.y1, other.y1) - max(self.y0, other.y0)
 
     def overlap(self, other: Rect) -> float:
-        """Return the area shared with another rectangle."""
+        """The area shared with another rectangle."""
         width = min(self.x1, other.x1) - max(self.x0, other.x0)
         height = min(self.y1, other.y1) - max(self.y0, other.y0)
         return max(width, 0.0) * max(height, 0.0)
@@ -65,7 +65,7 @@ class Rect(NamedTuple):
         return self.x0 - margin <= x <= self.x1 + margin and self.y0 - margin <= y <= self.y1 + margin
 
     def union(self, other: Self) -> Self:
-        """Return the smallest rectangle that contains both."""
+        """The smallest rectangle that contains both."""
         return type(self)(
             min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1)
         )
@@ -81,7 +81,7 @@ _AnyRect = TypeVar("_AnyRect", bound=Rect)
 
 
 def enclose(rects: Iterable[_AnyRect]) -> _AnyRect:
-    """Return the smallest rectangle that contains all of them; there must be one."""
+    """The smallest rectangle that contains all of them; there must be one."""
     known = tuple(rects)
     lefts, tops, rights, bottoms = zip(*known, strict=True)
     return type(known[0])(min(lefts), min(tops), max(rights), max(bottoms))

@@ -150,6 +150,6 @@ class Checkpoint(Value):
 
 
 def derive_canary(pages: Sequence[Checkpoint]) -> Canary | None:
-    """Return the document's canary: OFF if any page was read without it. Any worker can derive it."""
+    """The document's canary: OFF if any page was read without it. Any worker can derive it."""
     found = {page.canary for page in pages}
     return next((verdict for verdict in (Canary.OFF, Canary.PASSED) if verdict in found), None)

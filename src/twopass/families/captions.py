@@ -52,7 +52,7 @@ def _needs_owner(element: Element) -> bool:
 
 
 def _find_owner(index: int, elements: Sequence[Element], captioned: set[str], labels_differ: bool) -> str | None:
-    """Return the id of the table or figure a caption or note belongs to, None if there is none within reach.
+    """The id of the table or figure a caption or note belongs to, None if there is none within reach.
 
     The nearest by gap, then by order in the answer. One that has a caption is chosen only if no other is within reach.
     """

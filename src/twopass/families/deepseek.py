@@ -189,6 +189,6 @@ def _parse_task_answer(text: str, page: int, rung: Rung) -> ParsedPage:
 
 
 def _block_lines(block: Block, task: str) -> list[str]:
-    """Return a block's text. For the tasks `image` and `locate` the model writes the text where a label usually is."""
+    """A block's text. For the tasks `image` and `locate` the model writes the text where a label usually is."""
     label = (block.label or "") if task in ("image", "locate") or not block.content.strip() else ""
     return [line for line in (label, answer_text.clean_prose(block.content)) if line]

@@ -11,18 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from twopass.document import (
-    Analysis,
-    Axis,
-    Category,
-    Component,
-    Connection,
-    Element,
-    Figure,
-    Flag,
-    Kind,
-    Source,
-)
+from twopass.document import Analysis, Axis, Category, Component, Connection, Element, Figure, Flag, Kind, Source
 from twopass.families import content, lenient_json, table_parser
 from twopass.families.deepseek import DeepseekOcrFamily
 from twopass.families.grounded import elements, figures, second_reading
@@ -154,7 +143,7 @@ def build_prompt(category: Category, context: str) -> str:
 
 
 def _next_category(element: Element, replies: Sequence[Reply]) -> Category | None:
-    """Return the category to ask about, None when there is nothing more to ask.
+    """The category to ask about, None when there is nothing more to ask.
 
     A complex image whose underlying type is a graph or a diagram is asked about again with the prompt of that category.
     """
@@ -168,7 +157,7 @@ def _next_category(element: Element, replies: Sequence[Reply]) -> Category | Non
 
 
 def _apply_reply(element: Element, reply: Reply) -> Element:
-    """Return the element with what a reply says; a reply that holds no object only adds a flag."""
+    """The element with what a reply says; a reply that holds no object only adds a flag."""
     flag = second_reading.find_failure(reply)
     fields = lenient_json.parse_object(reply.text)
     if flag or fields is None:

@@ -194,7 +194,7 @@ class Family(ABC):
 
     @abstractmethod
     def ladder(self, features: PageFeatures, request: PageRequest) -> tuple[Rung, ...]:
-        """Return the attempts to make at a page, the normal one first; never empty."""
+        """The attempts to make at a page, the normal one first; never empty."""
 
     @abstractmethod
     def parse(self, text: str, page: int, rung: Rung, layer: TextLayer = NO_LAYER) -> ParsedPage:
@@ -212,7 +212,7 @@ class Family(ABC):
         return MappingProxyType({})
 
     def configure(self, options: FamilyOptions) -> Self:
-        """Return the family with these options; raises InvalidSetting for one that it cannot follow."""
+        """The family with these options; raises InvalidSetting for one that it cannot follow."""
         resolve_structure(options.structure, self.name)
         return self
 
@@ -237,7 +237,7 @@ class Family(ABC):
         return frozenset({"document"})
 
     def strip_grammar(self, text: str) -> str:
-        """Return the words of an answer to the canary's question, without tags and coordinates."""
+        """The words of an answer to the canary's question, without tags and coordinates."""
         return text
 
     def is_looping(self, text: str) -> bool:
@@ -245,13 +245,13 @@ class Family(ABC):
         return False
 
     def next_question(self, context: ElementContext) -> Question | None:
-        """Return what pass 2 asks next about an element, None when there is nothing (more) to ask."""
+        """What pass 2 asks next about an element, None when there is nothing (more) to ask."""
         return None
 
     def apply_replies(self, element: Element, replies: Sequence[Reply]) -> Element:
-        """Return the element after pass 2: which reading is used, why, and with what confidence."""
+        """The element after pass 2: which reading is used, why, and with what confidence."""
         return element
 
     def finish_page(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        """Return a page's elements after pass 2, with what needs several of them, such as a formula and its number."""
+        """A page's elements after pass 2, with what needs several of them, such as a formula and its number."""
         return tuple(elements)

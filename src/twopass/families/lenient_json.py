@@ -24,7 +24,7 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the object with English keys, None where there is none."""
+    """The object with English keys, None where there is none."""
     text = text[:MAX_CHARACTERS]
     found = next(_find_json_objects(text), None)
     return found if found is not None else _parse_labels(text)
@@ -79,14 +79,14 @@ def _split_list(text: str, name: str) -> list[str]:
 
 
 def as_string(value: Any) -> str | None:
-    """Return a string or number as a string, None for anything else and for blank text."""
+    """A string or number as a string, None for anything else and for blank text."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return str(value).encode("utf-8", "replace").decode().strip() or None
     return None
 
 
 def as_strings(value: Any) -> tuple[str, ...]:
-    """Return the texts of a list or of an object's values; of any other value the one text."""
+    """The texts of a list or of an object's values; of any other value the one text."""
     if isinstance(value, dict):
         value = list(value.values())
     values = value if isinstance(value, list) else [value]
@@ -98,10 +98,10 @@ def as_strings(value: Any) -> tuple[str, ...]:
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Return an object as it is, an empty one for any other value."""
+    """An object as it is, an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def as_objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list, none for any other value."""
+    """The objects of a list, none for any other value."""
     return [item for item in value if isinstance(item, dict)][:MAX_ITEMS] if isinstance(value, list) else []

@@ -28,7 +28,7 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _KNOWN}
 
 
 def get_family(name: str, options: FamilyOptions | None = None, named_by: str = "family") -> Family:
-    """Return the family of that name with these options; `named_by` is the setting or the field that names it.
+    """The family of that name with these options; `named_by` is the setting or the field that names it.
 
     Raises InvalidSetting for an unknown name, and for a structure that the family does not support.
     """

@@ -87,7 +87,7 @@ def join_parts(parts: Sequence[Part]) -> Table | None:
 
 
 def find_sources(text: str) -> list[str]:
-    """Return the tables of an answer as the model wrote them, in order."""
+    """The tables of an answer as the model wrote them, in order."""
     return [text[start:end] for start, end in _find_tables(text)]
 
 
@@ -167,7 +167,7 @@ def _parse_cell(name: str, attributes: str, text: str, in_head: bool) -> _Unplac
 
 
 def clean_cell_text(text: str) -> str:
-    """Return a cell's text without tags, with entities decoded even where they were escaped twice."""
+    """A cell's text without tags, with entities decoded even where they were escaped twice."""
     text = prose.unescape(_STYLE_TAG.sub("", _BREAK.sub("\n", text)))
     if _ENTITY.search(text):
         text = prose.unescape(text)
@@ -203,7 +203,7 @@ def parse_gfm(text: str) -> Table:
 
 
 def table_text(table: Table) -> str:
-    """Return the text of all cells, one line per row."""
+    """The text of all cells, one line per row."""
     lines: dict[int, list[str]] = {}
     for cell in table.cells:
         lines.setdefault(cell.row, []).append(" ".join(cell.text.split()))

@@ -25,7 +25,7 @@ _MATHS = re.compile(rf"{maths.INLINE}|\$[^$]*\$")
 
 
 def check_elements(elements: Sequence[Element], layer: TextLayer) -> tuple[Element, ...]:
-    """Return the elements with confidence from the text layer and with a flag for each doubt."""
+    """The elements with confidence from the text layer and with a flag for each doubt."""
     if not _is_usable(elements, layer):
         layer = NO_LAYER
     return tuple(_flag_doubts(_compare_with_layer(element, layer) if layer else element) for element in elements)
@@ -41,7 +41,7 @@ def _is_usable(elements: Sequence[Element], layer: TextLayer) -> bool:
 
 
 def check_region(element: Element, words: str | None) -> Element:
-    """Return a region that was read for the first time with its doubts; `words` are those of the layer inside it.
+    """A region that was read for the first time with its doubts; `words` are those of the layer inside it.
 
     A region whose layer has far fewer words than were read is not compared with them.
     """

@@ -86,7 +86,7 @@ class _Chunk:
         return tuple(same[0] for same in takewhile(lambda titles: len(set(titles)) == 1, zip(*paths, strict=False)))
 
     def join(self, other: _Chunk, text: str) -> _Chunk:
-        """Return one chunk with the units of both; `text` is the plain markdown."""
+        """One chunk with the units of both; `text` is the plain markdown."""
         return _Chunk((*self.units, *other.units), text[self.first.start : other.units[-1].end])
 
     @property
@@ -95,7 +95,7 @@ class _Chunk:
 
 
 def write(inputs: WriterInput) -> bytes:
-    """Return one JSON object per line, in document order."""
+    """One JSON object per line, in document order."""
     document, limits = inputs.document, inputs.options.chunks
     text, spans = _write_plain_markdown(inputs)
     chunks = _pack(_build_units(inputs, text, spans), text, limits)
@@ -107,20 +107,20 @@ def write(inputs: WriterInput) -> bytes:
 
 
 def _to_json_line(row: Mapping[str, Any]) -> str:
-    """Return JSON without characters that some readers take for a line break."""
+    """JSON without characters that some readers take for a line break."""
     line = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
     return _UNICODE_LINE_BREAKS.sub(lambda found: f"\\u{ord(found.group()):04x}", line)
 
 
 def _write_plain_markdown(inputs: WriterInput) -> tuple[str, dict[str, Span]]:
-    """Return the text that chunks are cut from, and the elements' spans in it."""
+    """The text that chunks are cut from, and the elements' spans in it."""
     plain = {"front_matter": False, "page_marks": False, "furniture": False, "images": Images.FOLDER}
     options = inputs.options.markdown.model_copy(update=plain)
     return markdown.write(inputs.document, options, mark_direction=False)
 
 
 def _build_units(inputs: WriterInput, text: str, spans: Mapping[str, Span]) -> list[_Unit]:
-    """Return the units in the order of the markdown; a unit that is too large for a chunk is split."""
+    """The units in the order of the markdown; a unit that is too large for a chunk is split."""
     _, document_spans = inputs.markdown
     section_of = dict(_list_section_elements(inputs.document.sections))
     groups: list[list[Element]] = []
@@ -264,7 +264,7 @@ def _collect_captions(document: Document) -> dict[str, str]:
 
 
 def _find_links(page: Page | None, elements: Sequence[Element]) -> list[str]:
-    """Return the URIs of the page's PDF links of which more than half lies on one of the elements."""
+    """The URIs of the page's PDF links of which more than half lies on one of the elements."""
     if page is None:
         return []
     boxes = [box for element in elements if element.page == page.number for box in element.boxes]

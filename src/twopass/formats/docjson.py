@@ -15,7 +15,7 @@ _SCHEMA_ID = f"urn:twopass:{SCHEMA}"
 
 
 def dumps(document: Document) -> bytes:
-    """Return UTF-8 JSON with fields in the model's order. Nulls are kept, so every field is present."""
+    """UTF-8 JSON with fields in the model's order. Nulls are kept, so every field is present."""
     fields = document.model_dump(mode="json", by_alias=True)
     lines = ",\n".join(f"{_dump_compact(name)}:{_dump_field(name, value)}" for name, value in fields.items())
     # Broken PDFs contain unpaired surrogates, which UTF-8 cannot encode: write them as JSON escapes.
@@ -28,7 +28,7 @@ def loads(data: bytes) -> Document:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what `dumps` writes."""
+    """The JSON Schema (draft 2020-12) of what `dumps` writes."""
     model_schema = Document.model_json_schema(by_alias=True, mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _SCHEMA_ID, **model_schema}
 

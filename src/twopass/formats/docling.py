@@ -36,7 +36,7 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 
 def write(inputs: WriterInput) -> bytes:
-    """Return docling.json; equal documents give equal bytes."""
+    """docling.json; equal documents give equal bytes."""
     exported = convert(inputs.with_spans).export_to_dict()
     return json.dumps(exported, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")
 
@@ -70,7 +70,7 @@ def _count_items(docling_document: DoclingDocument) -> list[int]:
 
 
 def _restore_element(fields: Mapping[str, Any], docling_document: DoclingDocument) -> dict[str, Any]:
-    """Return the element's fields, with the text or cells of the item that holds them."""
+    """The element's fields, with the text or cells of the item that holds them."""
     from docling_core.types.doc.common.reference import RefItem
 
     element = {name: value for name, value in fields.items() if name != "item"}
@@ -242,7 +242,7 @@ class _Converter:
         return item
 
     def _join(self, chain: Sequence[Element]) -> tuple[str, list[ProvenanceItem]]:
-        """Return the joined text of the elements, and the provenance of each part of it."""
+        """The joined text of the elements, and the provenance of each part of it."""
         texts = [escaping.make_inert(prose.to_one_line(element.text)) for element in chain]
         gaps = [""] * len(texts)
         for n in range(1, len(texts)):
@@ -255,7 +255,7 @@ class _Converter:
         return joined, places
 
     def _make_provenance(self, element: Element, span: tuple[int, int] = (0, 0)) -> ProvenanceItem:
-        """Return page and box in points; without a box the whole page (the kept fields say that there was none)."""
+        """Page and box in points; without a box the whole page (the kept fields say that there was none)."""
         from docling_core.types.doc.base import BoundingBox
         from docling_core.types.doc.common.reference import ProvenanceItem
 
@@ -274,7 +274,7 @@ class _Converter:
         return ContentLayer.BODY if element.is_body else ContentLayer.FURNITURE
 
     def _make_image(self, element: Element) -> Any:
-        """Return a reference to the crop stored beside the document, sized in pixels of the rendered page."""
+        """A reference to the crop stored beside the document, sized in pixels of the rendered page."""
         from docling_core.types.doc.base import Size
         from docling_core.types.doc.common.reference import ImageRef
 
@@ -287,7 +287,7 @@ class _Converter:
 
 
 def _make_picture_meta(figure: Figure) -> Any:
-    """Return the figure's values that docling has fields for; None if there are none."""
+    """The figure's values that docling has fields for; None if there are none."""
     from docling_core.types.doc.items.picture.meta import PictureMeta
 
     meta: dict[str, Any] = {}
@@ -305,7 +305,7 @@ def _make_picture_meta(figure: Figure) -> Any:
 
 
 def _dump_remainder(element: Element, item: str | None) -> dict[str, Any]:
-    """Return the element's fields without what its item holds: its text, or a table's cells."""
+    """The element's fields without what its item holds: its text, or a table's cells."""
     fields = element.model_dump(mode="json", exclude_defaults=True)
     if item is None:
         return fields
@@ -317,7 +317,7 @@ def _dump_remainder(element: Element, item: str | None) -> dict[str, Any]:
 
 
 def _make_table_data(table: Table | None, text: str) -> TableData:
-    """Return a table's cells; without a table, its text as the only cell (which is not restored as a cell)."""
+    """A table's cells; without a table, its text as the only cell (which is not restored as a cell)."""
     from docling_core.types.doc.items.table.table_data import TableCell, TableData
 
     cells = table.cells if table else (Cell(row=0, col=0, text=text),) if text else ()

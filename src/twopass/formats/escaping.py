@@ -66,7 +66,7 @@ def make_inert(text: str) -> str:
     return _ATTRIBUTES.sub(_NO_SPACE, markdown_escapes.CUT_ENTITY.sub(f"&{_NO_SPACE}", text))
 
 
-def normalise_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
+def normalize_markdown(markdown: str, style: Maths = Maths.DOLLAR) -> str:
     """Give the maths of a line of a model's Markdown the style's delimiters; of its markup only styles stay."""
     formulas: list[str] = []
 

@@ -92,14 +92,14 @@ class Flow:
     marks: Mapping[str, Sequence[Reference]]  # paragraph id -> references in it
 
     def collect_chain(self, element: Element) -> list[Element]:
-        """Return the element followed by all its continuations."""
+        """The element followed by all its continuations."""
         chain = [element]
         while (following := self.next_of.get(chain[-1].id)) is not None:
             chain.append(self.by_id[following])
         return chain
 
     def join(self, element: Element) -> list[JoinedPart]:
-        """Return the text of a paragraph, list item or heading with that of all its continuations."""
+        """The text of a paragraph, list item or heading with that of all its continuations."""
         chain = self.collect_chain(element)
         sources = [choose_text(part) for part in chain]
         texts = [prose.to_one_line(source.text) for source in sources]
@@ -116,7 +116,7 @@ class Flow:
         return not is_single and len(list_items.split(element.text)) > 1
 
     def get_heading_level(self, element: Element) -> int:
-        """Return a heading's level from 1 to _MAX_HEADING_LEVEL: chapters are below the title, if there is one."""
+        """A heading's level from 1 to _MAX_HEADING_LEVEL: chapters are below the title, if there is one."""
         level = 1 if element.kind is Kind.TITLE else (element.level or 1) + self.has_title
         return max(1, min(level, _MAX_HEADING_LEVEL))
 
@@ -131,13 +131,13 @@ class Flow:
         )
 
     def _choose_alt_text(self, element: Element) -> str:
-        """Return the alternative text of an image that shows no text: captions, summary or kind."""
+        """The alternative text of an image that shows no text: captions, summary or kind."""
         captions = [self.by_id[name].text for name in element.caption_ids if name in self.by_id]
         return prose.to_one_line("\n".join(captions) or element.summary or element.kind)[:_MAX_ALT_LENGTH]
 
 
 def build(document: Document, options: Markdown) -> Flow:
-    """Return the flow of the body; headers, footers and tables over pages are treated as the options say."""
+    """The flow of the body; headers, footers and tables over pages are treated as the options say."""
     body = [element for element in document.elements if element.is_body or options.furniture]
     by_id = {element.id: element for element in body}
     next_of = _link_continuations(body, by_id, options)
@@ -149,14 +149,14 @@ def build(document: Document, options: Markdown) -> Flow:
 
 
 def choose_text(element: Element) -> InlineText:
-    """Return an element's text or its Markdown: the model's own Markdown only if it has all the words."""
+    """An element's text or its Markdown: the model's own Markdown only if it has all the words."""
     return (
         InlineText(element.text, False) if element.is_heading else _choose_line(element.text, element.markdown.strip())
     )
 
 
 def split_items(element: Element) -> list[InlineText]:
-    """Return the paragraphs and list items of one element."""
+    """The paragraphs and list items of one element."""
     texts, own = list_items.split(element.text), list_items.split(element.markdown)
     if len(texts) != len(own):
         return [InlineText(text, False) for text in texts]
@@ -164,7 +164,7 @@ def split_items(element: Element) -> list[InlineText]:
 
 
 def _collect_visible_text(element: Element) -> str:
-    """Return the text that can be seen in a figure, on one line."""
+    """The text that can be seen in a figure, on one line."""
     texts, figure = [element.text], element.figure
     if figure and figure.visible_text and lacks_words(figure.visible_text, element.text):
         texts.append(figure.visible_text)
@@ -173,29 +173,29 @@ def _collect_visible_text(element: Element) -> str:
 
 
 def _get_description(element: Element) -> str:
-    """Return a figure's description on one line; empty if it is the element's text."""
+    """A figure's description on one line; empty if it is the element's text."""
     description = element.figure.description if element.figure else None
     return prose.to_one_line(description) if description and description != element.text else ""
 
 
 def get_latex(element: Element) -> str:
-    """Return a formula's LaTeX; empty if it was read as text, whose spaces and comments LaTeX would drop."""
+    """A formula's LaTeX; empty if it was read as text, whose spaces and comments LaTeX would drop."""
     latex = escaping.clean_latex(element.formula.latex or "") if element.formula else ""
     return latex if latex.strip() else ""
 
 
 def get_table_text(table: Table) -> str:
-    """Return the text of a table without cells, on one line."""
+    """The text of a table without cells, on one line."""
     return prose.to_one_line(prose.unescape(prose.strip_markup(table.markdown or table.html)))
 
 
 def clean_code(text: str) -> str:
-    """Return code without more than one blank line in a row."""
+    """Code without more than one blank line in a row."""
     return re.sub(r"\n\s*\n(\s*\n)+", "\n\n", text.replace("\r", "\n")).strip("\n")
 
 
 def _clean_mermaid(code: str) -> str:
-    """Return a diagram's Mermaid code without blank lines and fences."""
+    """A diagram's Mermaid code without blank lines and fences."""
     return "\n".join(line for line in code.splitlines() if line.strip() and "```" not in line)
 
 
@@ -205,7 +205,7 @@ def lacks_words(text: str, rendered: str) -> bool:
 
 
 def join_tables(parts: Sequence[Table]) -> tuple[list[Cell], list[int]]:
-    """Return the cells of all tables as those of one, and how many rows each table contributes."""
+    """The cells of all tables as those of one, and how many rows each table contributes."""
     first = table_markup.group_rows(parts[0].cells)
     joined: list[Cell] = []
     counts: list[int] = []

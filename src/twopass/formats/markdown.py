@@ -67,7 +67,7 @@ def write(
     crops: Mapping[str, str] | None = None,
     mark_direction: bool = True,
 ) -> tuple[str, dict[str, Span]]:
-    """Return the text of document.md and the span of each element that is in it.
+    """The text of document.md and the span of each element that is in it.
 
     `mark_direction` puts text that runs from right to left into elements that say so.
     """
@@ -212,7 +212,7 @@ def _render_text(text: str, is_markdown: bool, marks: Sequence[Reference], style
 
 
 def _escape(text: str, is_markdown: bool, style: Maths, alone: bool = False) -> str:
-    return escaping.normalise_markdown(text, style) if is_markdown else escaping.escape_text(text, style, alone)
+    return escaping.normalize_markdown(text, style) if is_markdown else escaping.escape_text(text, style, alone)
 
 
 def _render_paragraph(text: str, context: _Context) -> str:
@@ -222,7 +222,7 @@ def _render_paragraph(text: str, context: _Context) -> str:
 def _render_plain(element: Element, context: _Context) -> str:
     text, is_markdown = flow.choose_text(element)
     if is_markdown:
-        return escaping.normalise_markdown(prose.to_one_line(text), context.options.maths)
+        return escaping.normalize_markdown(prose.to_one_line(text), context.options.maths)
     return _render_paragraph(prose.to_one_line(text), context)
 
 
@@ -310,7 +310,7 @@ def _render_joined_data(parts: Sequence[Table], options: Markdown) -> tuple[list
 
 
 def _render_front_matter(document: Document) -> str:
-    """Return the front matter; fields without a value are left out."""
+    """The front matter; fields without a value are left out."""
     meta = document.meta
     fields = {
         "title": meta.title,

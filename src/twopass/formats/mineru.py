@@ -22,7 +22,7 @@ _Notes = Mapping[str, Sequence[Element]]
 
 
 def write(inputs: WriterInput) -> bytes:
-    """Return the list that MinerU calls `<name>_content_list.json`, in reading order; furniture has its own types."""
+    """The list that MinerU calls `<name>_content_list.json`, in reading order; furniture has its own types."""
     entries = make_entries(inputs.document)
     return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode(errors="backslashreplace")
 

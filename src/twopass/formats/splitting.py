@@ -129,7 +129,7 @@ def _complete(kind: str, part: str, is_within_line: bool) -> str:
 
 
 def _find_tags(block: str, segment: _Segment) -> list[tuple[int, int]]:
-    """Return where tags and entities of HTML begin and end: its rows and lines may be split, but none of these."""
+    """Where tags and entities of HTML begin and end: its rows and lines may be split, but none of these."""
     if segment.kind not in ("html", "pre"):
         return []
     return [found.span() for found in _TAG.finditer(block, segment.start, segment.end)]

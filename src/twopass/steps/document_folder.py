@@ -17,18 +17,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from twopass.document import (
-    Box,
-    Canary,
-    Checkpoint,
-    Element,
-    Kind,
-    Meta,
-    Problem,
-    Severity,
-    SourceInfo,
-    SourceVersion,
-)
+from twopass.document import Box, Canary, Checkpoint, Element, Kind, Meta, Problem, Severity, SourceInfo, SourceVersion
 from twopass.errors import Code, Retry, StoreError, TwopassError, WorkerDied
 from twopass.format_options import FormatOptions
 from twopass.formats.registry import WRITERS
@@ -298,7 +287,7 @@ def find_missing_images(page: Checkpoint, stored_names: Set[str]) -> frozenset[s
 
 
 def encode_thumbnail(pixels: Pixels) -> bytes:
-    """Runs in a page worker: encode the whole page as a small WebP image."""
+    """In a page worker: encode the whole page as a small WebP image."""
     buffer = io.BytesIO()
     image = pillow_image.to_image(pixels.array())
     image.thumbnail((_THUMBNAIL_PX, _THUMBNAIL_PX))
@@ -307,7 +296,7 @@ def encode_thumbnail(pixels: Pixels) -> bytes:
 
 
 def encode_png(pixels: Pixels, box: Box) -> bytes:
-    """Runs in a page worker: encode one crop as PNG."""
+    """In a page worker: encode one crop as PNG."""
     x0, y0, x1, y1 = box.to_pixels(pixels.width, pixels.height, _CROP_PADDING)
     buffer = io.BytesIO()
     pillow_image.to_image(pixels.array()[y0:y1, x0:x1]).save(buffer, "PNG", compress_level=_PNG_LEVEL)

@@ -115,7 +115,7 @@ def _count_characters(checkpoint: Checkpoint) -> int:
 
 
 def parse(family: Family, text: str, page: int, rung: Rung, layer: TextLayer) -> ParsedPage:
-    """Runs in a page worker: parse one answer with the family's grammar."""
+    """In a page worker: parse one answer with the family's grammar."""
     return family.parse(text, page, rung, layer)
 
 

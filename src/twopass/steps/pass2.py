@@ -104,7 +104,7 @@ def _next_question(
 
 
 def apply_replies(family: Family, element: Element, replies: Sequence[Reply]) -> Element:
-    """Runs in a page worker: the element after the replies about it."""
+    """In a page worker: the element after the replies about it."""
     return family.apply_replies(element, replies)
 
 
@@ -164,7 +164,7 @@ class _Failed(NamedTuple):
 
 
 async def _report_unread(page: PageContext, first: Checkpoint, second: Checkpoint) -> Checkpoint:
-    """Return the page with warnings of unread and cut regions.
+    """The page with warnings of unread and cut regions.
 
     A page of which nothing was read ends as one without a usable answer: with its text layer, or failed. If it shows
     no line of script, its regions were mistaken for text, and it keeps its pictures.

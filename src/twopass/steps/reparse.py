@@ -236,7 +236,7 @@ class _RecordedEngine(ReplayEngine):
 
 
 def _index_answers(completions: Sequence[RawCompletion]) -> tuple[str, dict[str, Completion]]:
-    """Return the source's key in prompt ids, and the answers by prompt id."""
+    """The source's key in prompt ids, and the answers by prompt id."""
     key = completions[0].prompt_id.partition("/")[0]
     return key, {
         raw.prompt_id: Completion(raw.text, raw.finish_reason, raw.tokens_in, raw.tokens_out) for raw in completions
@@ -271,7 +271,7 @@ def _rename_answers(answers: Mapping[str, Completion], new_ids: Mapping[str, str
 
 
 def _flag_unasked(first: Element, second: Element, missed: Collection[str]) -> Element:
-    """Return the element of the pass that the recorded answers reach; `missed` holds names of prompts without one."""
+    """The element of the pass that the recorded answers reach; `missed` holds names of prompts without one."""
     names = {name for name in missed if name.startswith(second.id)}
     if not names:
         return second

@@ -85,7 +85,7 @@ def _rank_coded(text: str, language: str) -> list[str]:
     codes: dict[str, str] = {}
     lines = []
     for sentence in prose.split_sentences(text):
-        coded = [_encode(token, language, codes) for token in _tokenise(sentence)]
+        coded = [_encode(token, language, codes) for token in _tokenize(sentence)]
         lines.append(" ".join(coded).capitalize() + ".")
     token_of = {code: token for token, code in codes.items()}
     separator = " " if language == "ko" else ""
@@ -102,7 +102,7 @@ def _join(tokens: list[str], separator: str) -> str:
     return joined
 
 
-def _tokenise(sentence: str) -> list[str]:
+def _tokenize(sentence: str) -> list[str]:
     """Split a sentence into words. A Korean particle is removed and ends a phrase, except 의, which means "of"."""
     tokens: list[str] = []
     for token in _TOKEN.findall(sentence):

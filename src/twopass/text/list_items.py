@@ -28,7 +28,7 @@ def begins_item(text: str) -> bool:
 
 
 def parse(text: str) -> tuple[str, str]:
-    """Return a list item's Markdown marker (`- `, `3. ` or `3) `) and the rest of its text."""
+    """A list item's Markdown marker (`- `, `3. ` or `3) `) and the rest of its text."""
     if found := _NUMBERED.match(text):
         return f"{found.group(1)} ", text[found.end() :]
     found = _BULLET.match(text)
@@ -36,12 +36,12 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def get_number(marker: str) -> int | None:
-    """Return the number of an item; None for a bullet."""
+    """The number of an item; None for a bullet."""
     return int(marker[:-2]) if marker[:1].isdecimal() else None
 
 
 def get_kind(marker: str) -> str:
-    """Return what the markers of a list have in common; empty for no item."""
+    """What the markers of a list have in common; empty for no item."""
     return marker.lstrip(string.digits)
 
 

@@ -73,7 +73,7 @@ def escape_inline(text: str, alone: bool = False) -> str:
 
 
 def _find_cut_addresses(text: str, positions: set[int]) -> set[int]:
-    """Return where to escape addresses that hold an escape: a reader that links addresses would show it."""
+    """Where to escape addresses that hold an escape: a reader that links addresses would show it."""
     found, ordered = set(), sorted(positions)
     for address in _ADDRESS.finditer(text) if positions else ():
         if bisect_left(ordered, address.start()) < bisect_left(ordered, address.end()):
@@ -110,7 +110,7 @@ def escape_styled(markdown: str) -> str:
 
 
 def _find_paired(markdown: str) -> set[int]:
-    """Return the positions of the tags of scripts that are closed in the right order."""
+    """The positions of the tags of scripts that are closed in the right order."""
     paired: set[int] = set()
     open_tags: list[re.Match[str]] = []
     for found in _SCRIPT.finditer(markdown):
@@ -231,7 +231,7 @@ def _find_maths(text: str) -> Iterator[int]:
 
 
 def find_tags(text: str) -> set[int]:
-    """Return the positions of the signs that begin tags, comments and addresses such as <a@b>, ended or not."""
+    """The positions of the signs that begin tags, comments and addresses such as <a@b>, ended or not."""
     found: set[int] = set()
     for word in _MAY_BE_TAGS.finditer(text):
         last = text.rfind("@", *word.span())

@@ -31,7 +31,7 @@ _LINE_START = re.compile(
 
 
 def escape_latex(latex: str) -> str:
-    """Return one line of LaTeX that reads the same, and in which no reader of Markdown finds tags, links or styles."""
+    """One line of LaTeX that reads the same, and in which no reader of Markdown finds tags, links or styles."""
     tags = markdown_escapes.find_tags(latex)
     line = " ".join(_SPECIAL.sub(partial(_replace, tags), latex).split())
     is_open = (len(line) - len(line.rstrip("\\"))) % 2 == 1  # a backslash escapes the delimiter, or breaks the line
@@ -39,7 +39,7 @@ def escape_latex(latex: str) -> str:
 
 
 def escape_display(latex: str) -> str:
-    """Return LaTeX of several lines, none of which begins a block of Markdown."""
+    """LaTeX of several lines, none of which begins a block of Markdown."""
     lines = map(escape_latex, latex.splitlines())
     return "\n".join(f"{{}}{line}" if _LINE_START.match(line) else line for line in lines if line)
 

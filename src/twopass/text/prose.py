@@ -107,7 +107,7 @@ def _count_function_words(text: str, language: str) -> int:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text into words, NFKC-normalised and case-folded. Each Han or kana character is a word."""
+    """Split a text into words, NFKC-normalized and case-folded. Each Han or kana character is a word."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

@@ -156,7 +156,7 @@ def _select_keywords(elements: Sequence[Element]) -> tuple[str, ...]:
 
 
 def _summarize(own: Sequence[Element], own_and_nested: Sequence[Element], keywords: Sequence[str]) -> str | None:
-    """Summarise the prose of the section and its subsections.
+    """Summarize the prose of the section and its subsections.
 
     If the section has hardly any prose itself, the summaries of its own tables and figures come first. Without any
     prose, take those of the subsections: of tables and figures, else of other elements, else of headings.

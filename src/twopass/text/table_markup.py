@@ -48,7 +48,7 @@ def to_html(cells: Sequence[Cell], escape_text: Callable[[str], str] = _escape_h
 
 
 def group_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the rows that have cells, each from left to right."""
+    """The rows that have cells, each from left to right."""
     rows: dict[int, list[Cell]] = defaultdict(list)
     for cell in cells:
         rows[cell.row].append(cell)

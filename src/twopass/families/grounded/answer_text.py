@@ -81,7 +81,7 @@ def is_heading(text: str) -> bool:
 
 
 def heading_level(text: str) -> int | None:
-    """Return the number of hashes of a heading, None without hashes."""
+    """The number of hashes of a heading, None without hashes."""
     found = _HASHES.match(text)
     return len(found[1]) if found else None
 
@@ -97,7 +97,7 @@ def is_display_formula(text: str) -> bool:
 
 
 def to_latex(text: str) -> str:
-    r"""Return the LaTeX without delimiters, with the number as \tag; several formulas go on lines of their own."""
+    r"""The LaTeX without delimiters, with the number as \tag; several formulas go on lines of their own."""
     formulas = [(found[1] or found[2]).strip() for found in _DISPLAY.finditer(text)]
     if not formulas:
         return re.sub(r"\A\s*(?:\\\(|\$)|(?:\\\)|\$)\s*\Z", "", text).strip()

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from twopass.document import (
-    FURNITURE,
-    HEADINGS,
-    Category,
-    Element,
-    Flag,
-    Kind,
-    Layer,
-    Table,
-    make_element_id,
-)
+from twopass.document import FURNITURE, HEADINGS, Category, Element, Flag, Kind, Layer, Table, make_element_id
 from twopass.families import table_parser
 from twopass.families.content import write, write_table
 from twopass.families.grounded import answer_text
@@ -110,7 +100,7 @@ def build_elements(blocks: Sequence[Block], page: int) -> tuple[Element, ...]:
 
 
 def classify_label(label: str | None) -> Kind:
-    """Return the kind of a label; an unknown label is classified by the words in it."""
+    """The kind of a label; an unknown label is classified by the words in it."""
     normalized = (label or "text").lower().strip().replace("-", "_").replace(" ", "_")
     if normalized in LABEL_KINDS:
         return LABEL_KINDS[normalized]
@@ -142,7 +132,7 @@ def _clean_parts(content: str) -> Iterator[table_parser.Part]:
 
 
 def _find_part_of_tag(kind: Kind, parts: Sequence[table_parser.Part]) -> int | None:
-    """Return the index of the part that a tag describes: a table's tag the first table, any other the first text."""
+    """The index of the part that a tag describes: a table's tag the first table, any other the first text."""
     matches = (n for n, part in enumerate(parts) if (part.table is not None) == (kind is Kind.TABLE))
     return next(matches, None)
 
@@ -195,7 +185,7 @@ def _may_belong_to_tag(piece: Piece, only_notes: bool) -> bool:
 
 
 def _attach_tables(pieces: Sequence[Piece], open_tags: Sequence[int], tables: Sequence[int]) -> dict[int, Piece]:
-    """Return the tags with their tables and boxes, and empty pieces for where the tables were, by index."""
+    """The tags with their tables and boxes, and empty pieces for where the tables were, by index."""
     placed: dict[int, Piece] = {}
     for tag, table in zip(open_tags[-len(tables) :] if tables else (), tables, strict=False):
         piece, block = pieces[table], pieces[tag].block
@@ -221,7 +211,7 @@ def _build_element(piece: Piece, page: int, is_tagged: bool) -> Element:
 
 
 def with_content(element: Element, content: str) -> Element:
-    """Return the element with what the model wrote, formatted as its kind requires."""
+    """The element with what the model wrote, formatted as its kind requires."""
     text = _plain_text(element.kind, content)
     if element.is_heading:
         level = element.level or answer_text.heading_level(content)
@@ -276,7 +266,7 @@ def _category(kind: Kind, label: str | None) -> Category:
 
 
 def _plain_text(kind: Kind, content: str) -> str:
-    """Return the content as plain text."""
+    """The content as plain text."""
     if kind in HEADINGS:
         return prose.to_one_line(answer_text.fix_hyphens(answer_text.strip_emphasis(answer_text.strip_hashes(content))))
     if kind in PROSE_KINDS:

@@ -15,16 +15,7 @@ from twopass.detection.region import DETECT
 from twopass.document import Element, Flag
 from twopass.families import captions, detected_page, formula_numbers
 from twopass.families.grounded import loops, second_reading
-from twopass.families.interface import (
-    NORMAL,
-    CropRange,
-    Family,
-    FamilyOptions,
-    PageFeatures,
-    ParsedPage,
-    Reply,
-    Rung,
-)
+from twopass.families.interface import NORMAL, CropRange, Family, FamilyOptions, PageFeatures, ParsedPage, Reply, Rung
 from twopass.models import Model, Structure, resolve_structure
 from twopass.pages.text_layer import NO_LAYER, TextLayer
 
@@ -47,7 +38,7 @@ class ModeLimits(NamedTuple):
 
 
 def choose_mode(limits: Sequence[ModeLimits], shown: PageFeatures) -> str:
-    """Return the mode of the first row that fits; the last row has no limits."""
+    """The mode of the first row that fits; the last row has no limits."""
     long, short = max(shown.width, shown.height, 1), max(min(shown.width, shown.height), 1)
     fitting = (
         row

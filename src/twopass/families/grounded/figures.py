@@ -122,7 +122,7 @@ def _build_chart(table: Table) -> Figure:
 
 
 def derive_trends(table: Table) -> tuple[str, ...]:
-    """Return the course of each series, such as `Rain: 610 (2021) ↗ 700 (2022) ↘ 480 (2024)`.
+    """The course of each series, such as `Rain: 610 (2021) ↗ 700 (2022) ↘ 480 (2024)`.
 
     Its points are the first and the last one, the lowest and the highest. Only for rows whose labels have growing
     numbers, such as years: bars of other names have no order.
@@ -172,7 +172,7 @@ def _parse_axis(title: str) -> Axis:
 
 
 def find_smiles(answer: str) -> str | None:
-    """Return the SMILES string if the answer is one and nothing else; words in capitals do not count."""
+    """The SMILES string if the answer is one and nothing else; words in capitals do not count."""
     text = _FENCE.sub("", answer).strip()
     if not 3 <= len(text) <= MAX_SMILES_LENGTH or not _SMILES.fullmatch(text):
         return None
@@ -183,7 +183,7 @@ def find_smiles(answer: str) -> str | None:
 
 
 def parse_geometry(answer: str) -> Figure | None:
-    """Return points, lines and circles if the answer is the dict that the model writes for a geometric figure."""
+    """Points, lines and circles if the answer is the dict that the model writes for a geometric figure."""
     if not re.search(r"line_(?:type|endpoint)|circle_center", answer):
         return None
     points = {(x, y): name for name, x, y in _POINT.findall(answer)}

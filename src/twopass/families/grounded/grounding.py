@@ -159,7 +159,7 @@ def _build_block(tag: re.Match[str], content: str) -> Block:
 
 
 def parse_coordinates(text: str) -> tuple[tuple[Corners, ...], bool]:
-    """Return the boxes in a text of brackets and numbers, and whether some numbers gave no box."""
+    """The boxes in a text of brackets and numbers, and whether some numbers gave no box."""
     return _parse_coordinates_cached(text) if len(text) <= MAX_CACHED_LENGTH else _parse_coordinates(text)
 
 

@@ -108,7 +108,7 @@ def _may_have_block_loop(tail: str) -> bool:
 
 
 def find_repetition(text: str) -> int | None:
-    """Return the offset from which a text only repeats itself, None where its end is no loop."""
+    """The offset from which a text only repeats itself, None where its end is no loop."""
     stripped = text.rstrip()
     if len(text) - len(stripped) >= SAME_SIGN:
         return len(stripped)
@@ -129,7 +129,7 @@ def _may_be_numbered(tail: str) -> bool:
 
 
 def _find_second_copy(text: str, is_loop: Callable[[str, int], bool]) -> int | None:
-    """Return where the second copy of the repeated unit at the end of a text starts, None without a loop."""
+    """Where the second copy of the repeated unit at the end of a text starts, None without a loop."""
     period = _period(text)
     if not period:
         return None
@@ -142,7 +142,7 @@ def _find_second_copy(text: str, is_loop: Callable[[str, int], bool]) -> int | N
 
 
 def _period(text: str) -> int:
-    """Return the distance to the previous occurrence of the last KEY characters, 0 if there is none."""
+    """The distance to the previous occurrence of the last KEY characters, 0 if there is none."""
     key = text[-KEY:]
     before = text.rfind(key, 0, len(text) - 1)
     return len(text) - len(key) - before if before >= 0 else 0
@@ -220,7 +220,7 @@ def _placed_blocks(blocks: Sequence[Block]) -> list[_PlacedBlock]:
 
 
 def _first_run(runs: Sequence[Repetition | None], blocks: Sequence[Block]) -> Repetition | None:
-    """Return the first run. The runs count only blocks with boxes, the result counts all blocks."""
+    """The first run. The runs count only blocks with boxes, the result counts all blocks."""
     found = [run for run in runs if run]
     if not found:
         return None

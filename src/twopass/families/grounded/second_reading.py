@@ -79,7 +79,7 @@ class QuestionName(StrEnum):
 
 
 def choose_question(context: ElementContext, knows_figures: bool) -> QuestionName | None:
-    """Return what to ask next, None when there is nothing more to ask."""
+    """What to ask next, None when there is nothing more to ask."""
     element, replies = context.element, context.replies
     if min(context.crop_size) < MIN_CROP_SIDE:
         return None
@@ -118,7 +118,7 @@ def _choose_figure_question(element: Element, replies: Sequence[Reply], descript
 
 
 def apply_replies(element: Element, replies: Sequence[Reply]) -> Element:
-    """Return the element after pass 2. A failed reply only adds its flag."""
+    """The element after pass 2. A failed reply only adds its flag."""
     if Flag.UNREAD_REGION in element.flags:
         return _apply_first_reading(element, replies)
     for reply in replies:
@@ -139,7 +139,7 @@ def _flag_derived_parts(element: Element) -> Element:
 
 
 def find_failure(reply: Reply) -> Flag | None:
-    """Return the flag of a reply that loops, is truncated or is empty; None for any other."""
+    """The flag of a reply that loops, is truncated or is empty; None for any other."""
     if reply.finish_reason == "loop" or loops.has_loop(reply.text):
         return Flag.PASS2_LOOP
     if reply.finish_reason != "stop":
@@ -305,7 +305,7 @@ def _find_table(text: str) -> Table | None:
 
 
 def apply_verdict(first: Element, second: Element, verdict: Verdict, reply: Reply) -> Element:
-    """Return the element of the pass that is used, with the pass, its confidence and its flags."""
+    """The element of the pass that is used, with the pass, its confidence and its flags."""
     used = second if verdict.read_by == 2 else first
     kept = tuple(flag for flag in first.flags if verdict.read_by == 1 or flag not in _RESOLVED_FLAGS)
     update = {

@@ -6,17 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 
-from twopass.document import (
-    FURNITURE,
-    HEADINGS,
-    Box,
-    Cell,
-    Element,
-    Flag,
-    Kind,
-    Layer,
-    make_element_id,
-)
+from twopass.document import FURNITURE, HEADINGS, Box, Cell, Element, Flag, Kind, Layer, make_element_id
 from twopass.families import captions, content
 from twopass.families.layout import code_listing, inline_style, margins
 from twopass.families.layout.margins import Role
@@ -231,7 +221,7 @@ def _level(region: LayoutRegion, body: float) -> int:
 
 
 def _find_title(built: Sequence[tuple[LayoutRegion, Element]], body: float) -> LayoutRegion | None:
-    """Return the first heading of page 1 if it has no number and is clearly larger than all others."""
+    """The first heading of page 1 if it has no number and is clearly larger than all others."""
     candidates = [(region, element) for region, element in built if element.is_heading]
     if not candidates or any(element.kind is Kind.TITLE for _, element in candidates):
         return None

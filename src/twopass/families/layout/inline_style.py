@@ -26,7 +26,7 @@ class _Segment(NamedTuple):
 
 
 def write_styles(text: str, lines: Sequence[LayoutLine], common: str = "", start: int = 0) -> str | None:
-    """Return text[start:] as Markdown with the styles of its lines; None if it has none, or has formulas.
+    """`text[start:]` as Markdown with the styles of its lines; None if it has none, or has formulas.
 
     `text` holds the characters of the lines in their order, with blanks and hyphens at line ends changed. `common` are
     the styles that most of the page has.

@@ -57,7 +57,7 @@ class Role(StrEnum):
 
 
 def analyse(layout: PageLayout) -> list[tuple[LayoutRegion, Role | None]]:
-    """Return the page's regions, with page numbers apart from the text beside them, and their roles."""
+    """The page's regions, with page numbers apart from the text beside them, and their roles."""
     regions = [part for region in layout.boxes for part in _split_page_numbers(region, layout)]
     page = _Page(layout, regions)
     return [(region, page.find_role(region)) for region in regions]

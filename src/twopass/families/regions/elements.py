@@ -5,13 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from twopass.document import (
-    Analysis,
-    Element,
-    Flag,
-    Kind,
-    Source,
-)
+from twopass.document import Analysis, Element, Flag, Kind, Source
 from twopass.families import content, text_layer_check
 from twopass.families.detected_page import fall_back
 from twopass.families.interface import Reply

@@ -120,7 +120,7 @@ def _build_lists(blocks: Sequence[_Block]) -> Iterator[_Block]:
 
 
 def _attach_captions(pages: Sequence[PageFlow]) -> dict[str, list[Element]]:
-    """Return the captions that are written with their table or figure, by its id; others stay where they are."""
+    """The captions that are written with their table or figure, by its id; others stay where they are."""
     captions: dict[str, list[Element]] = {}
     for page in pages:
         owners = {element.id: element for element in page.elements if element.kind in _CAPTIONED}
@@ -140,7 +140,7 @@ def _make_note(text: str) -> _Block:
 
 
 def _get_primary(language: str | None) -> str | None:
-    """Return `de` for de-AT."""
+    """`de` for de-AT."""
     return language.partition("-")[0].lower() if language else None
 
 
@@ -339,13 +339,13 @@ class _DocumentWriter:
         return [caption for caption in rendered if caption]
 
     def _describe(self, element: Element, text: str) -> dict[str, str | None]:
-        """Return the id of an element, and language and direction where they differ from the document's."""
+        """The id of an element, and language and direction where they differ from the document's."""
         language = prose.detect_part_language(text, self._page_languages.get(element.page))
         is_other = _get_primary(language) != _get_primary(self.language)
         return {"id": element.id, "lang": language if is_other else None, "dir": self._find_direction(text)}
 
     def _find_direction(self, text: str) -> str | None:
-        """Return the direction of a text, if it is not the document's."""
+        """The direction of a text, if it is not the document's."""
         found = direction.find_direction(text)
         return found if found != self.direction else None
 
@@ -355,7 +355,7 @@ def _make_list_item(marker: str, content: Markup, attributes: Mapping[str, str |
 
 
 def _mark_page(page: PageFlow) -> list[_Block]:
-    """Return the place where a page begins, with a note if nothing of it was read."""
+    """The place where a page begins, with a note if nothing of it was read."""
     number = page.number
     mark = tag(
         "div", str(number), id=f"page-{number}", class_="page", role="doc-pagebreak", aria_label=f"page {number}"

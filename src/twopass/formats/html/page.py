@@ -32,12 +32,12 @@ def load_asset(package: str, name: str) -> str:
 
 
 def load_style(package: str, name: str) -> str:
-    """Return a style sheet after the rules that the review page and the page of `twopass serve` share."""
+    """A style sheet after the rules that the review page and the page of `twopass serve` share."""
     return load_asset(__package__, "base.css") + load_asset(package, name)
 
 
 def make_policy(style: str, script: str | None = None) -> str:
-    """Return a content security policy that allows only this style, this script and pictures.
+    """A content security policy that allows only this style, this script and pictures.
 
     Style attributes are allowed because MathML uses them.
     """

@@ -44,7 +44,7 @@ class TextRenderer:
         self._convert = make_mathml_converter(annotate)
 
     def render_formula(self, latex: str, display: bool = True) -> Markup:
-        """Return MathML, or the LaTeX source if it cannot be converted."""
+        """MathML, or the LaTeX source if it cannot be converted."""
         converted = self._convert(latex, display)
         return Markup(converted) if converted else tag("code", latex, class_="latex")
 
@@ -144,7 +144,7 @@ class _MarkdownRenderer:
 
 
 def make_mathml_converter(annotate: bool = False) -> Callable[[str, bool], str | None]:
-    """Return a function that converts LaTeX without delimiters; its second argument is whether it is display maths.
+    """A function that converts LaTeX without delimiters; its second argument is whether it is display maths.
 
     It returns None for LaTeX that cannot be parsed. `annotate` adds the LaTeX as an annotation, which is not shown.
     """
