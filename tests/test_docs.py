@@ -10,7 +10,7 @@ import subprocess
 import tomllib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import openapi_spec_validator
@@ -26,7 +26,7 @@ from twopass.job import EntryPoint, Job
 from twopass.models import WEIGHTS
 from twopass.result import DocumentResult, Result
 from twopass.runtime import vendor_reports
-from twopass.settings import ENGINE_NAMES, Settings
+from twopass.settings import EngineName, Settings
 
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 
@@ -256,7 +256,7 @@ def test_a_variable_set_before_a_command_is_a_setting_with_a_valid_value(monkeyp
     values = {name.lower(): value for line in lines for name, value in line}
 
     assert {"engine", "model_dir", "openai_base_url", "openai_modes"} <= set(values) <= set(Settings.model_fields)
-    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(ENGINE_NAMES)
+    assert {dict(line).get("ENGINE", "cpu") for line in lines} <= set(get_args(EngineName))
     assert Settings(**values).openai_modes
 
 

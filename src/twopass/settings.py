@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
@@ -28,7 +28,6 @@ FOREIGN = frozenset({"LOGLEVEL"})  # PyTorch's
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/{1,2}(.*)", re.DOTALL)  # a Path keeps one slash of two
 
 EngineName = Literal["cpu", "vllm", "openai", "hf", "replay"]
-ENGINE_NAMES: tuple[str, ...] = get_args(EngineName)
 
 
 def _upper(value: object) -> object:

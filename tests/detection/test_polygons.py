@@ -1,4 +1,4 @@
-"""Polygons of regions, compared with plain loops."""
+"""Polygons of regions: which can be used, and what becomes of the others."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ from twopass.detection.region import Region, make_region
 from twopass.document import Box
 
 wild_points = st.tuples(st.floats(width=32), st.floats(width=32))
-
-
-@given(st.lists(st.lists(drawn.points, min_size=1, max_size=8).map(tuple), max_size=8))
-def test_boxes_of_polygons_equal_those_of_a_plain_loop(drawn_polygons: list[polygons.Polygon]) -> None:
-    """The box of a polygon is the smallest around its points, on the page."""
-    plain = [
-        Box.of(min(x for x, _ in p), min(y for _, y in p), max(x for x, _ in p), max(y for _, y in p))
-        for p in drawn_polygons
-    ]
-
-    assert polygons.to_boxes(drawn_polygons) == plain
 
 
 @given(st.lists(wild_points, max_size=8).map(tuple))

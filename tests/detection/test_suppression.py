@@ -84,14 +84,6 @@ def test_every_dropped_region_is_covered_or_unsure(regions: list[Region], is_lan
     assert all(region.score >= suppression.THRESHOLD for region in kept)
 
 
-def test_each_label_has_its_own_threshold() -> None:
-    """A threshold for one label does not change the others."""
-    table = make_region("table", Box(0.1, 0.1, 0.4, 0.4), score=0.4)
-    text = make_region("text", Box(0.5, 0.5, 0.9, 0.9), score=0.4)
-
-    assert suppression.select([table, text], thresholds={Label.TABLE: 0.5}) == [text]
-
-
 def test_a_picture_of_the_whole_page_is_dropped_unless_it_is_all() -> None:
     """A scan is not one picture, but a page that shows one picture is."""
     page = make_region("image", Box(0.0, 0.0, 1.0, 0.95), score=0.9)

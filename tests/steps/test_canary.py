@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ from twopass.pages.ocr import Array
 from twopass.pages.shared_pixels import PixelBufferPool, Pixels
 from twopass.result import Result
 from twopass.runtime.page_pool import PagePool
-from twopass.settings import ENGINE_NAMES, Settings
+from twopass.settings import EngineName, Settings
 from twopass.steps import canary
 from twopass.worker import open_worker
 
@@ -338,7 +338,7 @@ def test_every_engine_that_runs_a_model_needs_the_canary() -> None:
     families = [family for name, family in registry.FAMILIES.items() if name != "layout"]
 
     engines = (HfEngine, OpenAIEngine, VllmEngine, CpuEngine, ReplayEngine)
-    assert set(ENGINE_NAMES) == {engine.kind for engine in engines}
+    assert set(get_args(EngineName)) == {engine.kind for engine in engines}
     assert HfEngine.needs_canary and OpenAIEngine.needs_canary and VllmEngine.needs_canary
     assert families and all(family.canary and family.canary.mode in family.modes for family in families)
 

@@ -1,4 +1,4 @@
-"""Polygons of regions: boxes around them, and the repair of degenerate ones."""
+"""Repair the polygons of regions: degenerate ones give way to the box."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from twopass.detection.region import Polygon, Region
-from twopass.document import Box
 
 Points = npt.NDArray[np.float64]
 
@@ -56,13 +55,3 @@ def measure_area(points: Points) -> float:
     """The area inside a polygon that does not cross itself."""
     x, y = points[:, 0], points[:, 1]
     return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)
-
-
-def to_boxes(polygons: Sequence[Polygon]) -> list[Box]:
-    """The smallest box around each polygon; no polygon may be empty."""
-    if not polygons:
-        return []
-    points = np.array([point for polygon in polygons for point in polygon], float)
-    starts = np.cumsum([0, *map(len, polygons[:-1])])
-    corners = np.hstack([np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)])
-    return [Box.of(*corner) for corner in corners.tolist()]

@@ -5,8 +5,7 @@ The thresholds are those of the GLM-OCR SDK and PaddleX for PP-DocLayoutV3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,6 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 THRESHOLD = 0.3
-THRESHOLDS: Mapping[Label, float] = MappingProxyType({})  # labels whose threshold differs
 SAME_LABEL_IOU, OTHER_LABEL_IOU = 0.6, 0.98  # intersection over union from which the lower score is dropped
 CONTAINED = 0.8  # of a region's area inside another
 NEVER_DROPPED = frozenset({Label.IMAGE, Label.SEAL, Label.CHART})  # by containment
@@ -28,15 +26,9 @@ CONTAINERS = frozenset({Label.REFERENCE})  # dropped if they contain regions; ot
 LANDSCAPE_PICTURE, PORTRAIT_PICTURE = 0.82, 0.93
 
 
-def select(
-    regions: Sequence[Region],
-    is_landscape: bool = False,
-    threshold: float = THRESHOLD,
-    thresholds: Mapping[Label, float] = THRESHOLDS,
-) -> list[Region]:
+def select(regions: Sequence[Region], is_landscape: bool = False, threshold: float = THRESHOLD) -> list[Region]:
     """The regions that remain, in their order."""
-    regions = [region for region in regions if region.box.area > 0]
-    regions = _keep(regions, find_certain(regions, threshold, thresholds))
+    regions = [region for region in regions if region.box.area > 0 and region.score >= threshold]
     regions = _keep(regions, find_unsuppressed(regions))
     regions = _keep(regions, find_parts_of_page(regions, is_landscape))
     return _keep(regions, find_uncontained(regions))
@@ -44,12 +36,6 @@ def select(
 
 def _keep(regions: Sequence[Region], flags: Flags) -> list[Region]:
     return [region for region, is_kept in zip(regions, flags, strict=True) if is_kept]
-
-
-def find_certain(regions: Sequence[Region], threshold: float, thresholds: Mapping[Label, float]) -> Flags:
-    """Which regions reach the score threshold of their label."""
-    least = [thresholds.get(region.label, threshold) if region.label else threshold for region in regions]
-    return np.array([region.score for region in regions], float) >= np.array(least, float)
 
 
 def find_unsuppressed(regions: Sequence[Region]) -> Flags:
