@@ -278,9 +278,8 @@ async def _finish_document(
     outcome = report.read_document(document.id, uri, document.problems, pages, job, watch, settings)
     is_complete = not any(page.page.state is State.UNREAD for page in pages)
     try:
-        if (
-            is_complete or not folder.store.is_persistent
-        ):  # else it might overwrite the document of a worker with more time
+        # An incomplete one might overwrite the document of a worker with more time.
+        if is_complete or not folder.store.is_persistent:
             async with doc.worker.shutdown.finish_work(doc.write_deadline, doc.job_context.resend_advice):
                 outcome = await _write_artefacts(doc, document, outcome, selection_problems if is_complete else None)
     except OutOfTime as end:

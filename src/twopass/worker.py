@@ -84,8 +84,8 @@ class Worker:
     # seconds of each stage of the start, and in total; of several engines also their number
     started: Mapping[str, float] = field(default_factory=dict)
     checked_outputs: dict[str, bool] = field(default_factory=dict)  # see storage/outputs.py
-    pick_start: Callable[[int], int] = secrets.randbelow  # which of so many pages is read first: random, so that
-    # workers that begin a document together begin at different pages
+    # which of so many pages is read first: random, so that workers that begin a document together begin apart
+    pick_start: Callable[[int], int] = secrets.randbelow
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(self.observer)
@@ -146,9 +146,8 @@ def open_worker(
         log.info("removed temporary folders of killed workers", folders=removed)
     stages = {"imports_s": _process_age_s()}
     before = time.monotonic()
-    engine = (create_engine or factory.create_engine)(
-        settings
-    )  # first, because it may fork, and threads do not survive a fork
+    # The engine first, because it may fork, and threads do not survive a fork.
+    engine = (create_engine or factory.create_engine)(settings)
     stages["engine_s"] = time.monotonic() - before
     family = choose_family(settings, engine.family)
     pages = (engine.sequences or settings.page_worker_count) / engine.prompts_per_page

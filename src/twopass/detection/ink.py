@@ -30,9 +30,7 @@ def find_missed_ink(image: Image, boxes: Sequence[Box]) -> tuple[Box, ...]:
     spots = _find_ink(image)
     height, width = spots.shape
     for box in boxes:
-        x0, y0, x1, y1 = Box.of(box.x0 - MARGIN, box.y0 - MARGIN, box.x1 + MARGIN, box.y1 + MARGIN).to_pixels(
-            width, height
-        )
+        x0, y0, x1, y1 = Box.of(*box.grow(MARGIN)).to_pixels(width, height)
         spots[y0:y1, x0:x1] = 0
     if not spots.any():
         return ()

@@ -122,8 +122,10 @@ class Canary(StrEnum):
 
 
 class SourceVersion(Value):
-    """The URI and ETag of the file a worker read. The document takes those of its first page, so that two workers
-    with different URIs of one file write equal bytes."""
+    """The URI and ETag of the file a worker read.
+
+    The document takes those of its first page, so that two workers with different URIs of one file write equal bytes.
+    """
 
     uri: str
     etag: str | None = None

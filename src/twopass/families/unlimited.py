@@ -223,8 +223,7 @@ def _contains(outer: Sequence[Box], inner: Sequence[Box]) -> bool:
     """Whether the centre of the first inner box lies in an outer one."""
     if not inner:
         return False
-    x, y = (inner[0].x0 + inner[0].x1) / 2, (inner[0].y0 + inner[0].y1) / 2
-    return any(box.x0 <= x <= box.x1 and box.y0 <= y <= box.y1 for box in outer)
+    return any(box.contains(inner[0].centre) for box in outer)
 
 
 def _set_kinds(found: Sequence[Element], lists: Sequence[Box], page: int) -> tuple[Element, ...]:

@@ -22,9 +22,8 @@ _LIVE_IN_CODE = re.compile(rf"{_LIVE_IN_CELL.pattern}|[*_`{{]")
 _LINK = re.compile(r"\](?=[(:\[])")
 _INERT_FENCE = re.compile(r"^([^\S\n]*(?:``|~~))(?=[`~])", flags=re.MULTILINE)
 _TASK = re.compile(r"\[(?=[ xX]\](?:\s|$))")
-_ATTRIBUTES = re.compile(
-    r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)"
-)  # Python-Markdown's, of what is before them
+# Python-Markdown's, of what is before them.
+_ATTRIBUTES = re.compile(r"(?<=[*_`~)\]>])(?=\{[^{}]*\})|(?=\{[^{}]*\}\s*\Z)")
 _NO_SPACE = "\u200b"  # where a blank would be ignored
 _UNREADABLE = str.maketrans("", "", "\x00\x02\x03")  # dropped by Python-Markdown, so that what surrounds them meets
 _BEGIN_DELIMITER = re.compile(r"\A(?:\\\[|\\\(|\$\$?)")

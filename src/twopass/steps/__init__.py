@@ -1,1 +1,1 @@
-"""The steps of pipeline.py, one module each."""
+"""The steps of pipeline.py, one module each, and what they share."""

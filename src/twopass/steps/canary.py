@@ -8,9 +8,9 @@ several engines is asked all of them:
   where a layout detector finds the elements of pages, it has to find those of this page, too
 - a repeated line, with an n-gram ban so strict that no sound answer can repeat the line: the ban must act
 
-Limit of the last one: a model that reads the line once and stops passes even without a ban. And a banned
-model may write the line again with other tokens, so a few repetitions are allowed. Its end is not checked: after
-a ban any text may follow.
+Limit of the last one: a model that reads the line once and stops passes even without a ban. A banned model may write
+the line again with other tokens, so a few repetitions are allowed. Its end is not checked: after a ban any text may
+follow.
 
 The expected answers have the form of published answers of DeepSeek-OCR. They were not compared with answers to these
 images: no weights were available.
@@ -127,7 +127,7 @@ async def _prepare_checks(
         Check(
             build_prompt("text", question.prompt, text, TEXT, max_tokens=_TEXT_TOKENS),
             lambda answer: find_text_fault(strip(answer)),
-        ),
+        )
     ]
     if rung := next((rung for rung in rungs if rung.prompt != DETECT), None):
         prompt = build_prompt("page", rung.prompt, page.image, PAGE_TEXT, max_tokens=_PAGE_TOKENS)

@@ -9,6 +9,7 @@ from twopass.document import Attempt, Checkpoint, Confidence, ConfidenceMethod, 
 from twopass.engines.interface import Completion
 from twopass.errors import Code, SourceError, WorkerDied
 from twopass.families.interface import NORMAL, Family, PageFeatures, PageRequest, ParsedPage, Rung
+from twopass.job import Task
 from twopass.pages.rendered_page import RenderedPage
 from twopass.pages.text_layer import TextLayer
 from twopass.runtime import retry
@@ -52,7 +53,7 @@ async def _try_rungs(page: PageContext) -> Checkpoint:
         text = answer.completion.text
         parsed = await page.page_pool.call(parse, page.family, text, page.number, rung, rendered.words)
         reason = _find_fault(answer.completion, parsed)
-        if reason is Code.EMPTY and page.job.task == "document" and not rendered.words:
+        if reason is Code.EMPTY and page.job.task is Task.DOCUMENT and not rendered.words:
             picture = await page.find_picture()
             parsed = ParsedPage((picture,), flags=picture.flags) if picture else parsed
             reason = _find_fault(answer.completion, parsed)

@@ -143,11 +143,7 @@ def _crop(pixels: Pixels, element: Element) -> Pixels:
 
 # A code, the flags of elements whose answers ended in this way, and what to do.
 _CUTS = (
-    (
-        Code.TRUNCATED,
-        {Flag.CUT_OFF},
-        "were cut at the token limit, text may be missing; raise sampling.max_tokens",
-    ),
+    (Code.TRUNCATED, {Flag.CUT_OFF}, "were cut at the token limit, text may be missing; raise sampling.max_tokens"),
     (Code.LOOP, {Flag.LOOP, Flag.REPETITION_CUT}, "repeat themselves; the repetition was cut, and text may be missing"),
 )
 

@@ -49,9 +49,8 @@ _TURN_SHARE = 0.6  # of the characters must run in one direction to turn a page
 _MIN_TURN_CHARACTERS = 20  # fewer say nothing about the page
 _PREVIEW_PX = 1400  # of the longer side: small print is legible, and a page of text takes 130 kB
 _PREVIEW_QUALITY, _PREVIEW_METHOD = 60, 2  # two thirds of a JPEG's bytes; a higher method is only slower
-_QUICK_S = (
-    0.25  # CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1
-)
+# CPU seconds: a page that renders faster may be rendered again in another size; resizing takes 0.02-0.1.
+_QUICK_S = 0.25
 _SCALABLE_IMAGE_SHARE = 0.1  # of the page: with more, resize the pixels; MuPDF enlarges images without smoothing
 _FIRST_TRY_SHARE = 0.5  # of a page's processor time; the rest is for rendering it without annotations
 _LINKS_S = 2.0  # processor seconds; 32,768 links take 0.5 s

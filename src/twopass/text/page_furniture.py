@@ -50,11 +50,12 @@ _STAMP = re.compile(
     r"|authorized licensed use limited to\b.*|arxiv:\s?\d{4}\.\d{4,5}(?:v\d+)?\b.*|licensed to\b.*\b(?:only|copy)\b.*",
     re.I | re.S,
 )
+# A heading, even if no label says so.
 _NUMBERED_UNIT = re.compile(
     r"(?:article|art\.|section|sec\.|clause|chapter|part|annex|appendix|schedule|exhibit|question|item|step|§|artikel"
     r"|abschnitt|kapitel|teil|anhang|frage)\s*\d+[.:)]?",
     re.I,
-)  # a heading, even if no label says so
+)
 MAX_STAMP = 400  # characters: Wiley's note has 350
 _NUMBER_DATE_OR_URL = re.compile(rf"(?:{_DATE})(?:,?\s*{_TIME})?|{_URL}|{_NUMBER.pattern}", re.I)
 

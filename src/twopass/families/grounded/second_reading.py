@@ -1,7 +1,7 @@
 """Pass 2: choose the questions about an element, and decide which reading of it is used.
 
-A table is read again as a document, because its answer is HTML. A picture is parsed for data and
-then described. Formulas and doubtful text are read without boxes. The first row that applies decides:
+A table is read again as a document, because its answer is HTML. A picture is parsed for data and then described.
+Formulas and doubtful text are read without boxes. The first row that applies decides:
 
 | the reply | the element | used | flag |
 |---|---|---|---|

@@ -28,11 +28,8 @@ _KINDS = {
 }
 MAX_HEADING_WORDS = 25  # a longer heading that ends like a sentence is a paragraph
 TITLE_SIZE_RATIO = 1.25  # how much larger than every other heading of page 1 the title must be
-LEVELS = (
-    (1.4, 1),
-    (1.15, 2),
-    (0.98, 3),
-)  # smallest type size over the page's body size -> level; steps/assemble.py may correct it
+# Smallest type size over the page's body size, and its level; text/headings.py may correct it.
+LEVELS = ((1.4, 1), (1.15, 2), (0.98, 3))
 INDENT_TOLERANCE = 0.25  # of the type size: markers of one list are aligned
 _SURE_BULLET = re.compile(rf"\s*[{list_items.BULLETS}]\s*\S")
 _UNNAMED_BULLET = re.compile(r"^\ufffd(?=\s+\S)")

@@ -35,8 +35,6 @@ _CLASSES = {
     Kind.PAGE_FOOTER: "furniture",
     Kind.FORMULA: "formula",
 }
-
-
 _CONTENTS_DEPTH = 3  # deeper headings would hide the others
 _MIN_CONTENTS = 5  # fewer headings are found without a list of them
 
@@ -375,7 +373,8 @@ def _build_table(
 ) -> Markup:
     """Render a table with header cells, spans and a caption.
 
-    `render_text` renders one line of a cell, `attributes` are those of the table."""
+    `render_text` renders one line of a cell, `attributes` are those of the table.
+    """
     rows = group_rows(_close_row_gaps(cells))
     is_header = [all(cell.header for cell in row) for row in rows]
     head = len(list(takewhile(bool, is_header)))
